@@ -1,0 +1,52 @@
+"""A hint: what a turn should have known, and the prompt a teacher reads it in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from openclaw_rl.core.message import Message, Role
+
+LABEL = "[user's hint]"
+
+
+class HintSource(StrEnum):
+    """Who worded the hint."""
+
+    JUDGE = "judge"
+    FOLLOWUP = "followup"
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """One to three sentences that would have improved a reply, had it known them."""
+
+    text: str
+    source: HintSource = HintSource.JUDGE
+
+    def __post_init__(self) -> None:
+        if not self.text.strip():
+            raise ValueError("a hint says something")
+
+
+def last_user_index(messages: Sequence[Message]) -> int | None:
+    """Where the last user message stands, or None where nobody asked anything."""
+    for index in range(len(messages) - 1, -1, -1):
+        if messages[index].role is Role.USER:
+            return index
+    return None
+
+
+def hinted(messages: Sequence[Message], hint: Hint) -> tuple[Message, ...]:
+    """The messages with the hint after the last user message's text, under a short label.
+
+    This is the enhanced prompt behind which a teacher scores what was sampled. Raises ValueError without a user
+    message. Source: arXiv 2603.10165.
+    """
+    index = last_user_index(messages)
+    if index is None:
+        raise ValueError("there is no user message to put a hint behind")
+    asked = messages[index]
+    changed = asked.with_text(f"{asked.text}\n\n{LABEL} {hint.text.strip()}")
+    return (*messages[:index], changed, *messages[index + 1 :])

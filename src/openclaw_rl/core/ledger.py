@@ -1,0 +1,53 @@
+"""The life of a main turn, as a table of allowed moves."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Where a main turn stands."""
+
+    SERVED = "served"
+    PAIRED = "paired"  # its next state is known
+    JUDGED = "judged"
+    READY = "ready"  # a sample, waiting for a step
+    TRAINED = "trained"
+    DROPPED = "dropped"
+
+
+class DropReason(StrEnum):
+    """Why a main turn taught nothing. A closed list: each is a counter."""
+
+    CUT_BY_LENGTH = "cut_by_length"
+    CANCELLED = "cancelled"
+    EMPTY = "empty"
+    LOOP = "loop"
+    CONTROL_TOKEN = "control_token"
+    NO_NEXT_STATE = "no_next_state"
+    NOT_FOLLOWED = "not_followed"  # a sibling the conversation did not go on from
+    NO_SIGNAL = "no_signal"
+    MAY_NOT_TEACH = "may_not_teach"
+    TOO_LONG = "too_long"
+    STALE = "stale"
+    NOT_FINITE = "not_finite"
+    TRAINER_FAILED = "trainer_failed"
+    FORGOTTEN = "forgotten"
+
+
+MOVES: dict[State, frozenset[State]] = {
+    State.SERVED: frozenset({State.PAIRED, State.DROPPED}),
+    State.PAIRED: frozenset({State.JUDGED, State.DROPPED}),
+    State.JUDGED: frozenset({State.READY, State.DROPPED}),
+    State.READY: frozenset({State.TRAINED, State.DROPPED}),
+    State.TRAINED: frozenset(),
+    State.DROPPED: frozenset(),
+}
+
+
+def check_move(before: State, after: State, reason: DropReason | None) -> None:
+    """Raises ValueError for a move the table does not allow, or a drop without its reason."""
+    if after not in MOVES[before]:
+        raise ValueError(f"a turn cannot go from {before} to {after}")
+    if (after is State.DROPPED) != (reason is not None):
+        raise ValueError(f"a move to {after} with reason {reason}")

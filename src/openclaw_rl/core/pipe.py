@@ -1,0 +1,34 @@
+"""Messages between a process and the children it started: length-prefixed pickles over the child's stdin and stdout.
+
+Pickle is safe here because both ends are our own processes and the pipe belongs to nobody else.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from typing import BinaryIO
+
+HEADER = struct.Struct("<I")
+
+
+def packed(message: object) -> bytes:
+    """The message with its length in front."""
+    body = pickle.dumps(message, protocol=5)
+    return HEADER.pack(len(body)) + body
+
+
+def write(stream: BinaryIO, message: object) -> None:
+    """Sends a message and flushes it."""
+    stream.write(packed(message))
+    stream.flush()
+
+
+def read(stream: BinaryIO) -> object | None:
+    """The next message, or None where the other end is gone. Blocks."""
+    header = stream.read(HEADER.size)
+    if len(header) < HEADER.size:
+        return None
+    (size,) = HEADER.unpack(header)
+    body = stream.read(size)
+    return pickle.loads(body) if len(body) == size else None

@@ -1,0 +1,112 @@
+"""What the stages know of each other's parts; each has one to five members."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from openclaw_rl.core.adapter import Adapter, StepReport
+from openclaw_rl.core.completion import SampledToken, Scores, Span
+from openclaw_rl.core.hint import Hint
+from openclaw_rl.core.message import Json, Message, Tool
+from openclaw_rl.core.next_state import NextState
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.turn import Arrival, Placement, Turn
+from openclaw_rl.core.verdict import Verdict
+from openclaw_rl.core.version import PolicyVersion
+
+
+class Engine(Protocol):
+    """Token ids in, token ids out; knows no text."""
+
+    def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
+        """Sampled tokens as they come. Closing the iterator frees the row at the next step.
+
+        Raises EngineError for a version that is not loaded, and RequestError where the prompt does not fit or the
+        queue is full.
+        """
+        ...
+
+    async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
+        """Log-probabilities of the prompt's own ids from `start` (at least 1) on."""
+        ...
+
+    async def load(self, adapter: Adapter) -> None:
+        """From now on this version can be asked for. Raises AdapterError, and then nothing has changed."""
+        ...
+
+    async def unload(self, version: PolicyVersion) -> None:
+        """Forget the version once nothing runs on it; returns at once."""
+        ...
+
+
+class Delta(Protocol):
+    """What one or more tokens added to a reply; see render.parsers for the concrete kinds."""
+
+
+class Renderer(Protocol):
+    """Messages to ids."""
+
+    def prompt(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        served: Turn | None,
+        *,
+        options: Mapping[str, Json] | None = None,
+    ) -> Prompt:
+        """The ids for these messages, going on from `served` where they do. Raises RequestError."""
+        ...
+
+    def hinted(self, turn: Turn, hint: Hint) -> Prompt:
+        """The turn's own prompt with a hint behind the last user message; all other ids stay as served."""
+        ...
+
+    def decode(self, tokens: Sequence[int]) -> tuple[Message, tuple[Span, ...]]:
+        """A whole answer as a message, and which tokens are what."""
+        ...
+
+
+class Collector(Protocol):
+    """Where a request belongs, and the book its turn is entered in."""
+
+    async def place(self, arrival: Arrival) -> Placement:
+        """Session, kind, and the served turn the request goes on from. Notes next states as a side effect."""
+        ...
+
+    async def commit(self, turn: Turn) -> None:
+        """Returns once the turn is in the store."""
+        ...
+
+
+class Chat(Protocol):
+    """A language model asked in messages; judges and simulated users are made of one."""
+
+    async def reply(
+        self, messages: Sequence[Message], *, temperature: float, max_tokens: int, seed: int | None = None
+    ) -> str:
+        """The text of one answer. Raises JudgeError where there is none."""
+        ...
+
+
+class Judge(Protocol):
+    """Scores a turn by what followed it."""
+
+    async def judge(self, turn: Turn, next_state: NextState) -> Verdict:
+        """The verdict. Raises JudgeError where no judge can be reached, and then the turn waits."""
+        ...
+
+
+class Trainer(Protocol):
+    """Blocking; runs in a process of its own."""
+
+    def step(self, samples: Sequence[Sample]) -> StepReport:
+        """One optimiser step over these samples."""
+        ...
+
+    def export(self, folder: Path, version: PolicyVersion) -> Adapter:
+        """Writes the current adapter, and beside it what the trainer needs to go on from there."""
+        ...

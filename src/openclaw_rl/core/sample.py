@@ -1,0 +1,67 @@
+"""What a trainer learns from: tokens as sampled, and signals. Advantages are computed when a step is taken."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from openclaw_rl.core.version import PolicyVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an environment graded a whole rollout."""
+
+    reward: float
+    is_success: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HintPrompt:
+    """The prompt's ids with a hint in it: what a teacher reads before it scores the sampled response."""
+
+    text: str
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One turn as training data.
+
+    `prompt` and `response` are ids as served; `logp` holds nats of the model at temperature 1 under `version`, one per
+    response token. `mask` says which response tokens are trained. `score` is the reward (a promoted turn's may lie
+    between), None where only hints speak; `baseline` is what rewards of that user have been lately, None for none.
+    """
+
+    turn: str
+    session: str
+    user: str
+    prompt: tuple[int, ...]
+    response: tuple[int, ...]
+    logp: tuple[float, ...]
+    mask: tuple[bool, ...]
+    version: PolicyVersion
+    score: float | None = None
+    baseline: float | None = None
+    outcome: Outcome | None = None
+    hints: tuple[HintPrompt, ...] = ()
+    group: str | None = None
+    is_promoted: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.prompt or not self.response:
+            raise ValueError("a sample has a prompt and a response")
+        if not len(self.response) == len(self.logp) == len(self.mask):
+            raise ValueError(
+                f"{len(self.response)} tokens, {len(self.logp)} log-probabilities and {len(self.mask)} mask entries"
+            )
+        if not any(self.mask):
+            raise ValueError("a sample trains at least one token")
+        if any(not math.isfinite(value) for value in self.logp):
+            raise ValueError("a log-probability is not finite")
+
+    @property
+    def has_signal(self) -> bool:
+        """Whether a step over this sample alone would move anything but the anchor."""
+        return bool(self.score) or bool(self.hints) or self.outcome is not None

@@ -1,0 +1,93 @@
+"""One request and its answer, and where it stands in a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from openclaw_rl.core.completion import Completion
+from openclaw_rl.core.message import Json, Message, Tool
+from openclaw_rl.core.prompt import Prompt
+
+
+class TurnKind(StrEnum):
+    """Whether a turn may be learned from."""
+
+    MAIN = "main"
+    SIDE = "side"
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A request as it came in, before anything was decided about it.
+
+    `headers` have lower-case names; `facts` are the body's own words on sessions (`session_id`, `turn_type`,
+    `session_done`, `user`, `prompt_cache_key`, `metadata`, `previous_response_id`); `key_name` is the API key's name.
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...]
+    headers: Mapping[str, str]
+    facts: Mapping[str, Json]
+    key_name: str
+    at_s: float  # seconds since the epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a request belongs, and why we think so.
+
+    `parent` is the served turn it goes on from. `is_done` says that the client called this the session's last turn.
+    """
+
+    session: str
+    user: str
+    agent: str
+    kind: TurnKind
+    why: str
+    parent: Turn | None = None
+    is_done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What was asked, what the model read, what it sampled, and how that reads as a message.
+
+    `options` are the template's own arguments (`enable_thinking` and the like) the prompt was rendered with.
+    `group` is shared by the n answers to one request.
+    """
+
+    id: str
+    session: str
+    user: str
+    agent: str
+    kind: TurnKind
+    why: str
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...]
+    prompt: Prompt
+    completion: Completion
+    reply: Message
+    at_s: float
+    parent: str | None = None
+    group: str | None = None
+    api: str = "chat"
+    options: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this turn may become a sample."""
+        return self.kind is TurnKind.MAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The turns of one conversation belong to it. `end_why` is None while it goes on."""
+
+    id: str
+    user: str
+    agent: str
+    started_s: float
+    seen_s: float
+    end_why: str | None = None

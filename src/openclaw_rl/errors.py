@@ -1,0 +1,54 @@
+"""Every kind of error this project raises for people: what is wrong, with the value, then what to do about it."""
+
+
+class OpenClawRLError(Exception):
+    """An error for a person: printed without a traceback, with `fix` under it."""
+
+    def __init__(self, problem: str, *, fix: str = "") -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.fix = fix
+
+    def __str__(self) -> str:
+        """The problem and, where there is one, what to do about it."""
+        return f"{self.problem}. {self.fix[:1].upper()}{self.fix[1:]}" if self.fix else self.problem
+
+
+class ConfigError(OpenClawRLError):
+    """A setting, option or path cannot be used."""
+
+
+class ModelError(OpenClawRLError):
+    """A model folder, its tokenizer or its template cannot be used."""
+
+
+class AdapterError(OpenClawRLError):
+    """An adapter is truncated, non-finite, of the wrong shape or not what its digest says."""
+
+
+class StoreError(OpenClawRLError):
+    """The store is corrupt, newer than this program, or held by another process."""
+
+
+class RequestError(OpenClawRLError):
+    """A client's mistake: answered with `status` and a body in the shape of the API that was called."""
+
+    def __init__(
+        self, problem: str, *, fix: str = "", status: int = 400, code: str | None = None, param: str | None = None
+    ) -> None:
+        super().__init__(problem, fix=fix)
+        self.status = status
+        self.code = code
+        self.param = param
+
+
+class EngineError(OpenClawRLError):
+    """The engine cannot do what was asked of it, or its process is gone."""
+
+
+class TrainerError(OpenClawRLError):
+    """A step failed; the samples are kept."""
+
+
+class JudgeError(OpenClawRLError):
+    """A judge did not answer, or answered nonsense; the turn waits."""

@@ -1,0 +1,154 @@
+"""A model's chat template and tokenizer, read from its folder without loading transformers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import jinja2
+import jinja2.ext
+import jinja2.sandbox
+from tokenizers import Tokenizer
+
+from openclaw_rl.core.message import Json, Message, Role, Tool
+from openclaw_rl.errors import ModelError, RequestError
+
+
+class _Generation(jinja2.ext.Extension):
+    """`{% generation %}` marks what an assistant says; it changes nothing in the text."""
+
+    tags = {"generation"}  # noqa: RUF012  jinja2 declares it so
+
+    def parse(self, parser: jinja2.parser.Parser) -> list[jinja2.nodes.Node]:
+        next(parser.stream)
+        return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTemplate:
+    """Renders messages to text exactly as `apply_chat_template` does, and encodes text to ids."""
+
+    tokenizer: Tokenizer
+    template: jinja2.Template
+    special: Mapping[str, str]  # bos_token, eos_token and the like, as templates name them
+
+    def text(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool] = (),
+        *,
+        generation_prompt: bool,
+        options: Mapping[str, Json] | None = None,
+    ) -> str:
+        """The conversation as the model reads it. Raises RequestError where the template refuses it."""
+        try:
+            return self.template.render(
+                messages=[_as_template_sees(item) for item in messages],
+                tools=[tool.as_json() for tool in tools] or None,
+                add_generation_prompt=generation_prompt,
+                **self.special,
+                **(options or {}),
+            )
+        except (jinja2.TemplateError, TypeError, ValueError) as problem:
+            raise RequestError(
+                f"the model's chat template refuses these messages: {problem}", param="messages"
+            ) from problem
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of text that may hold the template's own special tokens; nothing is added in front."""
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def eos_ids(self) -> tuple[int, ...]:
+        """Ids that end an answer by the tokenizer's own account; the model's configuration may name more."""
+        found = self.tokenizer.token_to_id(self.special.get("eos_token", ""))
+        return () if found is None else (found,)
+
+
+def read_template(folder: Path) -> ChatTemplate:
+    """The tokenizer and chat template of a model folder. Raises ModelError with what is missing."""
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise ModelError(f"{folder} holds no tokenizer.json", fix="save the model's fast tokenizer into that folder")
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as problem:  # the library raises plain Exception for any broken file
+        raise ModelError(f"{path} cannot be read: {problem}", fix="copy the model folder again") from problem
+    settings = _settings(folder)
+    return ChatTemplate(tokenizer, compile_template(_source(folder, settings)), _special(settings))
+
+
+def compile_template(source: str) -> jinja2.Template:
+    """A compiled template in the sandbox and with the helpers that Hugging Face templates rely on."""
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _refuse
+    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    return environment.from_string(source)
+
+
+def _settings(folder: Path) -> dict[str, Json]:
+    path = folder / "tokenizer_config.json"
+    if not path.is_file():
+        return {}
+    try:
+        settings = json.loads(path.read_text("utf-8"))
+    except ValueError as problem:
+        raise ModelError(f"{path} is no JSON: {problem}", fix="copy the model folder again") from problem
+    return settings if isinstance(settings, dict) else {}
+
+
+def _source(folder: Path, settings: Mapping[str, Json]) -> str:
+    path = folder / "chat_template.jinja"
+    if path.is_file():
+        return path.read_text("utf-8")
+    held = settings.get("chat_template")
+    if isinstance(held, list):  # several named templates: the default one serves chat
+        named = {str(item["name"]): str(item["template"]) for item in held if isinstance(item, dict)}
+        held = named.get("default")
+    if isinstance(held, str):
+        return held
+    raise ModelError(
+        f"{folder} has no chat template", fix="use an instruct model, or put a chat_template.jinja into the folder"
+    )
+
+
+def _special(settings: Mapping[str, Json]) -> dict[str, str]:
+    special: dict[str, str] = {}
+    for name in ("bos_token", "eos_token", "pad_token", "unk_token"):
+        held = settings.get(name)
+        if isinstance(held, dict):
+            held = held.get("content")
+        if isinstance(held, str):
+            special[name] = held
+    return special
+
+
+def _as_template_sees(item: Message) -> dict[str, Json]:
+    """Content as a string, tool arguments as data: the shape that published templates are written for."""
+    body: dict[str, Json] = {"role": item.role.value, "content": item.text}
+    if item.reasoning is not None and item.role is Role.ASSISTANT:
+        body["reasoning_content"] = item.reasoning
+    if item.tool_calls:
+        body["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.parsed()}}
+            for call in item.tool_calls
+        ]
+    if item.tool_call_id is not None:
+        body["tool_call_id"] = item.tool_call_id
+    if item.name is not None:
+        body["name"] = item.name
+    return body
+
+
+def _to_json(value: Json, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _refuse(reason: str) -> None:
+    raise jinja2.TemplateError(reason)

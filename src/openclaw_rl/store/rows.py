@@ -1,0 +1,81 @@
+"""What the store gives back where a noun alone does not say it: rows with their state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from openclaw_rl.core.adapter import Adapter
+from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.core.next_state import Feedback, NextState
+from openclaw_rl.core.turn import Session, Turn
+from openclaw_rl.core.verdict import Verdict
+from openclaw_rl.core.version import PolicyVersion
+
+
+class VersionStatus(StrEnum):
+    """What became of a version."""
+
+    CANDIDATE = "candidate"  # made by a step, not yet through the gate
+    LIVE = "live"  # passed; may be served
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRow:
+    """A version, where its adapter lies, and what made it. The base model has no folder and no parent."""
+
+    version: PolicyVersion
+    parent: PolicyVersion | None
+    folder: Path | None
+    digest: str
+    status: VersionStatus
+    why: str
+    made_s: float
+    turns: tuple[str, ...] = ()
+    metrics: dict[str, float] = field(default_factory=dict)
+
+    def adapter(self) -> Adapter | None:
+        """The adapter to load for it; None for the base model."""
+        return None if self.folder is None else Adapter(self.folder, self.digest, self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One optimiser step that is about to be committed, with the version it made.
+
+    `trained` are the turns it consumed, `dropped` those it could not use. `version` is None where no step was taken.
+    """
+
+    id: str
+    started_s: float
+    ended_s: float
+    trained: tuple[str, ...]
+    dropped: tuple[tuple[str, DropReason], ...]
+    metrics: dict[str, float]
+    version: VersionRow | None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRow:
+    """A turn with all that is known of it: what `/v1/rl/turns/{id}` shows."""
+
+    turn: Turn
+    state: State | None  # None for side turns, which have no life
+    reason: DropReason | None
+    next_state: NextState | None = None
+    verdict: Verdict | None = None
+    feedback: Feedback | None = None
+    has_sample: bool = False
+    step: str | None = None
+    trained_version: PolicyVersion | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A judged turn that is not yet a sample, and the session it belongs to."""
+
+    turn: Turn
+    verdict: Verdict
+    session: Session
