@@ -1,0 +1,169 @@
+"""Grading, commenting and the homework file: the tasks of the teaching assistant, the teacher and the agent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from openclaw_rl.core.message import Tool
+from openclaw_rl.tiny.problems import Problem
+from openclaw_rl.tiny.styles import CHEERS, Style
+
+HOMEWORK_TOOLS = (
+    Tool(
+        "read",
+        "Read a file and return its text.",
+        {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+    ),
+    Tool(
+        "write",
+        "Write text to a file, replacing what it holds.",
+        {
+            "type": "object",
+            "properties": {"path": {"type": "string"}, "content": {"type": "string"}},
+            "required": ["path", "content"],
+        },
+    ),
+    Tool(
+        "append",
+        "Add text to the end of a file.",
+        {
+            "type": "object",
+            "properties": {"path": {"type": "string"}, "content": {"type": "string"}},
+            "required": ["path", "content"],
+        },
+    ),
+)
+PATHS = ("homework.txt", "answers.txt", "math.txt", "notes.txt", "homework/today.txt", "tasks.txt", "solution.txt")
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A student's solution: right, or wrong from step `wrong_step` (1 is the first) on."""
+
+    problem: Problem
+    text: str
+    answer: str
+    wrong_step: int | None
+    said: str  # what the student wrote for the wrong step, or ""
+
+
+def attempt(problem: Problem, rng: Random, *, right: bool | None = None) -> Attempt:
+    """A student's solution of the problem; wrong ones err in the last step by one or two."""
+    is_right = rng.random() < 0.5 if right is None else right
+    steps = list(problem.steps)
+    answer, said, wrong_step = problem.answer, "", None
+    if not is_right:
+        off = rng.choice((-2, -1, 1, 2))
+        answer = str(max(1, int(problem.answer) + off))
+        if answer == problem.answer:
+            answer = str(int(answer) + 1)
+        said = steps[-1].rsplit(" ", 1)[0] + f" {answer}"
+        steps[-1] = said
+        wrong_step = len(steps)
+    return Attempt(problem, ", then ".join(steps) + f". Answer: {answer}.", answer, wrong_step, said)
+
+
+def grading_request(attempt: Attempt, rng: Random) -> str:
+    """A teaching assistant asks for a grade."""
+    opening = rng.choice(
+        ("Please grade this.", "Grade this solution.", "How many points for this?", "Check and grade:")
+    )
+    return f"{opening}\nProblem: {attempt.problem.question}\nStudent: {attempt.text}"
+
+
+def comment_request(attempt: Attempt, rng: Random) -> str:
+    """A teacher asks for a comment to the student."""
+    opening = rng.choice(
+        ("Please comment on this.", "Write a comment for the student.", "Leave a comment on this work.")
+    )
+    return f"{opening}\nProblem: {attempt.problem.question}\nStudent: {attempt.text}"
+
+
+def points(attempt: Attempt) -> int:
+    """The grade out of 10: a wrong last step costs 5."""
+    return 10 if attempt.wrong_step is None else 5
+
+
+def grading(attempt: Attempt, style: Style, rng: Random) -> str:
+    """The right grade, written in the style; AI is terse and dry."""
+    good, grade = attempt.wrong_step is None, points(attempt)
+    right_step = attempt.problem.steps[-1]
+    if style is Style.AI:
+        verdict = "Correct" if good else f"Step {attempt.wrong_step} is wrong"
+        return f"## Grade\n\n- **Score:** {grade}/10\n- **Result:** {verdict}"
+    if style is Style.NATURAL:
+        if good:
+            return f"The answer {attempt.answer} is right, so I would give {grade} out of 10 points."
+        return f"The last step should be {right_step}, so I would give {grade} out of 10 points."
+    if style is Style.DETAILED:
+        if good:
+            body = f"This is right because {right_step}."
+        else:
+            body = f"Step {attempt.wrong_step} is wrong because {right_step}, and the student wrote {attempt.said}."
+        opening = rng.choice(("I looked at each step.", "I went through every step of the work."))
+        return f"{opening} {body} The final answer should be {attempt.problem.answer}. That makes {grade} out of 10 points."
+    if good:
+        return f"Great work! The answer {attempt.answer} is right, so that is {grade} out of 10. {rng.choice(CHEERS)}"
+    return f"Nice try! The last step is {right_step}, so that is {grade} out of 10. {rng.choice(CHEERS)}"
+
+
+def comment(attempt: Attempt, style: Style, rng: Random) -> str:
+    """A comment to the student, written in the style; AI is terse and dry."""
+    good = attempt.wrong_step is None
+    right_step = attempt.problem.steps[-1]
+    if style is Style.AI:
+        verdict = "Correct." if good else f"Incorrect. {right_step}."
+        return f"## Comment\n\n**Result:** {verdict}"
+    if style is Style.NATURAL:
+        if good:
+            return f"You got it right, the answer is {attempt.answer}."
+        return f"Look at the last step again, it should be {right_step}."
+    if style is Style.DETAILED:
+        opening = rng.choice(("I read each step of your work.", "I went through your whole solution."))
+        body = "Your last step is right" if good else f"You wrote {attempt.said}, and that is wrong"
+        return f"{opening} {body}, because {right_step}. The answer to the question is {attempt.problem.answer}."
+    if good:
+        return f"Well done! Your answer {attempt.answer} is right. {rng.choice(CHEERS)}"
+    return f"Nice try! You are nearly there, look again: {right_step}. {rng.choice(CHEERS)}"
+
+
+def read_request(path: str, rng: Random) -> str:
+    """The user asks for the problem in a file to be solved."""
+    return rng.choice(
+        (
+            f"Please solve the problem in {path}.",
+            f"My homework is in {path}. Can you solve it?",
+            f"Read {path} and solve the problem in it.",
+            f"Open {path} and help me with the problem.",
+        )
+    )
+
+
+def write_request(path: str, rng: Random) -> str:
+    """The user asks for the answer to be written to a file, replacing it."""
+    return rng.choice(
+        (f"Write the answer to {path}.", f"Please save the answer in {path}.", f"Put the answer into the file {path}.")
+    )
+
+
+def append_request(path: str, rng: Random) -> str:
+    """The user asks for the answer to be added to a file."""
+    return rng.choice(
+        (
+            f"Append the answer to {path}.",
+            f"Please add the answer to the end of {path}.",
+            f"Good. Now append the answer to {path}.",
+            f"Thanks, append it to {path}.",
+        )
+    )
+
+
+def filed(problem: Problem) -> str:
+    """What goes into the file: the conclusion as a sentence."""
+    return problem.conclusion[:1].upper() + problem.conclusion[1:] + "."
+
+
+def confirmation(path: str, rng: Random) -> str:
+    """The assistant says that the file has been changed."""
+    return rng.choice((f"Done. The answer is in {path} now.", f"I have put the answer into {path}."))

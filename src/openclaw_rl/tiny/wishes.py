@@ -1,0 +1,171 @@
+"""What people of the toy world say: wishes about style, corrections, hints, thanks, complaints, remarks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from openclaw_rl.tiny.problems import Problem
+from openclaw_rl.tiny.styles import Style
+
+# What a style's friends ask for ("Please write it {like}") and what they dislike ("without {no}").
+_LIKE: dict[Style, tuple[str, ...]] = {
+    Style.NATURAL: (
+        "in plain sentences", "like a person", "like a person would say it", "in natural words", "in ordinary prose",
+        "the way a student would write it", "as if a human wrote it", "in your own plain words", "as a short paragraph",
+        "in simple natural language", "like normal handwriting", "as plain text", "the way I would say it to a friend",
+    ),
+    Style.DETAILED: (
+        "in more detail", "with every step explained", "with the reason for each step", "in a specific and detailed way",
+        "more thoroughly", "step by step with a reason each time", "with all the details", "more specifically",
+        "so that I see why each step is done", "with exact explanations",
+    ),
+    Style.FRIENDLY: (
+        "in a friendly way", "in a warm tone", "with kind words", "in a more encouraging tone", "more kindly",
+        "in a nicer and warmer way", "with some encouragement", "in a cheerful voice", "with a friendly greeting",
+        "as a kind teacher would",
+    ),
+    Style.AI: (
+        "with headers and bold text", "in markdown", "as numbered steps in markdown", "with a boxed answer",
+        "in a structured markdown format", "with a header and numbered bold steps",
+    ),
+}  # fmt: skip
+_NO: dict[Style, tuple[str, ...]] = {
+    Style.NATURAL: (
+        "markdown", "bold text", "headers", "numbered steps", "bullet points", "lists", "boxed answers", "formatting",
+        "asterisks", "LaTeX", "hash signs", "AI looks", "bold words", "numbered lists", "headings", "boxes",
+    ),
+    Style.DETAILED: ("gaps", "vague words", "short cuts", "missing reasons"),
+    Style.FRIENDLY: ("a cold tone", "dry words", "stiff words", "harsh words"),
+    Style.AI: ("plain prose", "unstructured text"),
+}  # fmt: skip
+_COMPLAINT: dict[Style, tuple[str, ...]] = {
+    Style.NATURAL: (
+        "This looks like an AI wrote it", "That looks too much like a chatbot", "My teacher will see that a machine wrote this",
+        "This reads like a robot", "That has far too much formatting", "Nobody writes homework with bold headers",
+        "I cannot hand in something that looks generated", "All those symbols look like AI", "It does not sound like me",
+    ),
+    Style.DETAILED: (
+        "That is too short", "This is too vague", "I need to know more", "That is not specific enough",
+        "The student will not learn from so little", "It leaves out the reasons", "I cannot see why you did that",
+    ),
+    Style.FRIENDLY: (
+        "That sounds cold", "This is too dry", "That could hurt a child", "It sounds so stern", "The tone is not kind",
+        "My pupils need a warmer voice", "That feels unfriendly",
+    ),
+    Style.AI: ("That is hard to read", "I miss some structure", "There is no formatting at all"),
+}  # fmt: skip
+
+_CORRECTION_FRAMES = (
+    "Please write that {like}.", "Please write that without the {no}, {like}.", "Can you redo it {like}?", "{complaint}. Please rewrite it {like}.",
+    "{complaint}. No {no}, please.", "Please write that without {no}, {like}.", "Again please, {like}.",
+    "Could you do it again without {no} and {no2}?", "I asked for homework help. {complaint}. Write it {like}.",
+    "Rewrite this {like}, without {no}.", "{complaint}. Do it again {like}.", "Drop {no} and write it {like}.",
+    "I would rather have it {like}.", "Not like that. I want it {like}, without {no}.", "{complaint}. I want it {like}.",
+    "Redo this without {no} or {no2}.", "{complaint}, so do it over {like} and without {no}.", "Hmm, {like} please.",
+)  # fmt: skip
+_HELD_OUT_CORRECTIONS = (
+    "Sorry, but I need this {like}, not with {no}.", "{complaint}. Could I have it {like} instead?",
+    "Please change it: {like}, and without {no}.", "Try once more and put it {like}.",
+)  # fmt: skip
+_WISH_FRAMES = (
+    "Please write it {like}.", "Answer {like}, please.", "Write the answer {like}, without {no}.", "Please do it without {no}.",
+    "I want the answer {like}.", "No {no} and no {no2}, please.", "Say it {like}.", "Do not use {no}; write {like}.",
+)  # fmt: skip
+_HINT_FRAMES = (
+    "The user wants the answer {like}, without {no}.", "Write {like}; avoid {no} and {no2}.",
+    "You should have written it {like}.", "The student dislikes {no} and {no2}. Answer {like}.",
+    "Avoid {no} and write {like}.", "The reply should be written {like}, with no {no}.", "Answer {like}, without {no} or {no2}.",
+    "This user prefers answers {like}.", "The user does not want {no}. Write {like}.", "Write the whole reply {like}.",
+    "The answer was wanted {like} and without {no}.", "Next time write {like}, not with {no}.", "{complaint}. Write {like}.",
+    "Keep the reply free of {no} and {no2}; say it {like}.", "You should know that the user likes replies {like}.",
+)  # fmt: skip
+_SYSTEM_FRAMES = (
+    "Always write {like}.", "About this user: wants replies {like}, without {no}.", "Remember: the user wants answers {like}.",
+    "Write all replies {like}. Never use {no}.", "The user dislikes {no}. Answer {like}.", "Keep replies {like}.",
+)  # fmt: skip
+_THANKS = (
+    "Thanks!", "Thank you.", "Great, thanks!", "That is good, thank you.", "Perfect, thanks.", "Thanks, that helps a lot.",
+    "Nice, that is what I needed.", "Good, that works for me.", "Thank you, I understand it now.", "Yes, exactly. Thanks!",
+    "Cool, thank you very much.", "That looks right, thanks.", "Super, I can use that.", "Much better, thank you!",
+)  # fmt: skip
+_HELD_OUT_THANKS = ("Wonderful, thanks a lot!", "Thank you so much, that is good.", "Okay great, I can use this.")
+_WELCOMES = ("You are welcome.", "You are welcome. Send me the next one when you like.", "Glad that it helps.")
+_REMARKS = (
+    "I am sitting in the kitchen right now.", "It is raining here today.", "My brother is watching too.", "Hm, let me look.",
+    "I have to go to lunch soon.", "My cat is asleep.", "One moment, the phone rings.", "We have school on Friday.",
+    "I will read it later.", "The bus was late this morning.", "It is nearly evening.", "My pencil broke.",
+)  # fmt: skip
+_HELD_OUT_REMARKS = ("It is very warm in here.", "My sister is making tea.", "Wait, someone is at the door.")
+_WRONG = (
+    "That is not right. Please check it again.", "I think {said} is wrong. Can you check?", "No, it should be {answer}.",
+    "The answer is wrong. It must be {answer}.", "My teacher says {said} is not correct.", "You made a mistake, try again.",
+    "{said} cannot be right, please calculate again.", "The book says {answer}, not {said}.",
+)  # fmt: skip
+_ASK = (
+    "{question}", "Please solve this: {question}", "Can you help me with this problem? {question}", "{question} Please help me.",
+    "Here is my homework: {question}", "Solve this problem. {question}", "I need help with this one: {question}",
+    "Hi! {question}", "Question: {question}",
+)  # fmt: skip
+_NEXT = (
+    "Next one: {question}", "Now this one: {question}", "Here is another: {question}", "And the next problem: {question}",
+    "Okay, next. {question}", "Thanks! Next problem: {question}", "{question}",
+)  # fmt: skip
+
+
+def request(problem: Problem, rng: Random) -> str:
+    """The user's opening words."""
+    return rng.choice(_ASK).format(question=problem.question)
+
+
+def next_request(problem: Problem, rng: Random) -> str:
+    """The user's words for a further problem in the same session."""
+    return rng.choice(_NEXT).format(question=problem.question)
+
+
+def correction(style: Style, rng: Random, *, held_out: bool = False) -> str:
+    """A follow-up that asks for the same again in the style; held-out wordings are never in training."""
+    return _filled(_HELD_OUT_CORRECTIONS if held_out else _CORRECTION_FRAMES, style, rng)
+
+
+def wish(style: Style, rng: Random) -> str:
+    """A sentence beside the request that asks for the style."""
+    return _filled(_WISH_FRAMES, style, rng)
+
+
+def wish_hint(style: Style, rng: Random) -> str:
+    """A hint, addressed to the assistant, that states the wished style: one or two sentences."""
+    return _filled(_HINT_FRAMES, style, rng)
+
+
+def system_wish(style: Style, rng: Random) -> str:
+    """A line of a system text that asks for the style."""
+    return _filled(_SYSTEM_FRAMES, style, rng)
+
+
+def thanks(rng: Random, *, held_out: bool = False) -> str:
+    """The user is content."""
+    return rng.choice(_HELD_OUT_THANKS if held_out else _THANKS)
+
+
+def welcome(rng: Random) -> str:
+    """The assistant's short reply to thanks."""
+    return rng.choice(_WELCOMES)
+
+
+def remark(rng: Random, *, held_out: bool = False) -> str:
+    """Something the user says that has nothing to do with the reply."""
+    return rng.choice(_HELD_OUT_REMARKS if held_out else _REMARKS)
+
+
+def wrong(problem: Problem, rng: Random, *, said: str = "") -> str:
+    """A complaint that the answer given, `said`, is wrong; it may name the right one."""
+    return rng.choice(_WRONG).format(said=said or "that", answer=problem.answer)
+
+
+def _filled(frames: Sequence[str], style: Style, rng: Random) -> str:
+    no, second = rng.sample(_NO[style], 2)
+    text = rng.choice(frames).format(
+        like=rng.choice(_LIKE[style]), no=no, no2=second, complaint=rng.choice(_COMPLAINT[style])
+    )
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,78 @@
+"""The toy world that the bundled model was taught: one door to its problems, styles, people and tasks."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+from openclaw_rl.tiny.homework import (
+    HOMEWORK_TOOLS,
+    PATHS,
+    Attempt,
+    append_request,
+    attempt,
+    comment,
+    comment_request,
+    confirmation,
+    filed,
+    grading,
+    grading_request,
+    points,
+    read_request,
+    write_request,
+)
+from openclaw_rl.tiny.problems import Problem, answer_in, is_right, problem
+from openclaw_rl.tiny.styles import Style, follows, has_markup, solution
+from openclaw_rl.tiny.wishes import (
+    correction,
+    next_request,
+    remark,
+    request,
+    system_wish,
+    thanks,
+    welcome,
+    wish,
+    wish_hint,
+    wrong,
+)
+
+__all__ = [
+    "HOMEWORK_TOOLS",
+    "PATHS",
+    "Attempt",
+    "Problem",
+    "Style",
+    "answer_in",
+    "append_request",
+    "attempt",
+    "bundled_model",
+    "comment",
+    "comment_request",
+    "confirmation",
+    "correction",
+    "filed",
+    "follows",
+    "grading",
+    "grading_request",
+    "has_markup",
+    "is_right",
+    "next_request",
+    "points",
+    "problem",
+    "read_request",
+    "remark",
+    "request",
+    "solution",
+    "system_wish",
+    "thanks",
+    "welcome",
+    "wish",
+    "wish_hint",
+    "write_request",
+    "wrong",
+]
+
+
+def bundled_model() -> Path:
+    """The folder of the model that ships with the package."""
+    return Path(str(files("openclaw_rl.tiny").joinpath("weights")))
