@@ -1,0 +1,70 @@
+# Every target works from a fresh clone: it makes .venv first where that is not there.
+# QUICK=1 shortens the figures for a look; documentation quotes full runs only.
+PYTHON ?= python3
+BIN := .venv/bin
+QUIET_PIP := --disable-pip-version-check --quiet
+export OMP_WAIT_POLICY ?= PASSIVE
+export PYTHONUNBUFFERED = 1
+export HF_HUB_DISABLE_TELEMETRY = 1
+
+FIGURES := bench-learning bench-tokens bench-swap bench-serve bench-train bench-share
+.PHONY: help install demo serve test check format tiny clean $(FIGURES)
+
+help:  ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
+
+.venv/installed: pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "installing into .venv (about a minute)" >&2
+	@$(BIN)/python -m pip install $(QUIET_PIP) "torch==2.13.0" >&2
+	@$(BIN)/python -m pip install $(QUIET_PIP) -e ".[local,demo,dev]" >&2
+	@touch $@
+
+.venv/installed-bench: .venv/installed
+	@$(BIN)/python -m pip install $(QUIET_PIP) -e ".[local,demo,dev,bench]" "torch==2.13.0" >&2
+	@touch $@
+
+install: .venv/installed  ## the environment in .venv
+
+demo: .venv/installed  ## watch a model learn a preference from being corrected (under 5 minutes)
+	@$(BIN)/openclaw-rl demo --out demo
+
+serve: .venv/installed  ## serve the bundled model on 127.0.0.1:30000
+	@$(BIN)/openclaw-rl serve
+
+test: .venv/installed  ## all tests that need no GPU
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
+
+check: .venv/installed  ## format, lint, strict types and tests, as CI does
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	@$(MAKE) --no-print-directory test
+
+format: .venv/installed  ## put the code in shape
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+tiny: .venv/installed  ## make the bundled model again from its recipe (up to an hour)
+	$(BIN)/openclaw-rl tiny build
+
+bench-learning: .venv/installed  ## sessions until the wish holds, accuracy kept, over 5 seeds
+	@$(BIN)/python -m benchmarks.learning
+
+bench-tokens: .venv/installed  ## recorded against recomputed log-probabilities
+	@$(BIN)/python -m benchmarks.tokens
+
+bench-swap: .venv/installed  ## 16 streams through 20 version changes
+	@$(BIN)/python -m benchmarks.swap
+
+bench-serve: .venv/installed  ## tokens a second against transformers generate
+	@$(BIN)/python -m benchmarks.serve
+
+bench-train: .venv/installed-bench  ## the trainer's step against TRL's, and merged sessions
+	@$(BIN)/python -m benchmarks.train
+
+bench-share: .venv/installed  ## gaps between tokens while a step runs on the same cores
+	@$(BIN)/python -m benchmarks.share
+
+clean:  ## everything that was made, the environment included
+	rm -rf .venv demo build dist .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,46 @@
+"""The sizes STYLE.md allows, and nothing in the project that belongs to one machine."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MOST_LINES_OF_A_FILE = 400
+MOST_LINES_OF_A_FUNCTION = 60
+MOST_POSITIONAL = 5
+
+
+def _sources() -> list[Path]:
+    folders = ("src", "benchmarks", "examples", "tests")
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+@pytest.mark.parametrize("path", _sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_and_functions_are_of_a_size_a_reader_can_hold(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert len(text.splitlines()) <= MOST_LINES_OF_A_FILE
+    for function in _functions(ast.parse(text)):
+        assert function.end_lineno is not None
+        length = function.end_lineno - function.lineno + 1
+        assert length <= MOST_LINES_OF_A_FUNCTION, f"{function.name} has {length} lines"
+        positional = [argument.arg for argument in function.args.args if argument.arg not in ("self", "cls")]
+        if "tests" not in path.parts:
+            assert len(positional) <= MOST_POSITIONAL, f"{function.name} takes {positional}"
+
+
+def test_nothing_names_a_package_registry_or_a_place_on_the_machine_it_was_written_on() -> None:
+    forbidden = ["/wo" + "rk/", "pypi" + ".org", "npm" + "js", "files.python" + "hosted", "huggingface" + ".co/"]
+    for path in [*_sources(), *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "Makefile", ROOT / ".ci/run"]:
+        text = path.read_text("utf-8")
+        for word in forbidden:
+            assert word not in text, f"{path} names {word}"

@@ -1,0 +1,81 @@
+"""Who may import whom: the table of the architecture, held against every import statement."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "src" / "openclaw_rl"
+HEAVY = {"torch", "transformers", "peft"}
+
+# package -> the packages of ours it may import, beside itself and `errors`
+ALLOWED: dict[str, set[str]] = {
+    "core": set(),
+    "algo": set(),
+    "render": {"core"},
+    "store": {"core"},
+    **{
+        stage: {"core", "render", "store"}
+        for stage in ("collect", "train", "publish", "envs", "judge", "serve", "testing")
+    },
+    "engines": {"core", "algo"},
+    "trainers": {"core", "algo"},
+    "tiny": {"core", "render", "envs", "judge"},  # docs/decisions/0001-import-table.md
+    "evals": {"core", "render", "envs", "tiny"},
+    "ui": {"core", "store"},
+}
+MAY_LOAD: dict[str, set[str]] = {
+    "algo": {"torch"},
+    "engines": HEAVY,
+    "trainers": HEAVY,
+    "tiny": HEAVY,
+}
+ANYTHING = {"runtime", "cli", "config", "errors", "__init__", "__main__"}
+
+
+def _imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            found.add(node.module)
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def _modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", _modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_imports_only_what_the_architecture_allows(path: Path) -> None:
+    package = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    if package in ANYTHING or package.startswith(("cli", "runtime", "config")):
+        return
+    for name in _imports(path):
+        parts = name.split(".")
+        if parts[0] == "openclaw_rl" and len(parts) > 1 and (PACKAGE / parts[1]).is_dir():
+            assert parts[1] == package or parts[1] in ALLOWED[package], f"{package} imports {name}"
+        assert parts[0] not in HEAVY - MAY_LOAD.get(package, set()), f"{package} loads {parts[0]}"
+
+
+def test_core_needs_the_standard_library_alone() -> None:
+    for path in (PACKAGE / "core").rglob("*.py"):
+        for name in _imports(path):
+            top = name.split(".")[0]
+            assert top == "openclaw_rl" or top in sys.stdlib_module_names, f"{path.name} imports {name}"
+
+
+def test_importing_the_package_and_its_stages_loads_nothing_heavy() -> None:
+    script = (
+        "import sys, openclaw_rl, openclaw_rl.core.protocols, openclaw_rl.collect.stage, openclaw_rl.judge.stage, "
+        "openclaw_rl.train.stage, openclaw_rl.publish.stage, openclaw_rl.serve.app;"
+        "print([name for name in ('torch', 'transformers', 'peft') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
