@@ -1,0 +1,59 @@
+"""Surrogates, the KL term, and the means by which a batch adds up. All take per-token log-probabilities in nats."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def policy_ratio(logp: Tensor, logp_old: Tensor) -> Tensor:
+    """pi(a_t) / pi_old(a_t), pi_old being the version that sampled."""
+    return (logp - logp_old).exp()
+
+
+def truncated_ratio(ratio: Tensor, cap: float) -> Tensor:
+    """min(ratio, cap), with the gradient of `cap * log pi` above the cap instead of none.
+
+    Truncated importance sampling for tokens an older version drew; cap 0 is off. Source: arXiv 2505.24034.
+    """
+    if cap <= 0:
+        return ratio
+    return ratio * (cap / ratio.detach()).clamp(max=1.0)
+
+
+def clipped_objective(
+    logp: Tensor, logp_old: Tensor, advantage: Tensor, *, clip_low: float, clip_high: float, ratio_cap: float = 0.0
+) -> Tensor:
+    """min(ratio * A, clip(ratio, 1 - clip_low, 1 + clip_high) * A), to be maximised; same shape, the caller masks.
+
+    `ratio_cap` truncates the ratio first. Sources: arXiv 1707.06347, clip-higher of 2503.14476.
+    """
+    ratio = truncated_ratio(policy_ratio(logp, logp_old), ratio_cap)
+    return torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip_low, 1.0 + clip_high) * advantage)
+
+
+def is_clipped(logp: Tensor, logp_old: Tensor, advantage: Tensor, *, clip_low: float, clip_high: float) -> Tensor:
+    """Which tokens the clip leaves without a gradient."""
+    ratio = policy_ratio(logp, logp_old)
+    return ((ratio > 1.0 + clip_high) & (advantage > 0)) | ((ratio < 1.0 - clip_low) & (advantage < 0))
+
+
+def kl_k3(logp: Tensor, logp_ref: Tensor) -> Tensor:
+    """An estimate of KL(pi || ref) at each sampled token that is never below 0.
+
+    exp(d) - d - 1,  d = log ref - log pi
+    """
+    difference = logp_ref - logp
+    return difference.expm1() - difference
+
+
+def token_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """The mean over all masked tokens of the batch, each weighing the same; 0 where there are none. Both [B, T]."""
+    return (values * mask).sum() / mask.sum().clamp(min=1)
+
+
+def sequence_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """The mean of the sequences' own means, over those with a masked token; 0 where there are none. Both [B, T]."""
+    counts = mask.sum(-1)
+    means = (values * mask).sum(-1) / counts.clamp(min=1)
+    return means.sum() / (counts > 0).sum().clamp(min=1)
