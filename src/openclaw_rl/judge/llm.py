@@ -1,0 +1,148 @@
+"""A judge made of a language model: m votes for the score and m tries for a hint, asked at once."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from openclaw_rl.core.hint import Hint
+from openclaw_rl.core.message import Message
+from openclaw_rl.core.next_state import NextState
+from openclaw_rl.core.protocols import Chat
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.verdict import Verdict, VerdictSource, Vote
+from openclaw_rl.errors import JudgeError
+from openclaw_rl.judge.hint import accepted, arranged, marked_text
+from openclaw_rl.judge.prompt import Question, question
+from openclaw_rl.judge.settings import HintFrom, HintWhen, JudgeSettings
+from openclaw_rl.judge.signals import followup_hint, owner_messages, tool_status
+from openclaw_rl.judge.vote import majority, mean_of, vote_of
+
+_DAY_S = 86400
+
+
+@dataclass(slots=True)
+class LlmJudge:
+    """Asks a `Chat`; a tool's own error status outranks what it says.
+
+    Each call has a timeout and bounded retries, and all of them share one bound on calls in flight and one daily
+    budget, which is counted anew when the program starts.
+    """
+
+    chat: Chat
+    settings: JudgeSettings
+    name: str = "judge"
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    _slots: asyncio.Semaphore = field(init=False)
+    _day: int = 0
+    _calls: int = 0
+
+    def __post_init__(self) -> None:
+        self._slots = asyncio.Semaphore(self.settings.calls_in_flight)
+
+    async def judge(self, turn: Turn, next_state: NextState) -> Verdict:
+        """The verdict on a turn. Raises JudgeError where a question got no answer at all, and then the turn waits."""
+        said = owner_messages(next_state)
+        status = tool_status(next_state)
+        wants_score = status is None and (bool(said) or self.settings.tool_votes)
+        wants_hint = bool(said) and self.settings.hint_source is not HintFrom.FOLLOWUP
+        is_late = self.settings.hint_when is HintWhen.CORRECTIVE
+        first = await asyncio.gather(
+            self._ask(Question.SCORE, turn, next_state.messages if wants_score else ()),
+            self._ask(Question.HINT, turn, said if wants_hint and not is_late else ()),
+        )
+        scores, hinting = (_or_raise(item) for item in first)
+        score = majority([vote.score for vote in scores]) if status is None else status
+        if wants_hint and is_late and score != 1:
+            hinting = _or_raise(await self._ask(Question.HINT, turn, said))
+        return Verdict(
+            turn=turn.id,
+            score=score,
+            source=VerdictSource.VOTES if status is None else VerdictSource.ENVIRONMENT,
+            votes=(*scores, *hinting),
+            hints=self._hints(hinting, score, next_state),
+            mean=mean_of([vote.score for vote in scores]),
+        )
+
+    def _hints(self, hinting: Sequence[Vote], score: int | None, next_state: NextState) -> tuple[Hint, ...]:
+        hints = accepted(hinting)
+        if score == -1 and self.settings.hint_source is not HintFrom.JUDGE:
+            own = followup_hint(next_state)
+            hints += [own] if own is not None else []
+        return arranged(hints, self.settings.hint_selection)
+
+    async def _ask(self, asked: Question, turn: Turn, said: Sequence[Message]) -> tuple[Vote, ...] | JudgeError:
+        """The answers to one question, asked `votes` times at once, or why there is none.
+
+        Empty where there is nothing to ask about.
+        """
+        if not said:
+            return ()
+        messages = question(asked, turn.messages, turn.reply, said)
+        got = await asyncio.gather(
+            *(self._vote(asked, messages, _seed(turn.id, asked, index)) for index in range(self.settings.votes))
+        )
+        votes = tuple(item for item in got if isinstance(item, Vote))
+        return votes or next(item for item in got if isinstance(item, JudgeError))
+
+    async def _vote(self, asked: Question, messages: Sequence[Message], seed: int) -> Vote | JudgeError:
+        """One answer, or why there is none: a vote that is missing leaves the others their word."""
+        failure = JudgeError("the judge was not asked")
+        for attempt in range(self.settings.retries + 1):
+            if attempt:
+                await self.pause(min(self.settings.retry_s * 2 ** (attempt - 1), self.settings.retry_max_s))
+            try:
+                return await self._call(asked, messages, seed)
+            except JudgeError as problem:
+                failure = problem
+            except TimeoutError:
+                failure = JudgeError(
+                    f"the judge did not answer within {self.settings.timeout_s:g} s",
+                    fix="see whether it is running, or raise judge.timeout_s",
+                )
+        return failure
+
+    async def _call(self, asked: Question, messages: Sequence[Message], seed: int) -> Vote:
+        async with self._slots:
+            self._spend()
+            started = self.clock()
+            async with asyncio.timeout(self.settings.timeout_s):
+                raw = await self.chat.reply(
+                    messages, temperature=self.settings.temperature, max_tokens=self.settings.max_tokens, seed=seed
+                )
+        return Vote(
+            asked=asked.value,
+            raw=raw,
+            score=vote_of(raw),
+            hint=marked_text(raw) if asked is Question.HINT else None,
+            judge=self.name,
+            seconds=self.clock() - started,
+        )
+
+    def _spend(self) -> None:
+        limit = self.settings.daily_calls
+        today = int(self.now() // _DAY_S)
+        if today != self._day:
+            self._day, self._calls = today, 0
+        if limit and self._calls >= limit:
+            raise JudgeError(
+                f"today's {limit} calls to the judge are spent",
+                fix="wait for tomorrow (UTC), or raise judge.daily_calls",
+            )
+        self._calls += 1
+
+
+def _or_raise(got: tuple[Vote, ...] | JudgeError) -> tuple[Vote, ...]:
+    if isinstance(got, JudgeError):
+        raise got
+    return got
+
+
+def _seed(turn: str, asked: Question, index: int) -> int:
+    """The same turn is judged with the same seeds again, each vote with its own."""
+    return int.from_bytes(hashlib.blake2b(f"{turn}/{asked.value}/{index}".encode(), digest_size=4).digest()) >> 1

@@ -1,0 +1,88 @@
+"""The settings of judging."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class HintFrom(StrEnum):
+    """Whose words may become a hint."""
+
+    JUDGE = "judge"
+    FOLLOWUP = "followup"  # the user's own next words, where they correct
+    BOTH = "both"
+
+
+class HintWhen(StrEnum):
+    """For which scores a judge is asked for a hint."""
+
+    ALWAYS = "always"  # beside the score, at once
+    CORRECTIVE = "corrective"  # after the score, where it is not +1
+
+
+class HintSelection(StrEnum):
+    """The order of a verdict's hints, and how many of them are kept."""
+
+    LONGEST = "longest"  # one
+    SHORTEST = "shortest"  # one
+    SEQUENCE = "sequence"  # all: the trainer takes the one whose teacher overlaps most over the whole reply
+    TOKEN = "token"  # all: the trainer takes the best one for each token
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeSettings:
+    """How pairs become verdicts."""
+
+    url: str = ""
+    """The base URL of an OpenAI-style endpoint that judges; empty for the served base model without adapter."""
+    model: str = ""
+    """The model's name at that endpoint."""
+    api_key: str = ""
+    """The key for that endpoint."""
+    votes: int = 3
+    """How many times each question is asked."""
+    temperature: float = 0.6
+    """How freely a judge answers; at 0 all votes are the same."""
+    max_tokens: int = 512
+    """The longest answer of a judge; a judge that thinks aloud needs more."""
+    timeout_s: float = 120.0
+    """How long one call may take before it counts as failed."""
+    retries: int = 1
+    """How many times a failed call is made again before the turn has to wait."""
+    retry_s: float = 1.0
+    """The first pause after a failure; it doubles with each further one."""
+    retry_max_s: float = 60.0
+    """The longest pause between attempts while a judge is away."""
+    at_once: int = 2
+    """How many turns are judged at the same time."""
+    calls_in_flight: int = 6
+    """How many calls may be under way at the same time, over all turns."""
+    daily_calls: int = 0
+    """How many calls a day (UTC) may be made; 0 for no limit. Turns beyond it wait for the next day."""
+    hint_source: HintFrom = HintFrom.JUDGE
+    """Whose words may become a hint: the judge's, the user's own next words, or both."""
+    hint_when: HintWhen = HintWhen.ALWAYS
+    """Whether hints are asked for always, or only where the score is not +1 (fewer calls, one after the other)."""
+    hint_selection: HintSelection = HintSelection.SEQUENCE
+    """Which accepted hints are kept, in which order."""
+    tool_votes: bool = True
+    """Whether a judge votes on tool results that do not say themselves whether they worked."""
+    idle_only: bool = False
+    """Whether turns are judged only while nobody is being served."""
+
+    def __post_init__(self) -> None:
+        for name, value in (
+            ("votes", self.votes),
+            ("max_tokens", self.max_tokens),
+            ("at_once", self.at_once),
+            ("calls_in_flight", self.calls_in_flight),
+        ):
+            if value < 1:
+                raise ValueError(f"{name} is {value}: at least 1 is needed")
+        if self.retries < 0 or self.daily_calls < 0:
+            raise ValueError("retries and daily_calls cannot be negative")
+        if self.timeout_s <= 0 or self.retry_s <= 0 or self.retry_max_s < self.retry_s:
+            raise ValueError("timeout_s and retry_s lie above 0, and retry_max_s is at least retry_s")
+        if not 0.0 <= self.temperature <= 10.0:
+            raise ValueError(f"temperature is {self.temperature}: it lies between 0 and 10")

@@ -1,0 +1,96 @@
+"""What needs no votes: explicit feedback, and tool results that say themselves whether they worked.
+
+Only the status a tool reports is a verdict. What a tool fetched is data: it gives no score and never a hint.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from openclaw_rl.core.hint import Hint, HintSource
+from openclaw_rl.core.message import Json, Message, Role
+from openclaw_rl.core.next_state import Feedback, NextState, NextStateSource
+from openclaw_rl.judge.hint import says_something
+
+_FAILED_WORDS = frozenset({"error", "failed", "failure", "timeout"})
+_WORKED_WORDS = frozenset({"ok", "success", "succeeded", "completed"})
+_EXIT_KEYS = ("exit_code", "exitCode", "exit_status", "returncode")
+# Frameworks put these in front of (or, for exit codes, behind) what a tool printed; they are no part of a document.
+_ERROR_HEAD = re.compile(r"\A\s*(?:Error|ERROR|ToolError|Exception)\s*:|\A\s*Traceback \(most recent call last\):")
+_EXIT_TAIL = re.compile(r"(?:exited with code|exit code:?|exit status:?)\s*([0-9]{1,3})[.)\]]*\s*\Z", re.IGNORECASE)
+
+
+def tool_status(next_state: NextState) -> int | None:
+    """-1 where a tool reports an error, +1 where all of them report success, None where they do not say.
+
+    None too for a user's words, which no rule can read.
+    """
+    if next_state.source is NextStateSource.USER:
+        return None
+    statuses = [_status(item) for item in next_state.messages if item.role is Role.TOOL]
+    if -1 in statuses:
+        return -1
+    return 1 if statuses and None not in statuses else None
+
+
+def owner_messages(next_state: NextState) -> tuple[Message, ...]:
+    """The part of a next state that may word a hint: what was said, without what tools fetched."""
+    return tuple(item for item in next_state.messages if item.role is Role.USER)
+
+
+def followup_hint(next_state: NextState) -> Hint | None:
+    """The user's own next words as a hint, where they say something. For replies that were found bad."""
+    if next_state.source is not NextStateSource.USER:
+        return None
+    return _own_words("\n".join(item.text for item in owner_messages(next_state)))
+
+
+def feedback_hint(feedback: Feedback) -> Hint | None:
+    """What the user wrote beside a thumb down, where it says something."""
+    return _own_words(feedback.text or "") if feedback.score < 0 else None
+
+
+def _own_words(text: str) -> Hint | None:
+    return Hint(text.strip(), HintSource.FOLLOWUP) if says_something(text) else None
+
+
+def _status(item: Message) -> int | None:
+    body = _object(item.text)
+    if body is not None:
+        return _status_of_object(body)
+    if _ERROR_HEAD.match(item.text):
+        return -1
+    found = _EXIT_TAIL.search(item.text)
+    return None if found is None else (1 if int(found[1]) == 0 else -1)
+
+
+def _object(text: str) -> Mapping[str, Json] | None:
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def _status_of_object(body: Mapping[str, Json]) -> int | None:
+    if body.get("is_error") is True or body.get("isError") is True or body.get("error"):
+        return -1
+    for key in _EXIT_KEYS:
+        code = body.get(key)
+        if isinstance(code, int):
+            return 1 if code == 0 else -1
+    for key in ("success", "ok"):
+        worked = body.get(key)
+        if isinstance(worked, bool):
+            return 1 if worked else -1
+    word = body.get("status")
+    if isinstance(word, str):
+        if word.lower() in _FAILED_WORDS:
+            return -1
+        if word.lower() in _WORKED_WORDS:
+            return 1
+    return None

@@ -1,0 +1,148 @@
+"""The judging stage: takes what waits for a judge, asks, and writes the verdicts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import statistics
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+
+from openclaw_rl.core.ledger import State
+from openclaw_rl.core.next_state import Feedback, NextState
+from openclaw_rl.core.protocols import Judge
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.verdict import Verdict, VerdictSource
+from openclaw_rl.errors import JudgeError
+from openclaw_rl.judge.settings import JudgeSettings
+from openclaw_rl.judge.signals import feedback_hint
+from openclaw_rl.store.db import Store
+
+log = logging.getLogger(__name__)
+POLL_S = 5.0
+LOG_EVERY_S = 60.0
+# A turn that failed so often while others got their verdicts is itself the reason: it is given up as not voted on.
+GIVE_UP_AFTER = 8
+Row = tuple[Turn, NextState, Feedback | None]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeStatus:
+    """How judging goes, for people. `failed` counts attempts; those turns wait, none is lost."""
+
+    waiting: int = 0
+    in_flight: int = 0
+    judged: int = 0
+    failed: int = 0
+    last_error: str = ""
+    seconds_p50: float | None = None
+
+
+@dataclass(slots=True)
+class JudgeStage:
+    """Judges turns `at_once` at a time. A judge that is away delays learning and nothing else."""
+
+    store: Store
+    judge: Judge
+    settings: JudgeSettings
+    is_idle: Callable[[], bool] = lambda: True
+    clock: Callable[[], float] = time.monotonic
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    status: JudgeStatus = field(default_factory=JudgeStatus)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _busy: set[str] = field(default_factory=set)
+    _failures: dict[str, tuple[int, int]] = field(default_factory=dict)  # turn -> times, verdicts given before
+    _in_a_row: int = 0
+    _not_before_s: float = 0.0
+    _logged_s: float = float("-inf")
+    _seconds: deque[float] = field(default_factory=lambda: deque(maxlen=200))
+
+    async def run(self) -> None:
+        """Judges until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self.settings.at_once):
+                group.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            row = await self._next()
+            try:
+                await self._one(row)
+            finally:
+                self._busy.discard(row[0].id)
+                self.status = replace(self.status, in_flight=len(self._busy))
+
+    async def _next(self) -> Row:
+        """A turn to judge, those that failed before last. One worker looks at a time; the others wait for it."""
+        async with self._turn:
+            while True:
+                wait_s = self._not_before_s - self.clock()
+                if wait_s > 0:
+                    await self.pause(wait_s)
+                if self.settings.idle_only and not self.is_idle():
+                    await self.pause(self.settings.retry_s)
+                    continue
+                held = len(self._busy) + len(self._failures)
+                rows = await self.store.paired(limit=self.settings.at_once + held)
+                free = [row for row in rows if row[0].id not in self._busy]
+                self.status = replace(self.status, waiting=len(free))
+                if free:
+                    row = min(free, key=lambda item: self._failures.get(item[0].id, (0, 0))[0])
+                    self._busy.add(row[0].id)
+                    self.status = replace(self.status, waiting=len(free) - 1, in_flight=len(self._busy))
+                    return row
+                await self.store.wait(State.PAIRED, timeout_s=POLL_S)
+
+    async def _one(self, row: Row) -> None:
+        turn = row[0]
+        started = self.clock()
+        try:
+            verdict = await verdict_on(row, self.judge)
+        except JudgeError as problem:
+            self._failed(turn.id, problem)
+            if not self._is_hopeless(turn.id):
+                return
+            log.warning("gave up judging turn=%s after %d failures: %s", turn.id, GIVE_UP_AFTER, problem)
+            verdict = Verdict(turn.id, None, VerdictSource.VOTES)
+        else:
+            self._in_a_row, self._not_before_s = 0, 0.0
+            self._seconds.append(self.clock() - started)
+            self.status = replace(
+                self.status, judged=self.status.judged + 1, last_error="", seconds_p50=statistics.median(self._seconds)
+            )
+        self._failures.pop(turn.id, None)
+        if await self.store.judge(verdict):
+            log.info("judged turn=%s score=%s hints=%d", turn.id, verdict.score, len(verdict.hints))
+
+    def _failed(self, turn: str, problem: JudgeError) -> None:
+        times, before = self._failures.get(turn, (0, self.status.judged))
+        self._failures[turn] = (times + 1, before)
+        delay = min(self.settings.retry_s * 2 ** min(self._in_a_row, 30), self.settings.retry_max_s)
+        self._in_a_row += 1
+        self._not_before_s = self.clock() + delay
+        self.status = replace(self.status, failed=self.status.failed + 1, last_error=str(problem))
+        if self.clock() - self._logged_s >= LOG_EVERY_S:
+            self._logged_s = self.clock()
+            log.warning("the judge does not answer, turns wait: %s", problem)
+
+    def _is_hopeless(self, turn: str) -> bool:
+        times, before = self._failures[turn]
+        return times >= GIVE_UP_AFTER and self.status.judged > before
+
+
+async def verdict_on(row: Row, judge: Judge) -> Verdict:
+    """What the user said outright, else what the judge finds. Raises JudgeError.
+
+    A thumb decides the score alone; the judge is still asked where a thumb down came without words, for the hint.
+    """
+    turn, next_state, feedback = row
+    if feedback is None:
+        return await judge.judge(turn, next_state)
+    own = feedback_hint(feedback)
+    if feedback.score < 0 and own is None and next_state.text.strip():
+        found = await judge.judge(turn, next_state)
+        return replace(found, score=feedback.score, source=VerdictSource.FEEDBACK)
+    hints = () if own is None else (own,)
+    return Verdict(turn.id, feedback.score, VerdictSource.FEEDBACK, hints=hints)
