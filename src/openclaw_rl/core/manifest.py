@@ -1,0 +1,81 @@
+"""What a version's folder says of itself: `manifest.json`, written before the folder gets its name, never after."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from openclaw_rl.core.message import Json
+from openclaw_rl.core.version import PolicyVersion, parse_version
+
+FILE_NAME = "manifest.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Where a version comes from: its parent, the step and the turns it consumed, and what it is made of."""
+
+    version: PolicyVersion
+    parent: PolicyVersion
+    step: str
+    turns: tuple[str, ...]
+    samples: int
+    digest: str
+    made_s: float  # seconds since the epoch
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, Json] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.version.is_base:
+            raise ValueError("the base model has no manifest")
+
+
+def versions_folder(home: Path) -> Path:
+    """Where the versions of an installation lie."""
+    return home / "versions"
+
+
+def version_folder(home: Path, version: PolicyVersion) -> Path:
+    """Where one version lies."""
+    return versions_folder(home) / str(version)
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Writes the file. Raises OSError."""
+    body = {
+        "format": FORMAT,
+        "version": str(manifest.version),
+        "parent": str(manifest.parent),
+        "step": manifest.step,
+        "turns": list(manifest.turns),
+        "samples": manifest.samples,
+        "digest": manifest.digest,
+        "made_s": manifest.made_s,
+        "metrics": dict(manifest.metrics),
+        "settings": dict(manifest.settings),
+    }
+    (folder / FILE_NAME).write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """What the file says. Raises OSError where it cannot be read, ValueError where it is no manifest."""
+    body = json.loads((folder / FILE_NAME).read_text("utf-8"))
+    if not isinstance(body, dict) or body.get("format") != FORMAT:
+        raise ValueError(f"{folder / FILE_NAME} is no manifest of format {FORMAT}")
+    try:
+        return Manifest(
+            version=parse_version(body["version"]),
+            parent=parse_version(body["parent"]),
+            step=str(body["step"]),
+            turns=tuple(str(turn) for turn in body["turns"]),
+            samples=int(body["samples"]),
+            digest=str(body["digest"]),
+            made_s=float(body["made_s"]),
+            metrics={str(name): float(value) for name, value in body["metrics"].items()},
+            settings=dict(body["settings"]),
+        )
+    except (KeyError, TypeError, AttributeError) as problem:
+        raise ValueError(f"{folder / FILE_NAME} is incomplete: {problem!r}") from problem

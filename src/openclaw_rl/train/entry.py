@@ -1,0 +1,109 @@
+"""Judged turns as they come: reads them from the store, applies the rules of `admit`, stores the samples."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.core.protocols import Renderer
+from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.store.db import Store
+from openclaw_rl.store.rows import Judged
+from openclaw_rl.train.admit import admission, refusal, teaches
+from openclaw_rl.train.assemble import ema_baseline, sample_of
+from openclaw_rl.train.settings import Baseline, TrainStageSettings, Wants
+
+log = logging.getLogger(__name__)
+AT_ONCE = 64
+RECENT_REWARDS = 50
+
+
+def everybody_teaches(turn: Turn) -> bool:
+    """Nobody is left out."""
+    return True
+
+
+@dataclass(slots=True)
+class Entry:
+    """The door to training. `may_teach` says whether a turn's user has the right to."""
+
+    store: Store
+    renderer: Renderer
+    settings: TrainStageSettings
+    wants: Wants
+    may_teach: Callable[[Turn], bool] = everybody_teaches
+    _limit: int = AT_ONCE
+
+    async def admit(self) -> bool:
+        """Admits or drops what can be decided now; True where something was.
+
+        What waits for its session stands before newer turns, so one that finds nothing to decide among the oldest
+        looks further the next time.
+        """
+        rows = await self.store.judged(limit=self._limit)
+        refused = {row.turn.id: reason for row in rows if (reason := self._refusal(row)) is not None}
+        contributing, complete = await self._sessions([row for row in rows if row.turn.id not in refused])
+        decided = admission(rows, self.wants, refused=refused, contributing=contributing, complete=complete)
+        for row in decided.samples:
+            await self._admit(row, None)
+        for row, reward in decided.promoted:
+            await self._admit(row, reward)
+        for turn, reason in decided.dropped:
+            await self._drop(turn, reason)
+        has_moved = bool(decided.samples or decided.promoted or decided.dropped)
+        if has_moved:
+            self._limit = AT_ONCE
+        elif len(rows) == self._limit:
+            self._limit *= 2
+        return has_moved
+
+    def _refusal(self, row: Judged) -> DropReason | None:
+        may_teach = self.may_teach(row.turn)
+        return refusal(row.turn, row.verdict, may_teach=may_teach, max_tokens=self.settings.max_sample_tokens)
+
+    async def _sessions(self, rows: Sequence[Judged]) -> tuple[frozenset[str], frozenset[str]]:
+        """The sessions that contribute already, and those that ended with every turn judged."""
+        ended = {row.turn.session: row.session.end_why is not None for row in rows}
+        contributing = frozenset([name for name in ended if await self.store.session_has_sample(name)])
+        complete = frozenset(
+            [
+                name
+                for name, has_ended in ended.items()
+                if has_ended
+                and name not in contributing
+                and not await self.store.rows(limit=1, session=name, state=State.PAIRED)
+            ]
+        )
+        return contributing, complete
+
+    async def _admit(self, row: Judged, reward: float | None) -> None:
+        baseline = await self._baseline(row)
+        # Rendering hints encodes text, which takes milliseconds for a long prompt: off the loop.
+        sample: Sample = await asyncio.to_thread(
+            sample_of,
+            row.turn,
+            row.verdict,
+            self.renderer,
+            baseline=baseline,
+            max_tokens=self.settings.max_sample_tokens,
+            reward=reward,
+        )
+        if not sample.is_promoted and not teaches(sample, self.wants):
+            await self._drop(sample.turn, DropReason.NO_SIGNAL)  # its hints could not be rendered
+            return
+        await self.store.admit(sample)
+        log.info("ready turn=%s score=%s hints=%d", sample.turn, sample.score, len(sample.hints))
+
+    async def _baseline(self, row: Judged) -> float | None:
+        if self.settings.baseline is Baseline.NONE or row.verdict.score is None:
+            return None
+        rewards = await self.store.rewards(row.turn.user, limit=RECENT_REWARDS)
+        return ema_baseline(rewards, float(row.verdict.score), self.settings.baseline_decay)
+
+    async def _drop(self, turn: str, reason: DropReason) -> None:
+        await self.store.drop(turn, reason)
+        log.info("dropped turn=%s reason=%s", turn, reason)

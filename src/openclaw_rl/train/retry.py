@@ -1,0 +1,80 @@
+"""What is tried after a step that failed: smaller batches, then samples one at a time, with pauses between.
+
+A trainer that fails on everything has no bad sample in it: a sample is given up only where it failed alone twice and
+another was trained in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from openclaw_rl.core.ledger import DropReason
+from openclaw_rl.core.sample import Sample
+
+ALONE_TWICE = 2
+
+
+@dataclass(slots=True)
+class Retries:
+    """The memory of failed steps. `most` is the batch to try next where it is smaller than usual."""
+
+    first_pause_s: float
+    longest_pause_s: float
+    most: int | None = None
+    not_before_s: float = 0.0
+    _in_a_row: int = 0
+    _steps: int = 0
+    _alone: dict[str, tuple[int, int]] = field(default_factory=dict)  # turn -> failures, steps taken before
+
+    @property
+    def put_off(self) -> dict[str, int]:
+        """Turns that others go before, with how often each failed alone."""
+        return {turn: times for turn, (times, _) in self._alone.items() if times >= ALONE_TWICE}
+
+    def failed(self, samples: Sequence[Sample], now_s: float) -> tuple[tuple[str, DropReason], ...]:
+        """Notes that a step over these failed; returns what is to be given up."""
+        self.paused(now_s)
+        if len(samples) > 1:
+            self.most = len(samples) // 2
+            return ()
+        times, before = self._fail_alone(samples[0].turn)
+        if times < ALONE_TWICE or self._steps == before:
+            return ()
+        return self._given_up(samples[0].turn, DropReason.TRAINER_FAILED)
+
+    def not_finite(self, samples: Sequence[Sample], now_s: float) -> tuple[tuple[str, DropReason], ...]:
+        """Notes a loss or gradient that was not finite; the sample it comes from is given up after one retry alone."""
+        self.paused(now_s)
+        if len(samples) > 1:
+            self.most = len(samples) // 2
+            return ()
+        times, _ = self._fail_alone(samples[0].turn)
+        return () if times < ALONE_TWICE else self._given_up(samples[0].turn, DropReason.NOT_FINITE)
+
+    def paused(self, now_s: float) -> None:
+        """Notes a failure that no sample is to blame for."""
+        self.not_before_s = now_s + min(self.first_pause_s * 2 ** min(self._in_a_row, 30), self.longest_pause_s)
+        self._in_a_row += 1
+
+    def succeeded(self, samples: Sequence[Sample], batch_size: int) -> None:
+        """Notes a step: the next may be twice as large, up to the usual size."""
+        self._in_a_row, self.not_before_s = 0, 0.0
+        self._steps += 1
+        if self.most is not None:
+            self.most = None if self.most * 2 >= batch_size else self.most * 2
+        for sample in samples:
+            self._alone.pop(sample.turn, None)
+
+    def forget_but(self, turns: Collection[str]) -> None:
+        """Keeps the memory of these alone."""
+        self._alone = {turn: held for turn, held in self._alone.items() if turn in turns}
+
+    def _fail_alone(self, turn: str) -> tuple[int, int]:
+        times, before = self._alone.get(turn, (0, self._steps))
+        self._alone[turn] = (times + 1, before)
+        return self._alone[turn]
+
+    def _given_up(self, turn: str, reason: DropReason) -> tuple[tuple[str, DropReason], ...]:
+        del self._alone[turn]
+        return ((turn, reason),)

@@ -1,0 +1,98 @@
+"""When a step is due, and over which samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from openclaw_rl.core.ledger import DropReason
+from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.train.settings import TrainStageSettings, window_minutes
+
+
+def is_open(window: str, minute: int) -> bool:
+    """Whether a minute of the local day lies in the window; one that ends before it starts spans midnight."""
+    if not window:
+        return True
+    start, stop = window_minutes(window)
+    if start <= stop:
+        return start <= minute < stop
+    return minute >= start or minute < stop
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What the decision to take a step looks at, beside the samples."""
+
+    minute: int  # of the local day
+    idle_s: float  # since the last request
+
+
+def why_waiting(
+    teaching: int, waited_s: float, moment: Moment, settings: TrainStageSettings, *, most: int | None = None
+) -> str:
+    """Why no step is due, in plain words; empty where one is.
+
+    `teaching` counts the ready samples with a signal, `waited_s` is how long the oldest of them has been ready, and
+    `most` is a smaller batch to try after a failure.
+    """
+    enough = settings.batch_size if most is None else min(most, settings.batch_size)
+    least = min(settings.min_batch, enough)
+    if teaching == 0:
+        return "no sample with a signal is ready"
+    if teaching < least:
+        return f"{teaching} of the at least {least} samples a step needs are ready"
+    if teaching < enough and waited_s < settings.max_wait_s:
+        return (
+            f"{teaching} of {enough} samples are ready; without more, a step is taken "
+            f"in {settings.max_wait_s - waited_s:.0f} s"
+        )
+    if not is_open(settings.train_window, moment.minute):
+        return f"{teaching} samples are ready; steps are taken between {settings.train_window} only"
+    if moment.idle_s < settings.idle_s:
+        return f"{teaching} samples are ready; steps wait until nobody was served for {settings.idle_s:g} s"
+    return ""
+
+
+def batch(
+    ready: Sequence[Sample], teaches: Callable[[Sample], bool], *, size: int, put_off: Collection[str] = ()
+) -> tuple[Sample, ...]:
+    """The samples of the next step, oldest first: up to `size` that teach, and no more riders than those.
+
+    A rider is a promoted sample that trains the anchor alone; it makes no step by itself. Samples `put_off` wait while
+    there are others, and are then tried one at a time.
+    """
+    teaching = [sample for sample in ready if teaches(sample) and sample.turn not in put_off][:size]
+    if not teaching:
+        return tuple(sample for sample in ready if teaches(sample))[:1]
+    room = min(size - len(teaching), len(teaching))
+    riders = [sample for sample in ready if not teaches(sample)][: max(0, room)]
+    chosen = {sample.turn for sample in (*teaching, *riders)}
+    return tuple(sample for sample in ready if sample.turn in chosen)
+
+
+def outdated(
+    ready: Sequence[Sample],
+    teaches: Callable[[Sample], bool],
+    served: Sequence[PolicyVersion],
+    *,
+    max_lag: int,
+    most_riders: int,
+) -> tuple[tuple[str, DropReason], ...]:
+    """What has waited too long, with the reason.
+
+    `served` are the versions that have been live, up to the one being served: the lag of a sample is how many of them
+    came after the one it was sampled from. Riders that nothing came along for are dropped as without signal, and so
+    are the oldest of more than `most_riders`.
+    """
+    found: list[tuple[str, DropReason]] = []
+    riders = [sample.turn for sample in ready if not teaches(sample)]
+    surplus = set(riders[: max(0, len(riders) - most_riders)])
+    for sample in ready:
+        lag = sum(1 for version in served if version > sample.version)
+        if sample.turn in surplus:
+            found.append((sample.turn, DropReason.NO_SIGNAL))
+        elif lag > max_lag:
+            found.append((sample.turn, DropReason.STALE if teaches(sample) else DropReason.NO_SIGNAL))
+    return tuple(found)

@@ -1,0 +1,83 @@
+"""The settings of the training stage: what becomes a sample, and when a step is taken."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+_WINDOW = re.compile(r"([01]?[0-9]|2[0-3])(?::([0-5][0-9]))?-([01]?[0-9]|2[0-3])(?::([0-5][0-9]))?")
+
+
+class Wants(StrEnum):
+    """What a method learns from, and so what counts as a signal."""
+
+    SCORE = "score"
+    HINT = "hint"
+    EITHER = "either"
+
+    @classmethod
+    def of(cls, *, rl: float, hints: float) -> Wants:
+        """What a method with these weights wants; `hints` is that of all the terms that need a hint."""
+        if rl and hints:
+            return cls.EITHER
+        return cls.SCORE if rl else cls.HINT
+
+
+class Baseline(StrEnum):
+    """What is taken off a score before it is an advantage."""
+
+    NONE = "none"
+    EMA = "ema"  # a moving average of the user's recent scores
+
+
+@dataclass(frozen=True, slots=True)
+class TrainStageSettings:
+    """When a step is taken, and over what."""
+
+    batch_size: int = 16
+    """How many samples with a signal make a step due at once."""
+    min_batch: int = 4
+    """How many are enough once the oldest has waited `max_wait_s`; never more than `batch_size`."""
+    max_wait_s: float = 300.0
+    """How long a sample waits for others before a smaller step is taken."""
+    max_lag: int = 4
+    """Samples from more than this many served versions ago are dropped as stale."""
+    max_sample_tokens: int = 8192
+    """Turns longer than this, prompt and answer together, are not trained on."""
+    baseline: Baseline = Baseline.EMA
+    """What is taken off a score: nothing, or a moving average of that user's recent ones."""
+    baseline_decay: float = 0.9
+    """How much of the moving average stays at each score; it starts at 0."""
+    train_window: str = ""
+    """Hours of the local day in which steps are taken, such as 22-6 or 22:30-6:15; empty for any time."""
+    idle_s: float = 0.0
+    """Steps are taken only when nobody was served for so long; 0 for no such wait."""
+    retry_s: float = 5.0
+    """The first pause after a step that failed; it doubles with each further failure."""
+    retry_max_s: float = 300.0
+    """The longest such pause."""
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise ValueError(f"batch_size is {self.batch_size}: a step needs at least one sample")
+        if self.min_batch < 1:
+            raise ValueError(f"min_batch is {self.min_batch}: a step needs at least one sample")
+        if self.max_lag < 0 or self.max_wait_s < 0 or self.idle_s < 0:
+            raise ValueError("max_lag, max_wait_s and idle_s cannot be negative")
+        if not 0.0 <= self.baseline_decay < 1.0:
+            raise ValueError(f"baseline_decay is {self.baseline_decay}: it is at least 0 and below 1")
+        if self.retry_s <= 0 or self.retry_max_s < self.retry_s:
+            raise ValueError("retry_s lies above 0, and retry_max_s is at least that")
+        if self.train_window:
+            window_minutes(self.train_window)
+
+
+def window_minutes(window: str) -> tuple[int, int]:
+    """When a window opens and closes, in minutes of the day. Raises ValueError."""
+    found = _WINDOW.fullmatch(window.strip())
+    if found is None:
+        raise ValueError(f"train_window is {window!r}: write it as 22-6 or 22:30-6:15")
+    start = int(found[1]) * 60 + int(found[2] or 0)
+    stop = int(found[3]) * 60 + int(found[4] or 0)
+    return start, stop
