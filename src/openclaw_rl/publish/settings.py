@@ -1,0 +1,45 @@
+"""The settings of publishing: what a version must pass before it is served."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PublishSettings:
+    """What a version must pass before it is served, and how many stay at hand."""
+
+    gate: bool = True
+    """Whether versions are tried at all; their files are checked in any case."""
+    kl_max: float = 3.0
+    """How far, in nats a token, a version may be from the base model on the user's recent turns."""
+    kl_turns: int = 8
+    """On how many recent turns that distance is measured."""
+    kl_top_k: int = 20
+    """How many tokens are compared one by one at each position; the others count as one."""
+    probes: int = 4
+    """How many short replies to recent prompts a version has to give."""
+    probe_tokens: int = 160
+    """The longest such reply."""
+    probe_prompt_tokens: int = 4096
+    """Prompts longer than this are not used for trying a version."""
+    probe_margin: float = 0.25
+    """How much larger than its parent's the share of degenerate replies may be."""
+    keep_loaded: int = 2
+    """How many versions stay loaded: the one being served, and those before it for a quick way back."""
+    retry_s: float = 5.0
+    """The pause after an engine could not try a version; it doubles each time, up to five minutes."""
+
+    def __post_init__(self) -> None:
+        if self.kl_max <= 0:
+            raise ValueError(f"kl_max is {self.kl_max}: it lies above 0")
+        if self.kl_turns < 0 or self.probes < 0:
+            raise ValueError("kl_turns and probes cannot be negative")
+        if not 1 <= self.kl_top_k <= 100:
+            raise ValueError(f"kl_top_k is {self.kl_top_k}: it lies between 1 and 100")
+        if self.probe_tokens < 1 or self.probe_prompt_tokens < 1 or self.retry_s <= 0:
+            raise ValueError("probe_tokens, probe_prompt_tokens and retry_s lie above 0")
+        if not 0.0 <= self.probe_margin <= 1.0:
+            raise ValueError(f"probe_margin is {self.probe_margin}: it lies between 0 and 1")
+        if self.keep_loaded < 1:
+            raise ValueError(f"keep_loaded is {self.keep_loaded}: the version being served stays loaded")

@@ -1,0 +1,167 @@
+"""The publishing stage: candidates through the gate, and what passes into service."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from openclaw_rl.core.version import SHARED, PolicyVersion
+from openclaw_rl.errors import AdapterError, EngineError, RequestError
+from openclaw_rl.publish.gate import Gate, GateReport
+from openclaw_rl.publish.settings import PublishSettings
+from openclaw_rl.publish.swap import Served
+from openclaw_rl.publish.versions import ancestors
+from openclaw_rl.store.db import Store
+from openclaw_rl.store.rows import VersionRow, VersionStatus
+
+log = logging.getLogger(__name__)
+POLL_S = 2.0
+LONGEST_PAUSE_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class PublishStatus:
+    """How publishing goes, for people. `notice` tells of something that needs their eye."""
+
+    current: str = ""
+    at_gate: int = 0
+    published: int = 0  # since the program started
+    refused: int = 0
+    last: str = ""
+    notice: str = ""
+
+
+@dataclass(slots=True)
+class PublishStage:
+    """Tries one candidate at a time. `candidate_made` is rung by training, `version_settled` for it."""
+
+    store: Store
+    served: Served
+    gate: Gate
+    settings: PublishSettings
+    clock: Callable[[], float] = time.monotonic
+    candidate_made: asyncio.Event = field(default_factory=asyncio.Event)
+    version_settled: asyncio.Event = field(default_factory=asyncio.Event)
+    status: PublishStatus = field(default_factory=PublishStatus)
+    _failures: int = 0
+    _not_before_s: float = 0.0
+
+    async def run(self) -> None:
+        """Publishes until cancelled. `start` comes first, before anything is served."""
+        while True:
+            if not await self.once():
+                await self._rest()
+
+    async def start(self) -> None:
+        """Puts into service what was being served when the program ended.
+
+        Where that version's folder is damaged, its nearest intact ancestor is served instead, and the status says so.
+        """
+        rows = await self.store.versions()
+        for scope in sorted({SHARED, *(row.version.scope for row in rows)}):
+            version = await self.store.current(scope)
+            if version.is_base:
+                await self.served.resume(version)
+            else:
+                await self._restore(rows, version)
+        self._note_current()
+
+    async def once(self) -> bool:
+        """Settles the oldest candidate; False where there is none, or it is too early to try again."""
+        rows = [row for row in await self.store.versions() if row.status is VersionStatus.CANDIDATE]
+        self.status = replace(self.status, at_gate=len(rows))
+        if not rows or self.clock() < self._not_before_s:
+            return False
+        try:
+            await self._settle(rows[0])
+        except (EngineError, RequestError) as problem:  # the engine is away or full: no fault of the candidate
+            self._not_before_s = self.clock() + min(
+                self.settings.retry_s * 2 ** min(self._failures, 30), LONGEST_PAUSE_S
+            )
+            self._failures += 1
+            self.status = replace(self.status, notice=f"version {rows[0].version} cannot be tried: {problem}")
+            log.warning("cannot try version=%s: %s", rows[0].version, problem)
+            return False
+        self._failures, self._not_before_s = 0, 0.0
+        self.version_settled.set()
+        self._note_current()
+        return True
+
+    async def _rest(self) -> None:
+        try:
+            async with asyncio.timeout(POLL_S):
+                await self.candidate_made.wait()
+        except TimeoutError:
+            return
+        self.candidate_made.clear()
+
+    async def _settle(self, row: VersionRow) -> None:
+        current = await self.store.current(row.version.scope)
+        if row.version == current:  # the program ended between the swap and this
+            await self._pass(row, GateReport(True, "passed the gate"))
+            return
+        if row.parent != current:
+            await self._refuse(row, GateReport(False, f"it was made from {row.parent}, and {current} is served now"))
+            return
+        try:
+            await self.served.load(row)
+        except AdapterError as problem:
+            await self._refuse(row, GateReport(False, str(problem)))
+            return
+        report = await self.gate.check(row, parent=current)
+        if not report.passed:
+            await self._refuse(row, report)
+        elif await self.store.current(row.version.scope) != current:  # rolled back while it was tried
+            return
+        else:
+            # First into service, then out of the gate: while a version is a candidate no step is taken, so none can
+            # start from the parent.
+            await self.served.swap(row.version, why=report.why)
+            await self._pass(row, report)
+
+    async def _pass(self, row: VersionRow, report: GateReport) -> None:
+        await self.store.settle(row.version, VersionStatus.LIVE, report.why, dict(report.metrics))
+        self.status = replace(
+            self.status, published=self.status.published + 1, last=f"{row.version}: {report.why}", notice=""
+        )
+
+    async def _refuse(self, row: VersionRow, report: GateReport) -> None:
+        await self.served.forget(row.version)
+        await self.store.settle(row.version, VersionStatus.REFUSED, report.why, dict(report.metrics))
+        self.status = replace(
+            self.status, refused=self.status.refused + 1, last=f"{row.version} was refused: {report.why}"
+        )
+        log.warning("refused version=%s: %s", row.version, report.why)
+
+    async def _restore(self, rows: Sequence[VersionRow], version: PolicyVersion) -> None:
+        own = next((row for row in rows if row.version == version), None)
+        try:
+            if own is None:
+                raise AdapterError(f"version {version} is being served, but nothing is known of it")
+            await self.served.load(own)
+        except AdapterError as problem:
+            log.error("cannot serve version=%s: %s", version, problem)
+            await self._fall_back(rows, version, problem)
+        else:
+            await self.served.resume(version)
+
+    async def _fall_back(self, rows: Sequence[VersionRow], version: PolicyVersion, problem: AdapterError) -> None:
+        intact = PolicyVersion(version.scope, 0)
+        for row in ancestors(rows, version):
+            try:
+                if row.status is VersionStatus.LIVE:
+                    await self.served.load(row)
+                    intact = row.version
+                    break
+            except AdapterError as next_problem:
+                log.error("cannot serve version=%s either: %s", row.version, next_problem)
+        await self.served.swap(intact, why=f"version {version} is damaged")
+        notice = f"version {version} is damaged, so {intact} is served: {problem.problem}"
+        self.status = replace(self.status, notice=notice)
+        log.error("%s", notice)
+
+    def _note_current(self) -> None:
+        self.status = replace(self.status, current=str(self.served.current(SHARED)))

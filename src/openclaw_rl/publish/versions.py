@@ -1,0 +1,73 @@
+"""Versions on disk: whether a folder still holds what its step wrote, and what a version was made from."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+from openclaw_rl.core.adapter import WEIGHTS, Adapter, digest_of_folder
+from openclaw_rl.core.manifest import Manifest, read_manifest
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.errors import AdapterError
+from openclaw_rl.store.rows import VersionRow
+
+_HEADER = struct.Struct("<Q")
+
+
+def verified(adapter: Adapter) -> Manifest:
+    """The manifest of a folder that is what it should be. Blocks; raises AdapterError with what is damaged."""
+    fix = f"roll back with `openclaw-rl rollback`, or restore {adapter.folder} from a backup"
+    if not adapter.folder.is_dir():
+        raise AdapterError(f"the folder of version {adapter.version} is gone: {adapter.folder}", fix=fix)
+    try:
+        manifest = read_manifest(adapter.folder)
+        cut = missing_bytes(adapter.folder / WEIGHTS)
+        digest = digest_of_folder(adapter.folder)
+    except (OSError, ValueError) as problem:
+        raise AdapterError(f"version {adapter.version} cannot be read: {problem}", fix=fix) from problem
+    if cut:
+        raise AdapterError(f"the weights of version {adapter.version} are truncated: {cut} bytes are missing", fix=fix)
+    if digest != adapter.digest or digest != manifest.digest:
+        raise AdapterError(
+            f"version {adapter.version} is not what was trained: its files have digest {digest[:12]}, "
+            f"not {adapter.digest[:12]}",
+            fix=fix,
+        )
+    if manifest.version != adapter.version:
+        raise AdapterError(f"{adapter.folder} holds version {manifest.version}, not {adapter.version}", fix=fix)
+    return manifest
+
+
+def missing_bytes(weights: Path) -> int:
+    """How many bytes a safetensors file lacks by its own header. Raises OSError, or ValueError for a broken header."""
+    size = weights.stat().st_size
+    with weights.open("rb") as stream:
+        head = stream.read(_HEADER.size)
+        if len(head) < _HEADER.size:
+            return _HEADER.size - len(head)
+        (length,) = _HEADER.unpack(head)
+        if length > size:
+            return int(length + _HEADER.size - size)
+        header = json.loads(stream.read(length))
+    if not isinstance(header, dict):
+        raise ValueError(f"{weights.name} has no header")
+    try:
+        ends = [int(entry["data_offsets"][1]) for name, entry in header.items() if name != "__metadata__"]
+    except (KeyError, IndexError, TypeError) as problem:
+        raise ValueError(f"{weights.name} has a broken header") from problem
+    return max(0, _HEADER.size + int(length) + max(ends, default=0) - size)
+
+
+def ancestors(rows: Sequence[VersionRow], version: PolicyVersion) -> list[VersionRow]:
+    """The versions one was made from, nearest first; the base model, which has no row to fail, may be missing."""
+    by_version = {row.version: row for row in rows}
+    found: list[VersionRow] = []
+    row = by_version.get(version)
+    while row is not None and row.parent is not None:
+        row = by_version.get(row.parent)
+        if row is None or row in found:
+            break
+        found.append(row)
+    return found
