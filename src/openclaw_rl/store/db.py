@@ -1,10 +1,14 @@
 """The store: one SQLite file in WAL mode that holds the truth, written by one thread.
 
 Every method returns once its rows are committed. A commit that moves turns wakes whoever waits for that state.
+What is committed outlives the process; `commit_step`, `settle` and `set_current` return once the disk has it too.
 """
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,8 +17,14 @@ from openclaw_rl.core.next_state import Feedback, NextState
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.turn import Session, Turn
 from openclaw_rl.core.verdict import Verdict
-from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.errors import StoreError
+from openclaw_rl.store import connection, ledger, listing, samples, sessions, turns, versions
+from openclaw_rl.store.lock import FolderLock
+from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.rows import Judged, StepRecord, TurnRow, VersionRow, VersionStatus
+from openclaw_rl.store.turns import Served
+from openclaw_rl.store.writer import Transaction, Writer
 
 
 class Store:
@@ -26,120 +36,201 @@ class Store:
 
         Raises StoreError where another process holds the folder, the file is corrupt, or it is newer than this program.
         """
-        raise NotImplementedError
+        lock = await asyncio.to_thread(FolderLock, home)
+        try:
+            writing = await asyncio.to_thread(_opened, home / connection.NAME)
+            reading = connection.open_reader(home / connection.NAME)
+        except BaseException:
+            lock.free()
+            raise
+        return cls(lock, writing, reading)
+
+    def __init__(self, lock: FolderLock, writing: sqlite3.Connection, reading: sqlite3.Connection) -> None:
+        self._lock = lock
+        self._moved = {state: asyncio.Event() for state in State}
+        self._writer = Writer(writing, self._wake)
+        self._reader = Reader(reading)
+        self._is_closed = False
 
     async def aclose(self) -> None:
         """Finishes what is queued, closes the file and frees the folder."""
-        raise NotImplementedError
+        if self._is_closed:
+            return
+        self._is_closed = True
+        await asyncio.to_thread(self._reader.close)
+        await asyncio.to_thread(self._writer.close)
+        self._lock.free()
 
     async def wait(self, state: State, *, timeout_s: float) -> bool:
-        """Until some turn has moved into `state` since the last call, or the time is up; False then."""
-        raise NotImplementedError
+        """Until some turn has moved into `state` since the last call, or the time is up; False then.
+
+        One waiter to a state: what one has been told of, another has missed.
+        """
+        event = self._moved[state]
+        try:
+            async with asyncio.timeout(timeout_s):
+                await event.wait()
+        except TimeoutError:
+            return False
+        event.clear()
+        return True
 
     # -- sessions and turns
     async def see_session(self, session: Session) -> None:
         """Makes the session or notes that it was seen again."""
-        raise NotImplementedError
+        await self._writer.do(lambda tx: sessions.see(tx.sql, session))
 
     async def end_session(self, session: str, *, why: str, at_s: float) -> None:
-        """The conversation is over; turns still SERVED are dropped as NO_NEXT_STATE. Ending twice is no error."""
-        raise NotImplementedError
+        """The conversation is over; no turn of it stays SERVED. Ending twice is no error.
+
+        A turn with a thumb up or down is paired with it; siblings of a turn that was gone on from are dropped as
+        NOT_FOLLOWED, the others as NO_NEXT_STATE.
+        """
+        await self._writer.do(lambda tx: sessions.end(tx, session, why=why, at_s=at_s))
 
     async def open_sessions(self, *, seen_before_s: float) -> list[Session]:
         """Sessions not ended and not seen since."""
-        raise NotImplementedError
+        return await self._reader.do(lambda sql: sessions.open_ones(sql, seen_before_s))
 
-    async def add_turn(self, turn: Turn, *, chain: str, reason: DropReason | None = None) -> None:
+    async def add_turn(
+        self,
+        turn: Turn,
+        *,
+        chain: str,
+        reason: DropReason | None = None,
+        prefix: str = "",
+        seen_s: float | None = None,
+    ) -> None:
         """Enters a turn: a main one as SERVED (or DROPPED with `reason`), a side one without a state.
 
-        `chain` is the digest of the conversation up to and with the reply, under which `turn_by_chain` finds it.
+        `chain` is the digest of the conversation up to and with the reply, under which `turn_by_chain` finds it;
+        `prefix` is that of what was asked, which siblings share. The turn's session is made or seen again at `seen_s`.
         """
-        raise NotImplementedError
+        seen = Session(turn.session, turn.user, turn.agent, turn.at_s, turn.at_s if seen_s is None else seen_s)
+
+        def work(tx: Transaction) -> None:
+            sessions.see(tx.sql, seen)
+            state = turns.insert(tx.sql, turn, chain=chain, prefix=prefix, reason=reason)
+            if state is not None:
+                tx.moved.add(state)
+
+        await self._writer.do(work)
 
     async def turn(self, turn: str) -> Turn | None:
         """The turn of this id."""
-        raise NotImplementedError
+        return await self._reader.do(lambda sql: turns.get(sql, turn))
 
     async def turn_by_chain(self, chain: str) -> Turn | None:
         """The newest turn whose conversation has this digest."""
-        raise NotImplementedError
+        return await self._reader.do(lambda sql: turns.by_chain(sql, chain))
+
+    async def served(self, chains: Sequence[str]) -> list[Served]:
+        """Which turns' conversations have these digests, oldest first."""
+        return await self._reader.do(lambda sql: turns.served(sql, chains))
 
     async def last_turn(self, session: str) -> Turn | None:
         """The newest main turn of a session."""
-        raise NotImplementedError
+        return await self._reader.do(lambda sql: turns.last_of(sql, session))
 
     async def row(self, turn: str) -> TurnRow | None:
         """The turn with all that is known of it."""
-        raise NotImplementedError
+        return await self._reader.do(lambda sql: listing.row(sql, turn))
 
     async def rows(
         self, *, limit: int = 50, session: str | None = None, state: State | None = None, before: str | None = None
     ) -> list[TurnRow]:
         """Newest first; `before` is a turn id to page on from."""
-        raise NotImplementedError
+        return await self._reader.do(
+            lambda sql: listing.newest(sql, limit=limit, session=session, state=state, before=before)
+        )
+
+    async def history(
+        self, *, limit: int = 50, session: str | None = None, user: str | None = None, after: str | None = None
+    ) -> list[TurnRow]:
+        """Oldest first; `after` is a turn id to page on from."""
+        return await self._reader.do(
+            lambda sql: listing.oldest(sql, limit=limit, session=session, user=user, after=after)
+        )
 
     # -- the ledger
     async def pair(self, next_state: NextState) -> bool:
         """SERVED to PAIRED; False where the turn had moved on already, and then nothing changes."""
-        raise NotImplementedError
+        return await self._writer.do(lambda tx: ledger.pair(tx, next_state))
 
     async def paired(self, *, limit: int) -> list[tuple[Turn, NextState, Feedback | None]]:
         """What waits for a judge, oldest first."""
-        raise NotImplementedError
+        return await self._reader.do(lambda sql: ledger.paired(sql, limit))
 
     async def judge(self, verdict: Verdict) -> bool:
         """Stores votes and hints; PAIRED to JUDGED. False where the turn was not PAIRED."""
-        raise NotImplementedError
+        return await self._writer.do(lambda tx: ledger.judge(tx, verdict))
 
     async def judged(self, *, limit: int) -> list[Judged]:
         """What waits to be admitted as a sample, oldest first."""
-        raise NotImplementedError
+        return await self._reader.do(lambda sql: listing.judged(sql, limit))
 
     async def session_has_sample(self, session: str) -> bool:
         """Whether any turn of the session is READY or TRAINED."""
-        raise NotImplementedError
+        return await self._reader.do(lambda sql: listing.session_has_sample(sql, session))
 
     async def admit(self, sample: Sample) -> None:
         """JUDGED to READY, the sample stored."""
-        raise NotImplementedError
+        await self._writer.do(lambda tx: samples.admit(tx, sample))
 
     async def drop(self, turn: str, reason: DropReason) -> bool:
         """To DROPPED; False where the turn had ended already."""
-        raise NotImplementedError
+        return await self._writer.do(lambda tx: ledger.drop(tx, turn, reason))
 
     async def ready(self, *, limit: int) -> list[Sample]:
         """Samples that wait for a step, oldest first."""
-        raise NotImplementedError
+        return await self._reader.do(lambda sql: samples.ready(sql, limit))
 
     async def commit_step(self, step: StepRecord) -> None:
         """In one transaction, synced to disk: samples TRAINED or DROPPED, the step, and its version as CANDIDATE."""
-        raise NotImplementedError
+        await self._writer.do(lambda tx: samples.commit_step(tx, step), is_synced=True)
 
     async def add_feedback(self, feedback: Feedback) -> None:
         """Stores it; a turn still SERVED becomes PAIRED when the feedback's words are its next state."""
-        raise NotImplementedError
+        await self._writer.do(lambda tx: ledger.add_feedback(tx, feedback))
 
     async def counts(self) -> dict[str, int]:
         """Turns by state, drops by reason (`dropped.REASON`), side turns (`side`), main turns (`main`)."""
-        raise NotImplementedError
+        return await self._reader.do(ledger.counts)
 
     # -- versions
     async def settle(self, version: PolicyVersion, status: VersionStatus, why: str, metrics: dict[str, float]) -> None:
         """LIVE or REFUSED with the reason; metrics are added to what the step wrote."""
-        raise NotImplementedError
+        await self._writer.do(lambda tx: versions.settle(tx.sql, version, status, why, metrics), is_synced=True)
 
     async def versions(self) -> list[VersionRow]:
         """All of them, oldest first, the base model included."""
-        raise NotImplementedError
+        return await self._reader.do(versions.everything)
 
     async def current(self, scope: str) -> PolicyVersion:
         """What is being served."""
-        raise NotImplementedError
+        return await self._reader.do(lambda sql: versions.current(sql, scope))
 
     async def set_current(self, version: PolicyVersion, *, why: str) -> None:
         """From now on this version is served; synced to disk."""
-        raise NotImplementedError
+        await self._writer.do(lambda tx: versions.set_current(tx.sql, version, why), is_synced=True)
 
     async def rewards(self, user: str, *, limit: int) -> Sequence[float]:
         """The scores of the user's latest judged turns, newest first."""
-        raise NotImplementedError
+        return await self._reader.do(lambda sql: ledger.rewards(sql, user, limit))
+
+    def _wake(self, moved: set[State]) -> None:
+        for state in moved:
+            self._moved[state].set()
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """The writing connection, on a store that knows at least the base model."""
+    writing = connection.open_writer(path)
+    try:
+        if versions.get(writing, BASE) is None:
+            base = VersionRow(BASE, None, None, "", VersionStatus.LIVE, "the base model", time.time())
+            versions.insert(writing, base)
+    except (sqlite3.Error, StoreError) as problem:
+        writing.close()
+        raise connection.in_plain_words(problem) if isinstance(problem, sqlite3.Error) else problem from problem
+    return writing

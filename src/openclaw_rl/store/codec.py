@@ -1,0 +1,225 @@
+"""Nouns to bytes and back, exactly: blobs with a checksum, ids as little-endian int32, everything else as JSON.
+
+JSON is written as UTF-8 with surrogates passed through, so that a lone surrogate a client sent comes back as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+import zlib
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from openclaw_rl.core.message import Json, Message, TextPart, Tool, from_json
+from openclaw_rl.errors import StoreError
+
+PACK_FROM_BYTES = 512  # below it zlib wins nothing worth its time
+LONG_TEXT_CHARS = 2048  # longer messages are kept once, under their digest
+
+_HEAD = struct.Struct("<BI")
+_RAW, _ZLIB = 0, 1
+
+
+def pack(data: bytes) -> bytes:
+    """The bytes behind a flag and a CRC-32, compressed where that saves a tenth or more."""
+    if len(data) >= PACK_FROM_BYTES:
+        small = zlib.compress(data, 1)
+        if len(small) < 0.9 * len(data):
+            return _HEAD.pack(_ZLIB, zlib.crc32(small)) + small
+    return _HEAD.pack(_RAW, zlib.crc32(data)) + data
+
+
+def unpack(blob: bytes) -> bytes:
+    """What `pack` was given. Raises StoreError where the bytes are no longer what was written."""
+    if len(blob) < _HEAD.size:
+        raise damaged("a record is cut short")
+    flag, check = _HEAD.unpack_from(blob)
+    body = blob[_HEAD.size :]
+    if zlib.crc32(body) != check or flag not in (_RAW, _ZLIB):
+        raise damaged("a record fails its checksum")
+    return zlib.decompress(body) if flag == _ZLIB else body
+
+
+def damaged(what: str) -> StoreError:
+    """The error for a store whose bytes have changed under us."""
+    return StoreError(
+        f"the store is damaged: {what}",
+        fix="stop the server and move store.db and store.db-wal aside; put a copy back, or start with an empty store",
+    )
+
+
+def plain(text: str) -> str:
+    """The text as SQLite can hold it in a column: lone surrogates become escapes."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def pack_json(value: Json) -> bytes:
+    """JSON, packed."""
+    return pack(json_bytes(value))
+
+
+def unpack_json(blob: bytes) -> Json:
+    """What `pack_json` was given."""
+    return json_of(unpack(blob))
+
+
+def json_bytes(value: Json) -> bytes:
+    """JSON as UTF-8 in which surrogates survive."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+def json_of(data: bytes) -> Json:
+    """What `json_bytes` was given."""
+    value: Json = json.loads(data.decode("utf-8", "surrogatepass"))
+    return value
+
+
+def ids_bytes(ids: Sequence[int]) -> bytes:
+    """Token ids as little-endian int32."""
+    return _little(array("i", ids)).tobytes()
+
+
+def ids_of(data: bytes) -> tuple[int, ...]:
+    """What `ids_bytes` was given."""
+    held = array("i")
+    held.frombytes(data)
+    return tuple(_little(held))
+
+
+def floats_bytes(values: Sequence[float]) -> bytes:
+    """Float32 where that loses nothing, as engines mostly sample in it, else float64; the first byte says which."""
+    try:
+        narrow = array("f", values)
+    except OverflowError:
+        narrow = array("f")
+    if tuple(narrow) == tuple(values):
+        return b"f" + _little(narrow).tobytes()
+    return b"d" + _little(array("d", values)).tobytes()
+
+
+def floats_of(data: bytes) -> tuple[float, ...]:
+    """What `floats_bytes` was given."""
+    held: array[float] = array("f") if data[:1] == b"f" else array("d")
+    held.frombytes(data[1:])
+    return tuple(_little(held))
+
+
+def joined(pieces: Sequence[bytes]) -> bytes:
+    """Several byte strings as one that `split` takes apart."""
+    return struct.pack(f"<I{len(pieces)}I", len(pieces), *map(len, pieces)) + b"".join(pieces)
+
+
+def split(data: bytes) -> list[bytes]:
+    """What `joined` was given."""
+    (count,) = struct.unpack_from("<I", data)
+    sizes = struct.unpack_from(f"<{count}I", data, 4)
+    pieces, at = [], 4 + 4 * count
+    for size in sizes:
+        pieces.append(data[at : at + size])
+        at += size
+    return pieces
+
+
+def message_json(item: Message) -> dict[str, Json]:
+    """The message in OpenAI's shape, with its parts kept apart where there are several."""
+    body = item.as_json()
+    if len(item.content) > 1:
+        body["content"] = [
+            {"type": "text", "text": part.text}
+            if isinstance(part, TextPart)
+            else {"type": "image_url", "image_url": {"url": part.url}}
+            for part in item.content
+        ]
+    return body
+
+
+def messages_json(items: Sequence[Message], keep: Callable[[bytes], str]) -> list[Json]:
+    """The messages; `keep` stores the bytes of a long one and gives the name that stands for it."""
+    return [keep(json_bytes(message_json(item))) if _is_long(item) else message_json(item) for item in items]
+
+
+def messages_of(held: Json, find: Callable[[str], bytes]) -> tuple[Message, ...]:
+    """What `messages_json` was given; `find` gives the bytes behind a name."""
+    return tuple(_message_of(json_of(find(item)) if isinstance(item, str) else item) for item in listed(held))
+
+
+def tools_json(tools: Sequence[Tool], keep: Callable[[bytes], str]) -> Json:
+    """The tools a request offered, under one name since they come again unchanged."""
+    if not tools:
+        return None
+    return keep(json_bytes([[tool.name, tool.description, dict(tool.parameters)] for tool in tools]))
+
+
+def tools_of(held: Json, find: Callable[[str], bytes]) -> tuple[Tool, ...]:
+    """What `tools_json` was given."""
+    if not isinstance(held, str):
+        return ()
+    tools = []
+    for item in listed(json_of(find(held))):
+        name, description, parameters = listed(item)
+        tools.append(Tool(str(name), str(description), mapped(parameters)))
+    return tuple(tools)
+
+
+def listed(value: Json) -> list[Json]:
+    """The value, which is a list."""
+    if not isinstance(value, list):
+        raise damaged(f"a list is expected where {type(value).__name__} stands")
+    return value
+
+
+def mapped(value: Json) -> dict[str, Json]:
+    """The value, which is an object."""
+    if not isinstance(value, dict):
+        raise damaged(f"an object is expected where {type(value).__name__} stands")
+    return value
+
+
+def text_or_none(value: Json) -> str | None:
+    """The value, which is a string or null."""
+    return None if value is None else str(value)
+
+
+def number(value: Json) -> int:
+    """The value, which is a whole number."""
+    if not isinstance(value, int):
+        raise damaged(f"a number is expected where {type(value).__name__} stands")
+    return value
+
+
+def real(value: object) -> float:
+    """The value of a column, which is a number."""
+    if not isinstance(value, int | float):
+        raise damaged(f"a number is expected where {type(value).__name__} stands")
+    return float(value)
+
+
+def metrics_text(metrics: Mapping[str, float]) -> str:
+    """Numbers by name as JSON text."""
+    return json.dumps(dict(metrics))
+
+
+def metrics_of(text: str) -> dict[str, float]:
+    """What `metrics_text` was given."""
+    held = mapped(json.loads(text))
+    return {name: float(value) for name, value in held.items() if isinstance(value, int | float)}
+
+
+def _is_long(item: Message) -> bool:
+    return sum(len(part.text if isinstance(part, TextPart) else part.url) for part in item.content) > LONG_TEXT_CHARS
+
+
+def _message_of(body: Json) -> Message:
+    return from_json(mapped(body))
+
+
+Numbers = TypeVar("Numbers", array[int], array[float])
+
+
+def _little(held: Numbers) -> Numbers:
+    if sys.byteorder == "big":
+        held.byteswap()
+    return held

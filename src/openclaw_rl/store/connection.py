@@ -1,0 +1,106 @@
+"""Opening the file: modes, schema, version and a check for damage, and SQLite's errors in plain words."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from importlib.resources import files
+from pathlib import Path
+
+from openclaw_rl.errors import StoreError
+from openclaw_rl.store.codec import damaged
+
+NAME = "store.db"
+SCHEMA_VERSION = 1
+APPLICATION_ID = 0x4F43524C  # "OCRL", so that another program's file is not taken for a store
+CHECK_UP_TO_BYTES = 512 << 20  # a full check reads the whole file; above this size an opening would take too long
+
+
+def open_writer(path: Path) -> sqlite3.Connection:
+    """The connection that writes, on a file that is whole, ours and of this version.
+
+    Raises StoreError where it is damaged, newer than this program, or cannot be written.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        path.chmod(0o600)
+        connection = _connected(path)
+    except OSError as problem:
+        raise StoreError(
+            f"{path} cannot be written: {problem.strerror}", fix="give --home a folder of your own"
+        ) from problem
+    try:
+        _check(connection, path)
+        connection.execute("PRAGMA journal_mode=WAL")
+        if _pragma(connection, "user_version") == 0:
+            _make(connection)
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute("PRAGMA wal_autocheckpoint=8192")  # the writer checkpoints when idle, long before this
+    except sqlite3.Error as problem:
+        connection.close()
+        raise in_plain_words(problem) from problem
+    except StoreError:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: Path) -> sqlite3.Connection:
+    """A second connection, for reading alone."""
+    connection = _connected(path)
+    connection.execute("PRAGMA query_only=ON")
+    return connection
+
+
+def in_plain_words(problem: sqlite3.Error) -> StoreError:
+    """What a person can do about an error of SQLite's."""
+    said = str(problem)
+    if "full" in said or "disk I/O" in said:
+        return StoreError(
+            f"the store cannot be written: {said}", fix="free space on the disk; nothing was half written"
+        )
+    if "readonly" in said:
+        return StoreError(f"the store cannot be written: {said}", fix="make the folder and store.db writable")
+    if "locked" in said or "busy" in said:
+        return StoreError(f"the store is held by another program: {said}", fix="close whatever has store.db open")
+    return damaged(said)
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, timeout=5.0, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute("PRAGMA mmap_size=0")
+    return connection
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    version = _pragma(connection, "user_version")
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if version == 0 and tables == 0:
+        return  # a new file
+    if _pragma(connection, "application_id") != APPLICATION_ID:
+        raise StoreError(f"{path} is a database of another program", fix="give --home another folder")
+    if version > SCHEMA_VERSION:
+        raise StoreError(
+            f"{path} was written by a newer version of openclaw-rl (store version {version}, "
+            f"this program knows {SCHEMA_VERSION})",
+            fix="upgrade openclaw-rl, or give --home another folder",
+        )
+    if path.stat().st_size <= CHECK_UP_TO_BYTES:
+        found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+        if found != "ok":
+            raise damaged(found)
+
+
+def _make(connection: sqlite3.Connection) -> None:
+    schema = files("openclaw_rl.store").joinpath("schema.sql").read_text("utf-8")
+    connection.executescript(
+        f"BEGIN IMMEDIATE;\n{schema}\n"
+        f"PRAGMA application_id={APPLICATION_ID};\nPRAGMA user_version={SCHEMA_VERSION};\nCOMMIT;"
+    )
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])

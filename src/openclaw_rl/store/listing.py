@@ -1,0 +1,96 @@
+"""Turns with all that is known of them, a page at a time."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.store import codec, ledger, sessions, turns, versions
+from openclaw_rl.store.codec import plain
+from openclaw_rl.store.rows import Judged, TurnRow
+
+COLUMNS = (
+    "turns.id, turns.state, turns.reason, turns.step, "
+    "EXISTS (SELECT 1 FROM samples WHERE samples.turn = turns.id), " + turns.COLUMNS
+)
+
+
+def row(sql: sqlite3.Connection, turn: str) -> TurnRow | None:
+    """The turn with all that is known of it."""
+    found = _page(sql, "WHERE turns.id = ?", [plain(turn)])
+    return found[0] if found else None
+
+
+def newest(
+    sql: sqlite3.Connection, *, limit: int, session: str | None, state: State | None, before: str | None
+) -> list[TurnRow]:
+    """Newest first; `before` is a turn id to page on from."""
+    where, values = _where(session=session, state=state, user=None)
+    if before is not None:
+        where.append("turns.seq < (SELECT seq FROM turns WHERE id = ?)")
+        values.append(plain(before))
+    return _page(sql, f"WHERE {' AND '.join(where)} ORDER BY turns.seq DESC LIMIT ?", [*values, limit])
+
+
+def oldest(
+    sql: sqlite3.Connection, *, limit: int, session: str | None, user: str | None, after: str | None
+) -> list[TurnRow]:
+    """Oldest first; `after` is a turn id to page on from."""
+    where, values = _where(session=session, state=None, user=user)
+    if after is not None:
+        where.append("turns.seq > (SELECT seq FROM turns WHERE id = ?)")
+        values.append(plain(after))
+    return _page(sql, f"WHERE {' AND '.join(where)} ORDER BY turns.seq LIMIT ?", [*values, limit])
+
+
+def judged(sql: sqlite3.Connection, limit: int) -> list[Judged]:
+    """What waits to be admitted as a sample, oldest first."""
+    found = []
+    for name in ledger.waiting(sql, State.JUDGED, limit):
+        turn, verdict = turns.get(sql, name), ledger.verdict_of(sql, name)
+        held = sql.execute(
+            f"SELECT {sessions.COLUMNS} FROM sessions JOIN turns ON turns.session = sessions.id WHERE turns.id = ?",
+            (name,),
+        ).fetchone()
+        if turn is None or verdict is None or held is None:
+            raise codec.damaged(f"turn {name} is judged but lacks its rows")
+        found.append(Judged(turn, verdict, sessions.session_of(held)))
+    return found
+
+
+def session_has_sample(sql: sqlite3.Connection, session: str) -> bool:
+    """Whether any turn of the session is READY or TRAINED."""
+    found = sql.execute(
+        "SELECT 1 FROM turns WHERE session = ? AND state IN ('ready', 'trained') LIMIT 1", (plain(session),)
+    ).fetchone()
+    return found is not None
+
+
+def _where(*, session: str | None, state: State | None, user: str | None) -> tuple[list[str], list[str | int]]:
+    where, values = ["1"], list[str | int]()
+    for column, value in (("session", session), ("state", state), ("user", user)):
+        if value is not None:
+            where.append(f"turns.{column} = ?")
+            values.append(plain(str(value)))
+    return where, values
+
+
+def _page(sql: sqlite3.Connection, rest: str, values: Sequence[str | int]) -> list[TurnRow]:
+    found = sql.execute(f"SELECT {COLUMNS} FROM turns JOIN bodies USING (seq) {rest}", values).fetchall()
+    return [_row_of(sql, item) for item in found]
+
+
+def _row_of(sql: sqlite3.Connection, item: Sequence[object]) -> TurnRow:
+    name, state, reason, step, has_sample, *held = item
+    return TurnRow(
+        turn=turns.turn_of(sql, held),
+        state=None if state is None else State(str(state)),
+        reason=None if reason is None else DropReason(str(reason)),
+        next_state=ledger.next_state_of(sql, str(name)),
+        verdict=ledger.verdict_of(sql, str(name)),
+        feedback=ledger.feedback_of(sql, str(name)),
+        has_sample=bool(has_sample),
+        step=None if step is None else str(step),
+        trained_version=None if step is None or state != "trained" else versions.of_step(sql, str(step)),
+    )

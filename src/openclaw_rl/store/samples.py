@@ -1,0 +1,118 @@
+"""Samples that wait for a step, and the one transaction in which a step consumes them and makes its version."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from openclaw_rl.core.ledger import State
+from openclaw_rl.core.message import Json
+from openclaw_rl.core.sample import HintPrompt, Outcome, Sample
+from openclaw_rl.core.version import parse_version
+from openclaw_rl.store import codec, ledger, versions
+from openclaw_rl.store.codec import listed, mapped, number, plain, text_or_none
+from openclaw_rl.store.rows import StepRecord, VersionStatus
+from openclaw_rl.store.writer import Transaction
+
+
+def admit(transaction: Transaction, sample: Sample) -> None:
+    """JUDGED to READY, the sample stored. Raises ValueError from any other state."""
+    ledger.move(transaction, sample.turn, State.READY)
+    body: dict[str, Json] = {
+        "turn": sample.turn,
+        "session": sample.session,
+        "user": sample.user,
+        "version": str(sample.version),
+        "score": sample.score,
+        "baseline": sample.baseline,
+        "outcome": None
+        if sample.outcome is None
+        else [sample.outcome.reward, sample.outcome.is_success, sample.outcome.detail],
+        "hints": [hint.text for hint in sample.hints],
+        "group": sample.group,
+        "is_promoted": sample.is_promoted,
+    }
+    ids = [codec.ids_bytes(each) for each in (sample.prompt, sample.response, *(h.tokens for h in sample.hints))]
+    transaction.sql.execute(
+        "INSERT INTO samples (turn, body, ids, logp, mask) VALUES (?, ?, ?, ?, ?)",
+        (
+            plain(sample.turn),
+            codec.pack_json(body),
+            codec.pack(codec.joined(ids)),
+            codec.pack(codec.floats_bytes(sample.logp)),
+            codec.pack(bytes(sample.mask)),
+        ),
+    )
+
+
+def ready(sql: sqlite3.Connection, limit: int) -> list[Sample]:
+    """Samples that wait for a step, in the order they were admitted."""
+    rows = sql.execute(
+        "SELECT samples.body, ids, logp, mask FROM turns JOIN samples ON samples.turn = turns.id "
+        "WHERE turns.state = 'ready' ORDER BY samples.seq LIMIT ?",
+        (limit,),
+    ).fetchall()
+    return [_sample_of(row) for row in rows]
+
+
+def commit_step(transaction: Transaction, step: StepRecord) -> None:
+    """Samples TRAINED or DROPPED, the step, and its version as CANDIDATE. Raises ValueError, and then nothing is."""
+    sql = transaction.sql
+    if sql.execute("SELECT 1 FROM steps WHERE id = ?", (step.id,)).fetchone() is not None:
+        raise ValueError(f"step {step.id} is committed already")
+    made = None if step.version is None else step.version.version
+    sql.execute(
+        "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            step.id,
+            step.started_s,
+            step.ended_s,
+            None if made is None else made.scope,
+            None if made is None else made.number,
+            codec.metrics_text(step.metrics),
+        ),
+    )
+    for turn in step.trained:
+        ledger.move(transaction, turn, State.TRAINED)
+    for turn, reason in step.dropped:
+        ledger.move(transaction, turn, State.DROPPED, reason)
+    taken = [(step.id, plain(turn)) for turn in (*step.trained, *(turn for turn, _ in step.dropped))]
+    sql.executemany("UPDATE turns SET step = ? WHERE id = ?", taken)
+    if step.version is not None:
+        if step.version.status is not VersionStatus.CANDIDATE:
+            raise ValueError(f"version {step.version.version} is {step.version.status} before it met the gate")
+        versions.insert(sql, step.version)
+
+
+def _sample_of(row: Sequence[object]) -> Sample:
+    packed, packed_ids, logp, mask = (each if isinstance(each, bytes) else b"" for each in row)
+    body = mapped(codec.unpack_json(packed))
+    prompt, response, *hinted = (codec.ids_of(piece) for piece in codec.split(codec.unpack(packed_ids)))
+    texts = [str(text) for text in listed(body["hints"])]
+    return Sample(
+        turn=str(body["turn"]),
+        session=str(body["session"]),
+        user=str(body["user"]),
+        prompt=prompt,
+        response=response,
+        logp=codec.floats_of(codec.unpack(logp)),
+        mask=tuple(bool(flag) for flag in codec.unpack(mask)),
+        version=parse_version(str(body["version"])),
+        score=_float_or_none(body["score"]),
+        baseline=_float_or_none(body["baseline"]),
+        outcome=_outcome(body["outcome"]),
+        hints=tuple(HintPrompt(text, ids) for text, ids in zip(texts, hinted, strict=True)),
+        group=text_or_none(body["group"]),
+        is_promoted=bool(body["is_promoted"]),
+    )
+
+
+def _outcome(held: Json) -> Outcome | None:
+    if held is None:
+        return None
+    reward, is_success, detail = listed(held)
+    return Outcome(codec.real(reward), bool(number(is_success)), str(detail))
+
+
+def _float_or_none(value: Json) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

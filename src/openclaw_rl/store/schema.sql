@@ -1,0 +1,118 @@
+-- The truth of one installation. Blobs are packed by codec.py: one flag byte, a CRC-32, then the bytes or their zlib form.
+-- A turn's small columns and its large ones are apart, since SQLite writes a whole row again when one column changes.
+
+CREATE TABLE sessions (
+  id        TEXT PRIMARY KEY,
+  user      TEXT NOT NULL,
+  agent     TEXT NOT NULL,
+  started_s REAL NOT NULL,
+  seen_s    REAL NOT NULL,
+  end_why   TEXT,                    -- NULL while it goes on
+  ended_s   REAL
+) WITHOUT ROWID;
+CREATE INDEX sessions_open ON sessions (seen_s) WHERE end_why IS NULL;
+
+CREATE TABLE turns (
+  seq     INTEGER PRIMARY KEY,       -- order of arrival in the store
+  id      TEXT NOT NULL UNIQUE,
+  session TEXT NOT NULL,
+  user    TEXT NOT NULL,
+  kind    TEXT NOT NULL CHECK (kind IN ('main', 'side')),
+  state   TEXT CHECK (state IN ('served', 'paired', 'judged', 'ready', 'trained', 'dropped')),
+  reason  TEXT,
+  at_s    REAL NOT NULL,
+  version TEXT NOT NULL,
+  chain   TEXT NOT NULL,             -- digest of the conversation up to and with the reply
+  prefix  TEXT NOT NULL,             -- digest of what was asked; siblings share it
+  step    TEXT,
+  CHECK ((kind = 'main') = (state IS NOT NULL)),
+  CHECK ((reason IS NOT NULL) = (state IS 'dropped'))
+);
+CREATE INDEX turns_chain ON turns (chain, seq);
+CREATE INDEX turns_prefix ON turns (prefix);
+CREATE INDEX turns_line ON turns (session, kind, seq);
+CREATE INDEX turns_stand ON turns (session, state);
+CREATE INDEX turns_state ON turns (state, seq);
+CREATE INDEX turns_reason ON turns (reason) WHERE reason IS NOT NULL;
+CREATE INDEX turns_user ON turns (user, seq);
+
+CREATE TABLE bodies (
+  seq      INTEGER PRIMARY KEY REFERENCES turns (seq) ON DELETE CASCADE,
+  body     BLOB NOT NULL,            -- messages, tools, reply, segments and the rest, as JSON
+  prompt   BLOB NOT NULL,            -- ids, little-endian int32
+  response BLOB NOT NULL,            -- ids, then logp_sampled and logp as float64
+  texts    BLOB NOT NULL             -- digests of the long texts that `body` names, 16 bytes each
+);
+
+-- Long messages and tool lists come again with every request of a session: they are kept once.
+CREATE TABLE texts (
+  digest BLOB PRIMARY KEY,
+  body   BLOB NOT NULL
+);
+
+CREATE TABLE next_states (
+  turn     TEXT PRIMARY KEY REFERENCES turns (id) ON DELETE CASCADE,
+  source   TEXT NOT NULL,
+  messages BLOB NOT NULL
+);
+
+CREATE TABLE verdicts (
+  seq    INTEGER PRIMARY KEY,
+  turn   TEXT NOT NULL UNIQUE REFERENCES turns (id) ON DELETE CASCADE,
+  user   TEXT NOT NULL,
+  score  INTEGER CHECK (score IN (-1, 0, 1)),
+  source TEXT NOT NULL,
+  mean   REAL,
+  votes  BLOB NOT NULL,
+  hints  BLOB NOT NULL
+);
+CREATE INDEX verdicts_user ON verdicts (user, seq) WHERE score IS NOT NULL;
+
+CREATE TABLE feedback (
+  seq   INTEGER PRIMARY KEY,         -- the latest one of a turn counts
+  turn  TEXT NOT NULL REFERENCES turns (id) ON DELETE CASCADE,
+  score INTEGER NOT NULL CHECK (score IN (-1, 0, 1)),
+  words BLOB NOT NULL,
+  at_s  REAL NOT NULL
+);
+CREATE INDEX feedback_turn ON feedback (turn, seq);
+
+CREATE TABLE samples (
+  seq  INTEGER PRIMARY KEY,
+  turn TEXT NOT NULL UNIQUE REFERENCES turns (id) ON DELETE CASCADE,
+  body BLOB NOT NULL,                -- signals, as JSON
+  ids  BLOB NOT NULL,                -- prompt and response, little-endian int32
+  logp BLOB NOT NULL,                -- float64
+  mask BLOB NOT NULL
+);
+
+CREATE TABLE steps (
+  id        TEXT PRIMARY KEY,
+  started_s REAL NOT NULL,
+  ended_s   REAL NOT NULL,
+  scope     TEXT,                    -- with `number`: the version it made
+  number    INTEGER,
+  metrics   TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE versions (
+  seq           INTEGER PRIMARY KEY,
+  scope         TEXT NOT NULL,
+  number        INTEGER NOT NULL,
+  parent_scope  TEXT,
+  parent_number INTEGER,
+  folder        TEXT,
+  digest        TEXT NOT NULL,
+  status        TEXT NOT NULL CHECK (status IN ('candidate', 'live', 'refused')),
+  why           TEXT NOT NULL,
+  made_s        REAL NOT NULL,
+  turns         BLOB NOT NULL,
+  metrics       TEXT NOT NULL,
+  UNIQUE (scope, number)
+);
+
+CREATE TABLE current (
+  scope  TEXT PRIMARY KEY,
+  number INTEGER NOT NULL,
+  why    TEXT NOT NULL
+) WITHOUT ROWID;

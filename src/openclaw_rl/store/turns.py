@@ -1,0 +1,202 @@
+"""Turns as rows: a small row that moves through the ledger, and a large one that is written once."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from openclaw_rl.core.completion import Completion, Finish, Span, SpanKind
+from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.core.message import Json
+from openclaw_rl.core.prompt import Prompt, Segment
+from openclaw_rl.core.turn import Turn, TurnKind
+from openclaw_rl.core.version import parse_version
+from openclaw_rl.store import codec
+from openclaw_rl.store.codec import listed, mapped, number, plain, text_or_none
+
+CHAINS_PER_QUERY = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A turn as those need it who look for what a request goes on from."""
+
+    turn: str
+    session: str
+    kind: TurnKind
+    chain: str
+    state: State | None
+
+
+class _Texts:
+    """Long texts by their digest, each kept once."""
+
+    def __init__(self, sql: sqlite3.Connection) -> None:
+        self._sql = sql
+        self.digests: list[bytes] = []
+
+    def keep(self, body: bytes) -> str:
+        digest = hashlib.blake2b(body, digest_size=16).digest()
+        self.digests.append(digest)
+        if self._sql.execute("SELECT 1 FROM texts WHERE digest = ?", (digest,)).fetchone() is None:
+            self._sql.execute("INSERT INTO texts VALUES (?, ?)", (digest, codec.pack(body)))
+        return digest.hex()
+
+    def find(self, name: str) -> bytes:
+        row = self._sql.execute("SELECT body FROM texts WHERE digest = ?", (bytes.fromhex(name),)).fetchone()
+        if row is None:
+            raise codec.damaged(f"the text {name} is missing")
+        return codec.unpack(bytes(row[0]))
+
+
+def insert(sql: sqlite3.Connection, turn: Turn, *, chain: str, prefix: str, reason: DropReason | None) -> State | None:
+    """Enters the turn; gives the state it is in."""
+    state = None
+    if turn.is_main:
+        state = State.SERVED if reason is None else State.DROPPED
+    elif reason is not None:
+        raise ValueError(f"side turn {turn.id} has no state and cannot be dropped as {reason}")
+    body, texts = _packed(sql, turn)
+    seq = sql.execute(
+        "INSERT INTO turns (id, session, user, kind, state, reason, at_s, version, chain, prefix) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            plain(turn.id),
+            plain(turn.session),
+            plain(turn.user),
+            turn.kind.value,
+            None if state is None else state.value,
+            None if reason is None else reason.value,
+            turn.at_s,
+            str(turn.completion.version),
+            chain,
+            prefix,
+        ),
+    ).lastrowid
+    completion = turn.completion
+    response = codec.joined(
+        [
+            codec.ids_bytes(completion.tokens),
+            codec.floats_bytes(completion.logp_sampled),
+            codec.floats_bytes(completion.logp),
+        ]
+    )
+    sql.execute(
+        "INSERT INTO bodies VALUES (?, ?, ?, ?, ?)",
+        (seq, body, codec.pack(codec.ids_bytes(turn.prompt.tokens)), codec.pack(response), texts),
+    )
+    return state
+
+
+def get(sql: sqlite3.Connection, turn: str) -> Turn | None:
+    """The turn of this id."""
+    return _one(sql, "WHERE turns.id = ?", (plain(turn),))
+
+
+def by_chain(sql: sqlite3.Connection, chain: str) -> Turn | None:
+    """The newest turn whose conversation has this digest."""
+    return _one(sql, "WHERE turns.chain = ? ORDER BY turns.seq DESC LIMIT 1", (chain,))
+
+
+def last_of(sql: sqlite3.Connection, session: str) -> Turn | None:
+    """The newest main turn of a session."""
+    return _one(
+        sql, "WHERE turns.session = ? AND turns.kind = 'main' ORDER BY turns.seq DESC LIMIT 1", (plain(session),)
+    )
+
+
+def served(sql: sqlite3.Connection, chains: Sequence[str]) -> list[Served]:
+    """The turns whose conversations have these digests, oldest first."""
+    found: list[tuple[int, Served]] = []
+    for at in range(0, len(chains), CHAINS_PER_QUERY):
+        some = chains[at : at + CHAINS_PER_QUERY]
+        marks = ", ".join("?" * len(some))
+        rows = sql.execute(f"SELECT seq, id, session, kind, chain, state FROM turns WHERE chain IN ({marks})", some)
+        for seq, turn, session, kind, chain, state in rows:
+            stands = None if state is None else State(state)
+            found.append((int(seq), Served(str(turn), str(session), TurnKind(kind), str(chain), stands)))
+    return [item for _, item in sorted(found, key=lambda pair: pair[0])]
+
+
+def turn_of(sql: sqlite3.Connection, row: Sequence[object]) -> Turn:
+    """The turn of a row of `COLUMNS`."""
+    kind, at_s, version, body, prompt, response = row
+    assert isinstance(body, bytes)
+    assert isinstance(prompt, bytes)
+    assert isinstance(response, bytes)
+    held = mapped(codec.unpack_json(body))
+    texts = _Texts(sql)
+    tokens, logp_sampled, logp = codec.split(codec.unpack(response))
+    return Turn(
+        id=str(held["id"]),
+        session=str(held["session"]),
+        user=str(held["user"]),
+        agent=str(held["agent"]),
+        kind=TurnKind(str(kind)),
+        why=str(held["why"]),
+        messages=codec.messages_of(held["messages"], texts.find),
+        tools=codec.tools_of(held["tools"], texts.find),
+        prompt=_prompt(held, codec.ids_of(codec.unpack(prompt))),
+        completion=Completion(
+            tokens=codec.ids_of(tokens),
+            logp_sampled=codec.floats_of(logp_sampled),
+            logp=codec.floats_of(logp),
+            version=parse_version(str(version)),
+            finish=Finish(str(held["finish"])),
+            spans=tuple(_span(item) for item in listed(held["spans"])),
+        ),
+        reply=codec.messages_of(held["reply"], texts.find)[0],
+        at_s=codec.real(at_s),
+        parent=text_or_none(held["parent"]),
+        group=text_or_none(held["group"]),
+        api=str(held["api"]),
+        options=mapped(held["options"]),
+    )
+
+
+COLUMNS = "turns.kind, turns.at_s, turns.version, bodies.body, bodies.prompt, bodies.response"
+
+
+def _one(sql: sqlite3.Connection, where: str, values: tuple[str, ...]) -> Turn | None:
+    row = sql.execute(f"SELECT {COLUMNS} FROM turns JOIN bodies USING (seq) {where}", values).fetchone()
+    return None if row is None else turn_of(sql, row)
+
+
+def _packed(sql: sqlite3.Connection, turn: Turn) -> tuple[bytes, bytes]:
+    """The JSON part of a turn, and the digests of the long texts it names."""
+    texts = _Texts(sql)
+    body: dict[str, Json] = {
+        "id": turn.id,
+        "session": turn.session,
+        "user": turn.user,
+        "agent": turn.agent,
+        "why": turn.why,
+        "api": turn.api,
+        "parent": turn.parent,
+        "group": turn.group,
+        "options": dict(turn.options),
+        "finish": turn.completion.finish.value,
+        "spans": [[span.kind.value, span.start, span.stop] for span in turn.completion.spans],
+        "segments": [[item.start, item.stop, item.key] for item in turn.prompt.segments],
+        "continued": turn.prompt.continued,
+        "images": list(turn.prompt.images),
+        "messages": codec.messages_json(turn.messages, texts.keep),
+        "reply": codec.messages_json([turn.reply], texts.keep),
+        "tools": codec.tools_json(turn.tools, texts.keep),
+    }
+    return codec.pack_json(body), b"".join(texts.digests)
+
+
+def _prompt(held: dict[str, Json], tokens: tuple[int, ...]) -> Prompt:
+    segments = []
+    for item in listed(held["segments"]):
+        start, stop, key = listed(item)
+        segments.append(Segment(number(start), number(stop), str(key)))
+    return Prompt(tokens, tuple(segments), number(held["continued"]), tuple(str(url) for url in listed(held["images"])))
+
+
+def _span(item: Json) -> Span:
+    kind, start, stop = listed(item)
+    return Span(SpanKind(str(kind)), number(start), number(stop))

@@ -1,0 +1,105 @@
+"""Versions as rows, and which of them is served."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+from openclaw_rl.core.message import Json
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.store import codec
+from openclaw_rl.store.codec import listed, plain
+from openclaw_rl.store.rows import VersionRow, VersionStatus
+
+COLUMNS = "scope, number, parent_scope, parent_number, folder, digest, status, why, made_s, turns, metrics"
+
+
+def insert(sql: sqlite3.Connection, row: VersionRow) -> None:
+    """Enters a version. Raises ValueError where its number is taken: versions never change."""
+    if get(sql, row.version) is not None:
+        raise ValueError(f"version {row.version} is made already")
+    turns: list[Json] = list(row.turns)
+    sql.execute(
+        f"INSERT INTO versions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            row.version.scope,
+            row.version.number,
+            None if row.parent is None else row.parent.scope,
+            None if row.parent is None else row.parent.number,
+            None if row.folder is None else str(row.folder),
+            row.digest,
+            row.status.value,
+            plain(row.why),
+            row.made_s,
+            codec.pack_json(turns),
+            codec.metrics_text(row.metrics),
+        ),
+    )
+
+
+def get(sql: sqlite3.Connection, version: PolicyVersion) -> VersionRow | None:
+    """The row of this version."""
+    row = sql.execute(
+        f"SELECT {COLUMNS} FROM versions WHERE scope = ? AND number = ?", (version.scope, version.number)
+    ).fetchone()
+    return None if row is None else _row_of(row)
+
+
+def everything(sql: sqlite3.Connection) -> list[VersionRow]:
+    """All versions, oldest first."""
+    return [_row_of(row) for row in sql.execute(f"SELECT {COLUMNS} FROM versions ORDER BY seq")]
+
+
+def settle(
+    sql: sqlite3.Connection, version: PolicyVersion, status: VersionStatus, why: str, metrics: dict[str, float]
+) -> None:
+    """LIVE or REFUSED with the reason; metrics are added to what the step wrote."""
+    row = get(sql, version)
+    if row is None:
+        raise ValueError(f"there is no version {version}")
+    sql.execute(
+        "UPDATE versions SET status = ?, why = ?, metrics = ? WHERE scope = ? AND number = ?",
+        (status.value, plain(why), codec.metrics_text(row.metrics | metrics), version.scope, version.number),
+    )
+
+
+def current(sql: sqlite3.Connection, scope: str) -> PolicyVersion:
+    """What is being served; the base model until something else was set."""
+    row = sql.execute("SELECT number FROM current WHERE scope = ?", (plain(scope),)).fetchone()
+    return PolicyVersion(scope, 0 if row is None else int(row[0]))
+
+
+def set_current(sql: sqlite3.Connection, version: PolicyVersion, why: str) -> None:
+    """From now on this version is served. Raises ValueError for one that did not pass the gate."""
+    if not version.is_base:
+        row = get(sql, version)
+        if row is None or row.status is not VersionStatus.LIVE:
+            raise ValueError(f"version {version} is {'unknown' if row is None else row.status} and cannot be served")
+    sql.execute(
+        "INSERT INTO current VALUES (?, ?, ?) ON CONFLICT (scope) DO UPDATE SET number = excluded.number, "
+        "why = excluded.why",
+        (version.scope, version.number, plain(why)),
+    )
+
+
+def of_step(sql: sqlite3.Connection, step: str) -> PolicyVersion | None:
+    """The version a step made."""
+    row = sql.execute("SELECT scope, number FROM steps WHERE id = ?", (step,)).fetchone()
+    return None if row is None or row[0] is None else PolicyVersion(str(row[0]), int(row[1]))
+
+
+def _row_of(row: Sequence[object]) -> VersionRow:
+    scope, number, parent_scope, parent_number, folder, digest, status, why, made_s, turns, metrics = row
+    assert isinstance(turns, bytes)
+    return VersionRow(
+        version=PolicyVersion(str(scope), int(str(number))),
+        parent=None if parent_scope is None else PolicyVersion(str(parent_scope), int(str(parent_number))),
+        folder=None if folder is None else Path(str(folder)),
+        digest=str(digest),
+        status=VersionStatus(str(status)),
+        why=str(why),
+        made_s=codec.real(made_s),
+        turns=tuple(str(turn) for turn in listed(codec.unpack_json(turns))),
+        metrics=codec.metrics_of(str(metrics)),
+    )

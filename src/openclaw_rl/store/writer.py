@@ -1,0 +1,171 @@
+"""The one thread that writes: what is asked for while a transaction runs is committed together in the next."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from openclaw_rl.core.ledger import State
+from openclaw_rl.errors import StoreError
+from openclaw_rl.store.connection import in_plain_words
+
+MOST_PER_COMMIT = 256
+CHECKPOINT_FROM_COMMITS = 200
+
+Result = TypeVar("Result")
+
+
+@dataclass(slots=True)
+class Transaction:
+    """What a piece of work writes to; `moved` are the states that turns have moved into."""
+
+    sql: sqlite3.Connection
+    moved: set[State] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Job:
+    """Work, and how its caller is told; `settle` runs on the caller's loop."""
+
+    run: Callable[[Transaction], Callable[[], None]]
+    fail: Callable[[Exception], None]
+    is_synced: bool
+    loop: asyncio.AbstractEventLoop
+    settle: Callable[[], None]
+
+    def attempt(self, transaction: Transaction) -> None:
+        """Does the work within a savepoint. What goes wrong is the caller's alone, unless SQLite gave up on all."""
+        moved_before = set(transaction.moved)
+        transaction.sql.execute("SAVEPOINT job")
+        try:
+            self.settle = self.run(transaction)
+        except sqlite3.IntegrityError as problem:
+            self._undo(transaction, moved_before, ValueError(str(problem)))
+        except sqlite3.Error:
+            raise
+        except Exception as problem:  # the caller gets it
+            self._undo(transaction, moved_before, problem)
+        else:
+            transaction.sql.execute("RELEASE job")
+
+    def refuse(self, problem: Exception) -> None:
+        """The caller gets this instead of a result."""
+        self.settle = lambda: self.fail(problem)
+
+    def _undo(self, transaction: Transaction, moved_before: set[State], problem: Exception) -> None:
+        transaction.sql.execute("ROLLBACK TO job")
+        transaction.sql.execute("RELEASE job")
+        transaction.moved.intersection_update(moved_before)
+        self.refuse(problem)
+
+
+class Writer:
+    """Owns the writing connection and its thread. The queue is bounded by the callers: each waits for its own row."""
+
+    def __init__(self, connection: sqlite3.Connection, on_moved: Callable[[set[State]], None]) -> None:
+        self._connection = connection
+        self._on_moved = on_moved  # called on the callers' loop, once their rows are committed
+        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._is_closed = False
+        self._commits = 0
+        self._thread = threading.Thread(target=self._run, name="store-writer")
+        self._thread.start()
+
+    async def do(self, work: Callable[[Transaction], Result], *, is_synced: bool = False) -> Result:
+        """What `work` gave, once its rows are committed; with `is_synced`, once they are on the disk.
+
+        The work cannot be called back: where the caller is cancelled, the rows are written all the same.
+        """
+        if self._is_closed:
+            raise StoreError("the store is closed", fix="nothing is lost: what was acknowledged is in it")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Result] = loop.create_future()
+
+        def run(transaction: Transaction) -> Callable[[], None]:
+            result = work(transaction)
+            return lambda: None if future.done() else future.set_result(result)
+
+        def fail(problem: Exception) -> None:
+            if not future.done():
+                future.set_exception(problem)
+
+        self._queue.put(_Job(run, fail, is_synced, loop, lambda: None))
+        return await future
+
+    def close(self) -> None:
+        """Finishes what is queued, joins the thread and closes the connection. Blocks."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._queue.put(None)
+        self._thread.join()
+        self._connection.close()
+
+    def _run(self) -> None:
+        is_open = True
+        while is_open:
+            if self._commits >= CHECKPOINT_FROM_COMMITS and self._queue.empty():
+                self._checkpoint()
+            jobs: list[_Job] = []
+            item = self._queue.get()
+            while item is not None:
+                jobs.append(item)
+                if len(jobs) == MOST_PER_COMMIT or self._queue.empty():
+                    break
+                item = self._queue.get()
+            is_open = item is not None
+            if jobs:
+                self._commit(jobs)
+
+    def _commit(self, jobs: list[_Job]) -> None:
+        transaction = Transaction(self._connection)
+        try:
+            self._transact(transaction, jobs)
+        except Exception as problem:  # every caller is told; the thread lives on
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            transaction.moved.clear()
+            for job in jobs:
+                job.refuse(in_plain_words(problem) if isinstance(problem, sqlite3.Error) else problem)
+        self._commits += 1
+        by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+        for job in jobs:
+            by_loop.setdefault(job.loop, []).append(job)
+        for loop, theirs in by_loop.items():
+            self._tell(loop, theirs, transaction.moved)
+
+    def _transact(self, transaction: Transaction, jobs: list[_Job]) -> None:
+        """One transaction for all. With FULL, SQLite syncs the log, and with it all earlier commits, at the commit."""
+        level = "FULL" if any(job.is_synced for job in jobs) else "NORMAL"
+        self._connection.execute(f"PRAGMA synchronous={level}")
+        self._connection.execute("BEGIN IMMEDIATE")
+        for job in jobs:
+            job.attempt(transaction)
+        self._connection.execute("COMMIT")
+
+    def _tell(self, loop: asyncio.AbstractEventLoop, jobs: list[_Job], moved: set[State]) -> None:
+        def settle() -> None:
+            if moved:
+                self._on_moved(moved)
+            for job in jobs:
+                job.settle()
+
+        try:
+            loop.call_soon_threadsafe(settle)
+        except RuntimeError:  # the loop is gone, and with it whoever waited; the rows are committed
+            return
+
+    def _checkpoint(self) -> None:
+        """Moves the log into the file while nobody waits, so that no commit has to.
+
+        Where it fails the log stays as it is, complete, and the next commit meets the same disk and says so.
+        """
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        self._commits = 0
