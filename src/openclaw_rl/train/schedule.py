@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.sample import Sample
@@ -56,16 +57,21 @@ def why_waiting(
 
 
 def batch(
-    ready: Sequence[Sample], teaches: Callable[[Sample], bool], *, size: int, put_off: Collection[str] = ()
+    ready: Sequence[Sample],
+    teaches: Callable[[Sample], bool],
+    *,
+    size: int,
+    put_off: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Sample, ...]:
     """The samples of the next step, oldest first: up to `size` that teach, and no more riders than those.
 
-    A rider is a promoted sample that trains the anchor alone; it makes no step by itself. Samples `put_off` wait while
-    there are others, and are then tried one at a time.
+    A rider is a promoted sample that trains the anchor alone; it makes no step by itself. Samples `put_off`,
+    which failed alone so many times, wait while there are others, and are then tried one at a time.
     """
     teaching = [sample for sample in ready if teaches(sample) and sample.turn not in put_off][:size]
     if not teaching:
-        return tuple(sample for sample in ready if teaches(sample))[:1]
+        rest = [sample for sample in ready if teaches(sample)]
+        return (min(rest, key=lambda sample: put_off[sample.turn]),) if rest else ()
     room = min(size - len(teaching), len(teaching))
     riders = [sample for sample in ready if not teaches(sample)][: max(0, room)]
     chosen = {sample.turn for sample in (*teaching, *riders)}

@@ -1,0 +1,113 @@
+"""Which judged turns become samples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from train_doubles import judged, sample, turn, verdict
+
+from openclaw_rl.core.ledger import DropReason
+from openclaw_rl.core.sample import Outcome
+from openclaw_rl.store.rows import Judged
+from openclaw_rl.train.admit import Admission, admission, has_signal, refusal, teaches
+from openclaw_rl.train.settings import Wants
+
+NOBODY: frozenset[str] = frozenset()
+ENDED = frozenset({"s1"})
+
+
+def decide(*rows: Judged, wants: Wants = Wants.EITHER, contributing: frozenset[str] = NOBODY,
+           complete: frozenset[str] = NOBODY) -> Admission:  # fmt: skip
+    return admission(rows, wants, refused={}, contributing=contributing, complete=complete)
+
+
+@pytest.mark.parametrize(
+    ("score", "hints", "score_is", "hint_is", "either_is"),
+    [
+        (1, 0, True, False, True),
+        (-1, 0, True, False, True),
+        (-1, 1, True, True, True),
+        (0, 1, False, True, True),
+        (None, 1, False, True, True),
+        (0, 0, False, False, False),
+        (None, 0, False, False, False),
+    ],
+)
+def test_the_method_says_what_a_signal_is(
+    score: int | None, hints: int, score_is: bool, hint_is: bool, either_is: bool
+) -> None:
+    expected = {Wants.SCORE: score_is, Wants.HINT: hint_is, Wants.EITHER: either_is}
+    for wants, answer in expected.items():
+        assert has_signal(verdict("t", score, hints=hints), wants) is answer
+        assert teaches(sample("t", score, hints=hints), wants) is answer
+
+
+def test_a_rollouts_outcome_teaches_any_method() -> None:
+    assert teaches(replace(sample("t", None), outcome=Outcome(0.0, False)), Wants.HINT)
+
+
+def test_the_weights_of_a_method_say_what_it_wants() -> None:
+    assert Wants.of(rl=1.0, hints=0.0) is Wants.SCORE
+    assert Wants.of(rl=0.0, hints=1.0) is Wants.HINT
+    assert Wants.of(rl=1.0, hints=0.5) is Wants.EITHER
+
+
+def test_a_turn_can_be_refused_whatever_its_session_holds() -> None:
+    good = verdict("t", -1)
+    assert refusal(turn("t"), good, may_teach=True, max_tokens=5) is None
+    assert refusal(turn("t"), good, may_teach=True, max_tokens=4) is DropReason.TOO_LONG  # 3 + 2 tokens
+    assert refusal(turn("t"), good, may_teach=False, max_tokens=5) is DropReason.MAY_NOT_TEACH
+    assert refusal(turn("t"), verdict("t", None), may_teach=True, max_tokens=5) is DropReason.NO_SIGNAL
+    assert refusal(turn("t"), verdict("t", 0), may_teach=True, max_tokens=5) is None  # None is not 0
+    assert refusal(turn("t"), verdict("t", None, hints=1), may_teach=True, max_tokens=5) is None
+
+
+def test_a_turn_with_a_signal_is_admitted_and_a_zero_waits() -> None:
+    up, zero = judged("a", 1), judged("b", 0, session_id="s2")
+    assert decide(up, zero) == Admission(samples=(up,))
+
+
+def test_a_zero_is_dropped_once_another_turn_of_its_session_contributes() -> None:
+    zero = judged("b", 0, mean=0.3)
+    beside = decide(judged("a", -1), zero)
+    assert beside.dropped == (("b", DropReason.NO_SIGNAL),)
+    assert beside.promoted == ()
+    before = decide(zero, contributing=frozenset({"s1"}), complete=ENDED)
+    assert before.dropped == (("b", DropReason.NO_SIGNAL),)
+    assert before.promoted == ()
+
+
+def test_of_a_session_of_zeros_the_best_voted_is_promoted_with_the_mean_of_its_votes() -> None:
+    rows = [judged("a", 0, mean=-1 / 3), judged("b", 0, mean=1 / 3), judged("c", 0, mean=0.0)]
+    done = decide(*rows, complete=ENDED)
+    assert done.promoted == ((rows[1], 1 / 3),)
+    assert done.dropped == (("a", DropReason.NO_SIGNAL), ("c", DropReason.NO_SIGNAL))
+    assert decide(*rows) == Admission()  # the session goes on
+
+
+def test_a_promoted_turn_whose_votes_cancel_out_trains_the_anchor_alone() -> None:
+    row = judged("a", 0, mean=0.0)
+    assert decide(row, complete=ENDED).promoted == ((row, 0.0),)
+
+
+def test_a_method_of_hints_promotes_without_a_reward() -> None:
+    praised = judged("a", 1, mean=1.0)  # a score that this method has no use for
+    assert decide(praised, wants=Wants.HINT) == Admission()
+    assert decide(praised, wants=Wants.HINT, complete=ENDED).promoted == ((praised, 0.0),)
+
+
+def test_sessions_are_decided_apart() -> None:
+    one, other = judged("a", 0), judged("b", 0, session_id="s2")
+    assert decide(one, other, complete=frozenset({"s2"})) == Admission(promoted=((other, 0.0),))
+
+
+def test_refused_turns_are_dropped_with_their_reason_and_never_promoted() -> None:
+    done = admission(
+        [judged("a", 1), judged("b", 0)],
+        Wants.EITHER,
+        refused={"a": DropReason.TOO_LONG, "b": DropReason.MAY_NOT_TEACH},
+        contributing=NOBODY,
+        complete=ENDED,
+    )
+    assert done == Admission(dropped=(("a", DropReason.TOO_LONG), ("b", DropReason.MAY_NOT_TEACH)))

@@ -1,0 +1,65 @@
+"""A judged turn as training data."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from train_doubles import HintRenderer, turn, verdict
+
+from openclaw_rl.core.hint import Hint
+from openclaw_rl.core.sample import HintPrompt
+from openclaw_rl.core.verdict import Verdict, VerdictSource
+from openclaw_rl.train.assemble import ema_baseline, sample_of
+
+
+def test_a_sample_holds_the_ids_as_served_and_every_signal() -> None:
+    made = sample_of(turn("t"), verdict("t", 1, hints=2), HintRenderer(), baseline=0.25, max_tokens=100)
+    assert (made.prompt, made.response, made.logp) == ((1, 2, 3), (4, 5), (-0.5, -0.4))  # logp at temperature 1
+    assert made.mask == (True, True)
+    assert (made.score, made.baseline, made.is_promoted) == (1.0, 0.25, False)
+    # the 35 characters of each hint stand behind the prompt's own ids
+    assert [hint.tokens for hint in made.hints] == [(1, 2, 3, 35), (1, 2, 3, 35)]
+
+
+def test_a_promoted_turn_has_its_reward_for_a_score() -> None:
+    made = sample_of(turn("t"), verdict("t", 0), HintRenderer(), baseline=0.5, max_tokens=100, reward=1 / 3)
+    assert (made.score, made.baseline, made.is_promoted) == (1 / 3, 0.5, True)
+
+
+@pytest.mark.parametrize("score", [0, None])
+def test_a_turn_without_praise_or_blame_is_not_measured_against_a_baseline(score: int | None) -> None:
+    made = sample_of(turn("t"), verdict("t", score, hints=1), HintRenderer(), baseline=0.5, max_tokens=100)
+    assert made.baseline is None
+    assert made.score == score
+    anchor = sample_of(turn("t"), verdict("t", 0), HintRenderer(), baseline=0.5, max_tokens=100, reward=0.0)
+    assert (anchor.score, anchor.baseline, anchor.has_signal) == (0.0, None, False)
+
+
+def test_hints_that_cannot_be_rendered_or_are_too_long_are_left_out() -> None:
+    words = (Hint("bad: there is nobody to hint to"), Hint("Write in plain sentences."))
+    both = Verdict("t", -1, VerdictSource.VOTES, hints=words)
+    made = sample_of(turn("t"), both, HintRenderer(), baseline=None, max_tokens=6)  # 4 ids of prompt and 2 of answer
+    assert made.hints == (HintPrompt("Write in plain sentences.", (1, 2, 3, 25)),)
+    assert sample_of(turn("t"), both, HintRenderer(), baseline=None, max_tokens=5).hints == ()
+
+
+@pytest.mark.parametrize(
+    ("rewards", "own", "baseline"),
+    [
+        ([], 1.0, 0.0),
+        ([1.0], 1.0, 0.0),  # its own score is no part of it
+        ([-1.0, 1.0], -1.0, 0.1),  # 0.9 * 0 + 0.1 * 1
+        ([1.0, -1.0, 1.0], 1.0, -0.01),  # oldest first: 0.1, then 0.9 * 0.1 - 0.1
+        ([0.0, 1.0], 0.0, 0.1),
+    ],
+)
+def test_the_baseline_is_a_moving_average_of_the_users_other_scores(
+    rewards: list[float], own: float, baseline: float
+) -> None:
+    assert ema_baseline(rewards, own, 0.9) == pytest.approx(baseline, abs=1e-12)
+
+
+@given(st.lists(st.sampled_from([-1.0, 0.0, 1.0])), st.sampled_from([-1.0, 1.0]))
+def test_a_baseline_lies_between_the_scores(rewards: list[float], own: float) -> None:
+    assert -1.0 < ema_baseline(rewards, own, 0.9) < 1.0

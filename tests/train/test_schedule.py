@@ -1,0 +1,124 @@
+"""When a step is due, and over which samples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from train_doubles import sample
+
+from openclaw_rl.core.ledger import DropReason
+from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.version import SHARED, PolicyVersion
+from openclaw_rl.train.admit import teaches
+from openclaw_rl.train.schedule import Moment, batch, is_open, outdated, why_waiting
+from openclaw_rl.train.settings import TrainStageSettings, Wants
+
+SETTINGS = TrainStageSettings(batch_size=4, min_batch=2, max_wait_s=60.0, idle_s=10.0, train_window="22-6")
+NIGHT = Moment(minute=23 * 60, idle_s=100.0)
+
+
+@pytest.mark.parametrize(
+    ("ready", "waited_s", "why"),
+    [
+        (0, 0.0, "no sample with a signal"),
+        (1, 999.0, "1 of the at least 2 samples"),
+        (3, 0.0, "3 of 4 samples are ready; without more, a step is taken in 60 s"),
+        (3, 59.0, "in 1 s"),
+        (3, 60.0, ""),
+        (4, 0.0, ""),
+        (9, 0.0, ""),
+    ],
+)
+def test_a_step_is_due_when_the_batch_is_full_or_has_waited_long_enough(ready: int, waited_s: float, why: str) -> None:
+    assert why in why_waiting(ready, waited_s, NIGHT, SETTINGS)
+    assert bool(why_waiting(ready, waited_s, NIGHT, SETTINGS)) is bool(why)
+
+
+def test_a_smaller_batch_after_a_failure_is_due_at_once() -> None:
+    assert why_waiting(2, 0.0, NIGHT, SETTINGS) != ""
+    assert why_waiting(2, 0.0, NIGHT, SETTINGS, most=2) == ""
+    assert why_waiting(1, 0.0, NIGHT, SETTINGS, most=1) == ""
+
+
+def test_no_step_is_taken_outside_the_hours_or_while_somebody_is_served() -> None:
+    assert "between 22-6 only" in why_waiting(4, 0.0, replace(NIGHT, minute=12 * 60), SETTINGS)
+    assert "nobody was served for 10 s" in why_waiting(4, 0.0, replace(NIGHT, idle_s=9.9), SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("window", "hour", "minute", "answer"),
+    [
+        ("", 12, 0, True),
+        ("9-17", 9, 0, True),
+        ("9-17", 16, 59, True),
+        ("9-17", 17, 0, False),
+        ("22:30-6:15", 22, 29, False),
+        ("22:30-6:15", 22, 30, True),
+        ("22:30-6:15", 6, 14, True),
+        ("22:30-6:15", 6, 15, False),
+    ],
+)
+def test_a_window_may_span_midnight(window: str, hour: int, minute: int, answer: bool) -> None:
+    assert is_open(window, hour * 60 + minute) is answer
+
+
+@pytest.mark.parametrize("window", ["night", "25-3", "9", "9-", "9:61-10"])
+def test_a_window_that_is_none_is_refused(window: str) -> None:
+    with pytest.raises(ValueError, match="write it as"):
+        TrainStageSettings(train_window=window)
+
+
+def scored(item: Sample) -> bool:
+    return teaches(item, Wants.SCORE)
+
+
+def rider(name: str, version: PolicyVersion | None = None) -> Sample:
+    return sample(name, 0.0, is_promoted=True, version=version or PolicyVersion(SHARED, 0))
+
+
+def names(samples: tuple[Sample, ...]) -> list[str]:
+    return [item.turn for item in samples]
+
+
+def test_a_batch_takes_the_oldest_that_teach_and_no_more_riders_than_those() -> None:
+    ready = [rider("r1"), sample("a"), rider("r2"), sample("b"), rider("r3"), sample("c")]
+    assert names(batch(ready, scored, size=8)) == ["r1", "a", "r2", "b", "r3", "c"]
+    assert names(batch(ready[:3], scored, size=8)) == ["r1", "a"]
+    assert names(batch(ready, scored, size=2)) == ["a", "b"]
+    assert names(batch(ready, scored, size=4)) == ["r1", "a", "b", "c"]
+
+
+def test_riders_make_no_batch_by_themselves() -> None:
+    assert batch([rider("r1"), rider("r2")], scored, size=4) == ()
+
+
+def test_samples_put_off_wait_for_the_others_and_are_then_tried_alone_fewest_failures_first() -> None:
+    ready = [sample("p"), sample("q"), sample("a")]
+    assert names(batch(ready, scored, size=4, put_off={"p": 3, "q": 2})) == ["a"]
+    assert names(batch(ready[:2], scored, size=4, put_off={"p": 3, "q": 2})) == ["q"]
+
+
+def test_what_has_seen_too_many_versions_pass_is_dropped_with_the_reason() -> None:
+    version = [PolicyVersion(SHARED, number) for number in range(8)]
+    ready = [sample("old", version=version[1]), sample("fits", version=version[2]), rider("r", version[1])]
+    live = [version[1], version[2], version[4], version[5], version[7]]  # 3 and 6 were refused: they do not count
+    assert outdated(ready, scored, live, max_lag=3, most_riders=9) == (
+        ("old", DropReason.STALE),
+        ("r", DropReason.NO_SIGNAL),
+    )
+    assert outdated(ready, scored, live, max_lag=4, most_riders=9) == ()
+
+
+def test_riders_that_pile_up_are_dropped_oldest_first() -> None:
+    ready = [rider("r1"), sample("a"), rider("r2"), rider("r3")]
+    assert outdated(ready, scored, [], max_lag=4, most_riders=2) == (("r1", DropReason.NO_SIGNAL),)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"batch_size": 0}, {"min_batch": 0}, {"max_lag": -1}, {"baseline_decay": 1.0}, {"retry_s": 0.0}],
+)
+def test_settings_refuse_what_makes_no_sense(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError):
+        TrainStageSettings(**wrong)  # type: ignore[arg-type]

@@ -1,0 +1,127 @@
+"""Turns, verdicts and samples made for the tests of training, and a trainer that does as it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter, StepReport, digest_of_folder
+from openclaw_rl.core.completion import Completion, Finish, Span
+from openclaw_rl.core.hint import Hint
+from openclaw_rl.core.message import Json, Message, Role, Tool, message
+from openclaw_rl.core.next_state import NextState, NextStateSource
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.sample import HintPrompt, Sample
+from openclaw_rl.core.turn import Session, Turn, TurnKind
+from openclaw_rl.core.verdict import Verdict, VerdictSource
+from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.store.rows import Judged
+
+HINT = Hint("Write in plain sentences.")
+
+
+def turn(
+    name: str, *, session: str = "s1", version: PolicyVersion = BASE, at_s: float = 1.0, user: str = "ann"
+) -> Turn:
+    return Turn(
+        id=name,
+        session=session,
+        user=user,
+        agent="main",
+        kind=TurnKind.MAIN,
+        why="test",
+        messages=(message(Role.USER, f"Question {name}?"),),
+        tools=(),
+        prompt=Prompt((1, 2, 3)),
+        completion=Completion((4, 5), (-0.6, -0.7), (-0.5, -0.4), version, Finish.STOP),
+        reply=message(Role.ASSISTANT, "Answer."),
+        at_s=at_s,
+    )
+
+
+def session(name: str = "s1", *, end_why: str | None = None) -> Session:
+    return Session(name, "ann", "main", 0.0, 1.0, end_why)
+
+
+def verdict(name: str, score: int | None, *, hints: int = 0, mean: float | None = None) -> Verdict:
+    words = tuple(Hint(f"Write in plain sentences, number {index}.") for index in range(hints))
+    return Verdict(name, score, VerdictSource.VOTES, hints=words, mean=mean)
+
+
+def judged(
+    name: str, score: int | None, *, hints: int = 0, mean: float | None = None, session_id: str = "s1"
+) -> Judged:
+    return Judged(turn(name, session=session_id), verdict(name, score, hints=hints, mean=mean), session(session_id))
+
+
+def sample(
+    name: str, score: float | None = -1.0, *, hints: int = 0, version: PolicyVersion = BASE, is_promoted: bool = False
+) -> Sample:
+    return Sample(
+        turn=name,
+        session="s1",
+        user="ann",
+        prompt=(1, 2, 3),
+        response=(4, 5),
+        logp=(-0.5, -0.4),
+        mask=(True, True),
+        version=version,
+        score=score,
+        hints=tuple(HintPrompt(f"hint {index}", (1, 2, 9, 3)) for index in range(hints)),
+        is_promoted=is_promoted,
+    )
+
+
+def next_of(name: str) -> NextState:
+    return NextState(name, (message(Role.USER, "No, in plain words."),), NextStateSource.USER)
+
+
+class HintRenderer:
+    """Puts a hint's length behind the prompt's ids; refuses hints that start with `bad`."""
+
+    def prompt(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        served: Turn | None,
+        *,
+        options: Mapping[str, Json] | None = None,
+    ) -> Prompt:
+        return Prompt((1, 2, 3))
+
+    def hinted(self, turn: Turn, hint: Hint) -> Prompt:
+        if hint.text.startswith("bad"):
+            raise ValueError("there is no user message to put a hint behind")
+        return Prompt((*turn.prompt.tokens, len(hint.text)))
+
+    def decode(self, tokens: Sequence[int]) -> tuple[Message, tuple[Span, ...]]:
+        return message(Role.ASSISTANT, " ".join(map(str, tokens))), ()
+
+
+STEPPED = StepReport(True, {"loss": 0.5})
+
+
+@dataclass
+class ToldTrainer:
+    """Answers each step by `answer`, and writes an adapter whose weights say what it was made of."""
+
+    answer: Callable[[Sequence[Sample]], StepReport] = lambda samples: STEPPED
+    batches: list[list[str]] = field(default_factory=list)
+    resumed: list[Path | None] = field(default_factory=list)
+    during: Callable[[], None] = lambda: None
+    export_error: Exception | None = None
+
+    async def step(self, samples: Sequence[Sample], *, resume: Path | None) -> StepReport:
+        self.batches.append([item.turn for item in samples])
+        self.resumed.append(resume)
+        return self.answer(samples)
+
+    async def export(self, folder: Path, version: PolicyVersion) -> Adapter:
+        (folder / CONFIG).write_text("{}")
+        (folder / WEIGHTS).write_text(f"{version} after {len(self.batches)} steps")
+        (folder / "optimizer").mkdir()
+        (folder / "optimizer" / "state.bin").write_bytes(b"state")
+        if self.export_error is not None:
+            raise self.export_error
+        return Adapter(folder, digest_of_folder(folder), version)
