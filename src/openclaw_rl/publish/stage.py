@@ -19,6 +19,8 @@ from openclaw_rl.store.rows import VersionRow, VersionStatus
 
 log = logging.getLogger(__name__)
 POLL_S = 2.0
+# What a version's row says from its leaving the gate until it is served: a crash in between is mended at start.
+ON_ITS_WAY = "passed the gate and is being swapped in"
 LONGEST_PAUSE_S = 300.0
 
 
@@ -67,6 +69,9 @@ class PublishStage:
                 await self.served.resume(version)
             else:
                 await self._restore(rows, version)
+            for row in rows:
+                if row.why == ON_ITS_WAY and row.version.scope == scope and row.parent == self.served.current(scope):
+                    await self._finish(row)
         self._note_current()
 
     async def once(self) -> bool:
@@ -100,9 +105,6 @@ class PublishStage:
 
     async def _settle(self, row: VersionRow) -> None:
         current = await self.store.current(row.version.scope)
-        if row.version == current:  # the program ended between the swap and this
-            await self._pass(row, GateReport(True, "passed the gate"))
-            return
         if row.parent != current:
             await self._refuse(row, GateReport(False, f"it was made from {row.parent}, and {current} is served now"))
             return
@@ -117,16 +119,13 @@ class PublishStage:
         elif await self.store.current(row.version.scope) != current:  # rolled back while it was tried
             return
         else:
-            # First into service, then out of the gate: while a version is a candidate no step is taken, so none can
-            # start from the parent.
-            await self.served.swap(row.version, why=report.why)
-            await self._pass(row, report)
+            await self.store.settle(row.version, VersionStatus.LIVE, ON_ITS_WAY, dict(report.metrics))
+            await self._serve(row, report.why)
 
-    async def _pass(self, row: VersionRow, report: GateReport) -> None:
-        await self.store.settle(row.version, VersionStatus.LIVE, report.why, dict(report.metrics))
-        self.status = replace(
-            self.status, published=self.status.published + 1, last=f"{row.version}: {report.why}", notice=""
-        )
+    async def _serve(self, row: VersionRow, why: str) -> None:
+        await self.served.swap(row.version, why=why)
+        await self.store.settle(row.version, VersionStatus.LIVE, why, {})
+        self.status = replace(self.status, published=self.status.published + 1, last=f"{row.version}: {why}", notice="")
 
     async def _refuse(self, row: VersionRow, report: GateReport) -> None:
         await self.served.forget(row.version)
@@ -147,6 +146,14 @@ class PublishStage:
             await self._fall_back(rows, version, problem)
         else:
             await self.served.resume(version)
+
+    async def _finish(self, row: VersionRow) -> None:
+        try:
+            await self.served.load(row)
+        except AdapterError as problem:
+            await self._refuse(row, GateReport(False, str(problem)))
+        else:
+            await self._serve(row, "passed the gate")
 
     async def _fall_back(self, rows: Sequence[VersionRow], version: PolicyVersion, problem: AdapterError) -> None:
         intact = PolicyVersion(version.scope, 0)

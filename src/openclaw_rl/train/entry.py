@@ -95,7 +95,11 @@ class Entry:
         if not sample.is_promoted and not teaches(sample, self.wants):
             await self._drop(sample.turn, DropReason.NO_SIGNAL)  # its hints could not be rendered
             return
-        await self.store.admit(sample)
+        try:
+            await self.store.admit(sample)
+        except ValueError:  # forgotten since it was read
+            log.info("not admitted turn=%s: it has moved on", sample.turn)
+            return
         log.info("ready turn=%s score=%s hints=%d", sample.turn, sample.score, len(sample.hints))
 
     async def _baseline(self, row: Judged) -> float | None:

@@ -145,20 +145,22 @@ class TrainStage:
             return
         self.version_settled.clear()
 
+    @property
+    def _limit(self) -> int:
+        """How many ready samples are looked at: a full batch beside all the riders and those put off there may be."""
+        return 3 * self.settings.batch_size + len(self._retries.put_off)
+
     def _teaches(self, sample: Sample) -> bool:
         return teaches(sample, self.wants)
 
     async def _ready(self, rows: Sequence[VersionRow], parent: PolicyVersion) -> list[Sample]:
         """The samples of this scope that a step may use; those that waited too long are dropped on the way."""
-        limit = 3 * self.settings.batch_size + len(self._retries.put_off)
-        ready = [item for item in await self.store.ready(limit=limit) if item.version.scope == self.scope]
+        ready = [item for item in await self.store.ready(limit=self._limit) if item.version.scope == self.scope]
         served = [row.version for row in rows if row.status is VersionStatus.LIVE and row.version <= parent]
         old = outdated(
             ready, self._teaches, served, max_lag=self.settings.max_lag, most_riders=self.settings.batch_size
         )
-        for turn, reason in old:
-            await self.store.drop(turn, reason)
-            log.info("dropped turn=%s reason=%s", turn, reason)
+        await self._drop(old)
         gone = {turn for turn, _ in old}
         ready = [sample for sample in ready if sample.turn not in gone]
         now = self.clock()
@@ -184,10 +186,10 @@ class TrainStage:
         try:
             report = await self.trainer.step(samples, resume=resume)
         except TrainerError as problem:
-            await self._failed(self._retries.failed(samples, self.clock()), started, str(problem))
+            await self._failed(str(problem), self._retries.failed(samples, self.clock()))
             return
         if not report.took_step:
-            await self._no_step(samples, report, started)
+            await self._no_step(samples, report)
             return
         version = PolicyVersion(self.scope, max((row.version.number for row in rows), default=0) + 1)
         unused = _reasons(report.dropped)
@@ -198,11 +200,13 @@ class TrainStage:
         except (TrainerError, AdapterError, OSError) as problem:
             self._retries.paused(self.clock())
             await asyncio.to_thread(folders.remove, self.home, version)
-            await self._failed((), started, f"version {version} could not be written: {problem}")
+            await self._failed(f"version {version} could not be written: {problem}")
             return
-        if await self.store.current(self.scope) != parent:  # rolled back while the step was taken
-            await asyncio.to_thread(folders.remove, self.home, version)
-            log.info("discarded version=%s: %s is no longer served; its samples wait", version, parent)
+        if await self.store.current(self.scope) != parent:
+            await self._discard(version, f"{parent} is no longer served")
+            return
+        if not {sample.turn for sample in samples} <= {item.turn for item in await self.store.ready(limit=self._limit)}:
+            await self._discard(version, "some of what it was trained on was forgotten meanwhile")
             return
         await self.store.commit_step(replace(record, ended_s=self.now(), version=made))
         self._retries.succeeded(samples, self.settings.batch_size)
@@ -241,25 +245,28 @@ class TrainStage:
             metrics=dict(record.metrics),
         )
 
-    async def _no_step(self, samples: Sequence[Sample], report: StepReport, started: float) -> None:
+    async def _no_step(self, samples: Sequence[Sample], report: StepReport) -> None:
         """The trainer found nothing to learn, or numbers that are not finite. Neither may come up for ever."""
         if "finite" in report.why:
-            await self._failed(self._retries.not_finite(samples, self.clock()), started, report.why)
+            await self._failed(report.why, self._retries.not_finite(samples, self.clock()))
             return
-        named = _reasons(report.dropped)
-        rest = tuple((item.turn, DropReason.NO_SIGNAL) for item in samples if item.turn not in dict(named))
-        await self.store.commit_step(
-            StepRecord(uuid.uuid4().hex, started, self.now(), (), (*named, *rest), report.metrics, None)
-        )
         log.info("no step samples=%d why=%s", len(samples), report.why)
+        named = dict(_reasons(report.dropped))
+        await self._drop([(item.turn, named.get(item.turn, DropReason.NO_SIGNAL)) for item in samples])
 
-    async def _failed(self, given_up: tuple[tuple[str, DropReason], ...], started: float, why: str) -> None:
+    async def _failed(self, why: str, given_up: Sequence[tuple[str, DropReason]] = ()) -> None:
         self.status = replace(self.status, failures=self.status.failures + 1, last_error=why)
         log.warning("no step, its samples are kept: %s", why)
-        if given_up:
-            record = StepRecord(uuid.uuid4().hex, started, self.now(), (), given_up, {}, None)
-            await self.store.commit_step(record)
-            log.warning("gave up turn=%s reason=%s", *given_up[0])
+        await self._drop(given_up)
+
+    async def _discard(self, version: PolicyVersion, why: str) -> None:
+        await asyncio.to_thread(folders.remove, self.home, version)
+        log.info("discarded version=%s, its samples wait: %s", version, why)
+
+    async def _drop(self, dropped: Sequence[tuple[str, DropReason]]) -> None:
+        for turn, reason in dropped:
+            if await self.store.drop(turn, reason):
+                log.info("dropped turn=%s reason=%s", turn, reason)
 
 
 def _reasons(dropped: Sequence[tuple[str, str]]) -> tuple[tuple[str, DropReason], ...]:
