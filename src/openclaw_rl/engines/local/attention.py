@@ -1,0 +1,228 @@
+"""Attention over the cache: what a pass reads, planned once a step, and the function transformers calls in each layer.
+
+A pass is one flat run of tokens [1, rows + chunks]: one token of each running row, then pieces of prompts. Rows are
+sorted by where they lie; neighbours of like length share one call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from openclaw_rl.engines.local.blocks import Block
+from openclaw_rl.engines.local.cache import Cache, Geometry
+from openclaw_rl.errors import ModelError
+
+NAME = "openclaw_rl"
+CALL_COST = 256  # a call of its own costs as much as attending to so many tokens of padding
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The tokens `start` up to `stop` of a row that this pass computes."""
+
+    block: Block
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Neighbouring rows that share a call: entries `first` up to `last` of the pass."""
+
+    first: int
+    last: int
+    base: int
+    size: int
+    longest: int
+    shortest: int
+
+
+@dataclass(slots=True)
+class Pass:
+    """One forward's view of the cache."""
+
+    cache: Cache
+    rows: int
+    runs: list[_Run]
+    pieces: list[tuple[int, Piece]]  # where it begins in the pass
+    index: dict[int, Tensor]  # by number of heads: where keys are written
+    lengths: Tensor  # of the rows, this pass's token included
+    dtype: torch.dtype
+    masks: dict[tuple[int, int, int], Tensor | None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Probe:
+    """Stands in for a pass once, to see the shapes a model's layers make."""
+
+    layers: dict[int, Geometry] = field(default_factory=dict)
+
+
+def plan(cache: Cache, rows: list[tuple[Block, int]], pieces: list[Piece], dtype: torch.dtype) -> Pass:
+    """A pass over rows, given as (block, position of the new token) and sorted by block, and then pieces."""
+    device = next(iter(cache.keys.values())).device
+    bases = [block.base for block, _ in rows]
+    sizes = [block.size for block, _ in rows]
+    spots = [position for _, position in rows]
+    begins: list[tuple[int, Piece]] = []
+    at = len(rows)
+    for piece in pieces:
+        begins.append((at, piece))
+        at += piece.stop - piece.start
+    table = torch.tensor([bases, sizes, spots], dtype=torch.long)
+    if pieces:
+        columns = [table]
+        for piece in pieces:
+            span = torch.arange(piece.start, piece.stop)
+            columns.append(
+                torch.stack([span.new_full(span.shape, v) for v in (piece.block.base, piece.block.size)] + [span])
+            )
+        table = torch.cat(columns, dim=1)
+    table = table.to(device)
+    index = {}
+    for heads in cache.head_counts:
+        offsets = torch.arange(heads, device=device)
+        index[heads] = ((table[0] * heads + table[2])[:, None] + table[1][:, None] * offsets).flatten()
+    lengths = table[2, : len(rows)] + 1
+    return Pass(cache, len(rows), _runs(rows), begins, index, lengths, dtype)
+
+
+def _runs(rows: list[tuple[Block, int]]) -> list[_Run]:
+    """Greedy: a row joins its neighbour's call where the padding costs less than a call of its own."""
+    runs: list[_Run] = []
+    for entry, (block, position) in enumerate(rows):
+        length = position + 1
+        if runs:
+            run = runs[-1]
+            count = run.last - run.first
+            longest = max(run.longest, length)
+            padding = (longest - run.longest) * count + (longest - length)
+            is_next = block.size == run.size and block.base == run.base + count * run.size
+            if is_next and padding <= CALL_COST:
+                shortest = min(run.shortest, length)
+                runs[-1] = _Run(run.first, entry + 1, run.base, run.size, longest, shortest)
+                continue
+        runs.append(_Run(entry, entry + 1, block.base, block.size, length, length))
+    return runs
+
+
+def attend(  # noqa: PLR0917 - the shape transformers calls it in
+    module: nn.Module,
+    query: Tensor,  # [1, heads, tokens, dim]
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    *,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    openclaw_pass: Pass | Probe | None = None,
+    **_: object,
+) -> tuple[Tensor, None]:
+    """The attention output [1, tokens, heads, dim] for the pass in `openclaw_pass`."""
+    if softcap is not None or s_aux is not None:
+        raise ModelError(
+            "the model caps its attention scores or adds sinks to them, which the local engine cannot compute",
+            fix="serve it with the vllm or sglang engine",
+        )
+    layer = int(module.layer_idx)  # type: ignore[arg-type]
+    if openclaw_pass is None:
+        raise ModelError(
+            "the model does not hand its attention what the local engine passes on",
+            fix="serve it with the vllm or sglang engine",
+        )
+    if isinstance(openclaw_pass, Probe):
+        openclaw_pass.layers[layer] = Geometry(key.shape[1], key.shape[3], value.shape[3])
+        out = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
+        return out.transpose(1, 2), None
+    return attend_cached(openclaw_pass, layer, query[0], key[0], value[0], scaling, sliding_window)[None], None
+
+
+def attend_cached(  # noqa: PLR0917
+    now: Pass, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None, window: int | None
+) -> Tensor:
+    """Writes keys and values [heads, tokens, dim], attends, and returns [tokens, heads, dim]."""
+    heads = key.shape[0]
+    now.cache.write(
+        layer,
+        now.index[heads],
+        key.transpose(0, 1).reshape(-1, key.shape[2]),
+        value.transpose(0, 1).reshape(-1, value.shape[2]),
+    )
+    outs = [_attend_run(now, run, layer, query, scaling, window) for run in now.runs]
+    outs += [_attend_piece(now, begin, piece, layer, query, scaling, window) for begin, piece in now.pieces]
+    return outs[0] if len(outs) == 1 else torch.cat(outs)
+
+
+def _attend_run(  # noqa: PLR0917
+    now: Pass, run: _Run, layer: int, query: Tensor, scaling: float | None, window: int | None
+) -> Tensor:
+    count = run.last - run.first
+    keys, values = now.cache.view(layer, run.base, count, run.size)
+    first = 0 if window is None else max(0, run.shortest - window)
+    heads = keys.shape[1]
+    # the query heads that share a key head are taken as so many positions: all of them see every key
+    grouped = query[:, run.first : run.last].transpose(0, 1).reshape(count, heads, -1, query.shape[2])
+    out = F.scaled_dot_product_attention(
+        grouped,
+        keys[:, :, first : run.longest],
+        values[:, :, first : run.longest],
+        attn_mask=_run_mask(now, run, first, window),
+        scale=scaling,
+    )
+    return out.reshape(count, query.shape[0], -1)
+
+
+def _run_mask(now: Pass, run: _Run, first: int, window: int | None) -> Tensor | None:
+    if run.shortest == run.longest:
+        return None
+    key = (run.first, -1, window or 0)
+    if key not in now.masks:
+        lengths = now.lengths[run.first : run.last, None]
+        spots = torch.arange(first, run.longest, device=lengths.device)
+        hidden = spots >= lengths
+        if window is not None:
+            hidden |= spots < lengths - window
+        mask = torch.zeros(hidden.shape, dtype=now.dtype, device=lengths.device)
+        now.masks[key] = mask.masked_fill_(hidden, float("-inf"))[:, None, None]
+    return now.masks[key]
+
+
+def _attend_piece(  # noqa: PLR0917
+    now: Pass, begin: int, piece: Piece, layer: int, query: Tensor, scaling: float | None, window: int | None
+) -> Tensor:
+    count = piece.stop - piece.start
+    keys, values = now.cache.view(layer, piece.block.base, 1, piece.block.size)
+    first = 0 if window is None else max(0, piece.start + 1 - window)
+    is_plain = piece.start == 0 and (window is None or piece.stop <= window)
+    out = F.scaled_dot_product_attention(
+        query[None, :, begin : begin + count],
+        keys[:, :, first : piece.stop],
+        values[:, :, first : piece.stop],
+        attn_mask=None if is_plain else _piece_mask(now, piece, first, window),
+        is_causal=is_plain,
+        scale=scaling,
+        enable_gqa=query.shape[0] != keys.shape[1],
+    )
+    return out[0].transpose(0, 1)
+
+
+def _piece_mask(now: Pass, piece: Piece, first: int, window: int | None) -> Tensor:
+    key = (piece.block.base, piece.start, window or 0)
+    mask = now.masks.get(key)
+    if mask is None:
+        device = now.lengths.device
+        own = torch.arange(piece.start, piece.stop, device=device)[:, None]
+        spots = torch.arange(first, piece.stop, device=device)
+        hidden = spots > own
+        if window is not None:
+            hidden |= spots <= own - window
+        mask = torch.zeros(hidden.shape, dtype=now.dtype, device=device).masked_fill_(hidden, float("-inf"))
+        now.masks[key] = mask
+    return mask

@@ -1,0 +1,329 @@
+"""The engine itself: a synchronous object with `step()`. No thread, no asyncio; the child process drives it.
+
+A step admits requests, plans one pass over all of them, runs the model once, samples, and says what came of it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from openclaw_rl.core.completion import Finish, Scores
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.engines.local.adapter_files import AdapterWeights
+from openclaw_rl.engines.local.adapters import Adapters
+from openclaw_rl.engines.local.attention import Piece, plan
+from openclaw_rl.engines.local.blocks import block_size
+from openclaw_rl.engines.local.cache import Cache
+from openclaw_rl.engines.local.model import Served
+from openclaw_rl.engines.local.pace import LEAST, MOST, Pace
+from openclaw_rl.engines.local.room import Room
+from openclaw_rl.engines.local.rows import Row, sampling_row, scoring_row
+from openclaw_rl.engines.local.sampler import Draw, Drawn, sample, top_of, uniform
+from openclaw_rl.engines.local.settings import EngineStats, LocalEngineSettings
+from openclaw_rl.engines.local.wire import ScoreJob, Stepped, Submit
+
+LOGITS_AT_ONCE = 1 << 24  # numbers of logits that scores may ask of one pass
+SCORES_AT_ONCE = 8
+STEPS_TIMED = 1000
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One row's piece of prompt in this pass."""
+
+    row: Row
+    piece: Piece
+
+
+@dataclass(slots=True)
+class _Counts:
+    sampled: int = 0
+    read: int = 0
+    reused: int = 0
+    steps: int = 0
+    times_s: deque[float] = field(default_factory=lambda: deque(maxlen=STEPS_TIMED))
+
+
+class Core:
+    """Requests in, tokens out, one step at a time."""
+
+    def __init__(self, served: Served, cache: Cache, adapters: Adapters, settings: LocalEngineSettings) -> None:
+        self.served = served
+        self.adapters = adapters
+        self._most_rows = settings.max_rows
+        largest = min(block_size(served.context_length), 1 << (cache.tokens.bit_length() - 1))
+        self.context = min(served.context_length, largest)
+        self.room = Room(cache, context=self.context, largest=largest)
+        layers = sum(layer.numbers for layer in served.layers.values())
+        self.pace = Pace(served.matmul_parameters, 1.5 * layers, settings.step_target_ms / 1e3)
+        self._waiting: deque[Row] = deque()
+        self._jobs: deque[Row] = deque()
+        self._reading: list[Row] = []
+        self._running: list[Row] = []
+        self._failed: list[tuple[int, str]] = []
+        self._counts = _Counts()
+
+    # -- what the outside asks
+    def submit(self, ask: Submit) -> None:
+        """Queues a request."""
+        slot = self.adapters.slot_of(ask.version)
+        if slot is None:
+            self._failed.append((ask.id, f"version {ask.version} is not loaded"))
+            return
+        self.adapters.use(slot)
+        self._waiting.append(sampling_row(ask, slot, self.context))
+
+    def score(self, job: ScoreJob) -> None:
+        """Queues a score."""
+        slot = self.adapters.slot_of(job.version)
+        if slot is None:
+            self._failed.append((job.id, f"version {job.version} is not loaded"))
+            return
+        self.adapters.use(slot)
+        self._jobs.append(scoring_row(job, slot))
+
+    def cancel(self, request: int) -> None:
+        """Drops a request before the next step; one that has ended is no error."""
+        for rows in (self._waiting, self._jobs, self._reading, self._running):
+            for row in rows:
+                if row.id == request:
+                    rows.remove(row)
+                    self._end(row)
+                    return
+
+    def install(self, weights: AdapterWeights, version: PolicyVersion, digest: str) -> None:
+        """Makes a version ready. Raises AdapterError, and then nothing has changed."""
+        self.adapters.install(weights, version, digest)
+        for name, stack in self.adapters.stacks.items():
+            self.served.linears[name].stack = stack
+
+    def unload(self, version: PolicyVersion) -> None:
+        """Forgets a version once nothing runs on it."""
+        gone = self.adapters.unload(version)
+        if gone is not None:
+            self.room.forget(gone)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do anything."""
+        return bool(self._running or self._reading or self._waiting or self._jobs or self._failed)
+
+    def stats(self) -> EngineStats:
+        """The counters."""
+        times = sorted(self._counts.times_s) or [0.0]
+        return EngineStats(
+            running=len(self._running) + len(self._reading),
+            waiting=len(self._waiting) + len(self._jobs),
+            cached_tokens=self.room.kept.tokens,
+            tokens_sampled=self._counts.sampled,
+            prompt_tokens_read=self._counts.read,
+            prompt_tokens_reused=self._counts.reused,
+            steps=self._counts.steps,
+            step_ms_p50=times[len(times) // 2] * 1e3,
+            step_ms_p99=times[len(times) * 99 // 100] * 1e3,
+            versions=tuple(str(version) for version in self.adapters.versions()),
+        )
+
+    # -- one step
+    @torch.inference_mode()
+    def step(self) -> Stepped:
+        """Admits, runs the model once over all rows, samples. What came of it, for every row that moved."""
+        begin = time.perf_counter()
+        out = Stepped(failed=self._failed)
+        self._failed = []
+        self._make_room()
+        readings = self._choose()
+        rows = sorted(self._running, key=lambda row: row.place.base)
+        if not rows and not readings:
+            return out
+        kept, speaking = self._kept(rows, readings)
+        logits = self._forward(rows, readings, kept)
+        if speaking:
+            draws = [Draw(row.sampling, uniform(row.seed, row.drawn)) for row in speaking if row.sampling]
+            self._speak(speaking, sample(logits[: len(speaking)], draws), out)
+        for reading, scores in self._scoring(readings, logits, len(speaking)):
+            self._note_scores(reading.row, scores, out)
+        self._after(begin, len(rows), readings)
+        return out
+
+    def _make_room(self) -> None:
+        """Rows that outgrew their block move; one for which there is no room waits and is read again."""
+        for row in list(self._running):
+            if not self.room.grow(row):
+                self._running.remove(row)
+                self.room.end(row)
+                row.read_again()
+                self._waiting.appendleft(row)
+
+    def _choose(self) -> list[_Reading]:
+        """The pieces of prompts this pass reads: those begun before, then new ones, as long as there is time."""
+        budget_s = self.pace.budget_s(len(self._running))
+        readings: list[_Reading] = []
+        total = scored = 0
+        most_scored = max(LEAST, LOGITS_AT_ONCE // self.served.vocab_size)
+        begun = list(self._reading)
+        while row := (begun.pop(0) if begun else self._admit(bool(readings))):
+            count = self.pace.tokens(row.stored, budget_s=budget_s)
+            if not readings:
+                count = max(count, LEAST)
+            count = min(count, row.unread, MOST - total)
+            if row.score is not None:
+                count = min(count, most_scored - scored)
+                scored += count
+            if count <= 0:
+                break
+            readings.append(_Reading(row, Piece(row.place, row.stored, row.stored + count)))
+            budget_s -= self.pace.seconds(row.stored, count)
+            total += count
+        return readings
+
+    def _admit(self, has_company: bool) -> Row | None:
+        """The next request that gets a place, or None. Scores come after requests, whom somebody waits for."""
+        asking = sum(row.score is None for row in self._reading)
+        if self._waiting and len(self._running) + asking < self._most_rows:
+            row = self._waiting[0]
+            if self.room.place(row, (*self._running, *self._reading)):
+                return self._begin(self._waiting.popleft())
+        if self._jobs and len(self._reading) - asking < SCORES_AT_ONCE:
+            row = self._jobs[0]
+            if self.room.place(row, (*self._running, *self._reading)):
+                return self._begin(self._jobs.popleft())
+        return None
+
+    def _begin(self, row: Row) -> Row:
+        self._reading.append(row)
+        self._counts.reused += row.cached
+        return row
+
+    def _kept(self, rows: list[Row], readings: list[_Reading]) -> tuple[list[int], list[Row]]:
+        """Where in the pass logits are needed: for the rows that speak first, then for scores; and who speaks."""
+        kept, speaking = list(range(len(rows))), list(rows)
+        scored: list[int] = []
+        at = len(rows)
+        for reading in readings:
+            row, piece = reading.row, reading.piece
+            count = piece.stop - piece.start
+            if row.score is not None:
+                first = max(piece.start, row.score.start - 1)
+                scored.extend(range(at + first - piece.start, at + count))
+            elif piece.stop == row.goal:
+                kept.append(at + count - 1)
+                speaking.append(row)
+            at += count
+        return kept + scored, speaking
+
+    def _forward(self, rows: list[Row], readings: list[_Reading], kept: list[int]) -> Tensor:
+        device = self.served.device
+        tokens = [row.tokens[row.stored] for row in rows]
+        spots = [row.stored for row in rows]
+        for reading in readings:
+            tokens.extend(reading.row.tokens[reading.piece.start : reading.piece.stop])
+            spots.extend(range(reading.piece.start, reading.piece.stop))
+        table = torch.tensor([tokens, spots], dtype=torch.long).to(device)
+        keep = torch.tensor(kept, dtype=torch.long).to(device)
+        now = plan(
+            self.room.cache,
+            [(row.place, row.stored) for row in rows],
+            [reading.piece for reading in readings],
+            self.served.dtype,
+        )
+        counts = [1] * len(rows) + [reading.piece.stop - reading.piece.start for reading in readings]
+        slots = [row.slot for row in rows] + [reading.row.slot for reading in readings]
+        self.adapters.choose(slots, counts, keep)
+        logits = self.served.logits(table[0], table[1], keep, now)
+        for row in rows:
+            row.stored += 1
+        for reading in readings:
+            reading.row.stored = reading.piece.stop
+        return logits
+
+    def _speak(self, rows: list[Row], drawn: Drawn, out: Stepped) -> None:
+        """Enters what was sampled, and ends the rows that are done."""
+        for entry, row in enumerate(rows):
+            if not math.isfinite(drawn.logp[entry]) or not math.isfinite(drawn.logp_sampled[entry]):
+                self._fail(row, f"version {row.version} computes numbers that are not finite", out)
+                continue
+            token = drawn.tokens[entry]
+            row.tokens.append(token)
+            row.drawn += 1
+            row.left -= 1
+            spot = len(out.rows)
+            out.rows.append(row.id)
+            out.tokens.append(token)
+            out.logp_sampled.append(drawn.logp_sampled[entry])
+            out.logp.append(drawn.logp[entry])
+            if entry in drawn.top:
+                out.top[spot] = drawn.top[entry]
+            if not row.has_spoken:
+                row.has_spoken = True
+                out.cached[spot] = row.cached
+            is_new = row in self._reading
+            if is_new:
+                self._reading.remove(row)
+            if token in row.stops or row.left <= 0:
+                out.ended[spot] = Finish.STOP if token in row.stops else Finish.LENGTH
+                if not is_new:
+                    self._running.remove(row)
+                self._end(row)
+            elif is_new:
+                self._running.append(row)
+        self._counts.sampled += len(out.rows)
+
+    def _scoring(self, readings: list[_Reading], logits: Tensor, at: int) -> list[tuple[_Reading, tuple[Tensor, int]]]:
+        """The logits of each scored piece, and the position of the token that its first one predicts."""
+        parts = []
+        for reading in readings:
+            job, piece = reading.row.score, reading.piece
+            if job is not None:
+                first = max(piece.start, job.start - 1)
+                count = max(0, piece.stop - first)
+                parts.append((reading, (logits[at : at + count], first + 1)))
+                at += count
+        return parts
+
+    def _note_scores(self, row: Row, part: tuple[Tensor, int], out: Stepped) -> None:
+        logits, first = part
+        job = row.score
+        if job is not None and logits.shape[0]:
+            logp_all = torch.log_softmax(logits.float(), -1)
+            targets = torch.tensor(row.tokens[first : first + logits.shape[0]], device=logits.device)
+            row.logp.extend(logp_all.gather(1, targets[:, None])[:, 0].tolist())
+            if job.top_k:
+                row.top.extend(top_of(logp_all, job.top_k))
+        if row.unread or job is None:
+            return
+        self._reading.remove(row)
+        if all(math.isfinite(value) for value in row.logp):
+            out.scored.append((row.id, Scores(job.start, tuple(row.logp), tuple(row.top))))
+            self._end(row)
+        else:
+            self._fail(row, f"version {row.version} computes numbers that are not finite", out)
+
+    # -- ends
+    def _end(self, row: Row) -> None:
+        self.room.end(row)
+        gone = self.adapters.leave(row.slot)
+        if gone is not None:
+            self.room.forget(gone)
+
+    def _fail(self, row: Row, problem: str, out: Stepped) -> None:
+        for rows in (self._reading, self._running):
+            if row in rows:
+                rows.remove(row)
+        self.room.spoil(row)
+        self._end(row)
+        out.failed.append((row.id, problem))
+
+    def _after(self, begin: float, rows: int, readings: list[_Reading]) -> None:
+        seconds = time.perf_counter() - begin
+        pieces = [(reading.piece.start, reading.piece.stop - reading.piece.start) for reading in readings]
+        self.pace.saw(seconds, pieces, rows)
+        self._counts.read += sum(count for _, count in pieces)
+        self._counts.steps += 1
+        self._counts.times_s.append(seconds)

@@ -1,0 +1,164 @@
+"""The engine's child process: `python -m openclaw_rl.engines.local.host`, spoken to over stdin and stdout.
+
+One message a step goes out. Commands are taken between steps; when stdin closes, the parent is gone and so are we.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import select
+import signal
+import sys
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, BinaryIO
+
+from openclaw_rl.core import pipe
+from openclaw_rl.engines.local.wire import (
+    AskStats,
+    Broken,
+    Cancel,
+    Load,
+    Loaded,
+    Ready,
+    ScoreJob,
+    Start,
+    Stats,
+    Submit,
+    Unload,
+)
+from openclaw_rl.errors import AdapterError, ConfigError, ModelError
+
+if TYPE_CHECKING:
+    from openclaw_rl.engines.local.adapter_files import AdapterWeights
+    from openclaw_rl.engines.local.core import Core
+
+log = logging.getLogger(__name__)
+CHUNK = 1 << 20
+
+
+def main() -> None:
+    """Runs until stdin closes."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="engine: %(message)s")
+    out = os.fdopen(os.dup(1), "wb")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it closes our stdin
+    os.dup2(2, 1)  # whatever a library prints must not get between the frames
+    start = pipe.read(sys.stdin.buffer)
+    if not isinstance(start, Start):
+        return
+    core = _open(start, out)
+    if core is None:
+        return
+    try:
+        Host(core, out).run()
+    except BrokenPipeError:
+        os._exit(0)
+
+
+def _open(start: Start, out: BinaryIO) -> Core | None:
+    try:
+        from openclaw_rl.engines.local.build import info_of, open_core
+
+        core = open_core(start.settings)
+    except (ModelError, ConfigError) as error:
+        pipe.write(out, Broken(error.problem, error.fix, isinstance(error, ModelError)))
+        return None
+    except ModuleNotFoundError as error:
+        fix = "install the local engine's libraries: pip install 'openclaw-rl[local]'"
+        pipe.write(out, Broken(f"the local engine needs {error.name}", fix, is_model=False))
+        return None
+    pipe.write(out, Ready(info_of(core)))
+    return core
+
+
+class Host:
+    """Drives a core by what comes over a pipe."""
+
+    def __init__(self, core: Core, out: BinaryIO) -> None:
+        self._core = core
+        self._out = out
+        self._buffer = bytearray()
+        self._readers = ThreadPoolExecutor(max_workers=1, thread_name_prefix="adapters")
+        self._loads: list[tuple[Load, Future[AdapterWeights]]] = []
+        self._woken, self._wake = os.pipe()
+
+    def run(self) -> None:
+        """Steps while there is work, waits where there is none."""
+        while True:
+            self._take_commands(wait=not self._core.has_work)
+            if self._loads:
+                self._finish_loads()
+            if self._core.has_work:
+                pipe.write(self._out, self._core.step())
+
+    def _take_commands(self, *, wait: bool) -> None:
+        while True:
+            readable, _, _ = select.select([0, self._woken], [], [], None if wait else 0)
+            if self._woken in readable:
+                os.read(self._woken, 64)
+                return
+            if 0 not in readable:
+                return
+            data = os.read(0, CHUNK)
+            if not data:
+                os._exit(0)  # the parent is gone; nobody reads what a clean end would still say
+            self._buffer += data
+            if self._handle_frames():
+                wait = False
+
+    def _handle_frames(self) -> bool:
+        """Handles all whole messages in the buffer; whether there was one."""
+        at, size = 0, len(self._buffer)
+        while size - at >= pipe.HEADER.size:
+            (length,) = pipe.HEADER.unpack_from(self._buffer, at)
+            end = at + pipe.HEADER.size + length
+            if end > size:
+                break
+            self._handle(pickle.loads(memoryview(self._buffer)[at + pipe.HEADER.size : end]))
+            at = end
+        del self._buffer[:at]
+        return at > 0
+
+    def _handle(self, command: object) -> None:
+        match command:
+            case Submit():
+                self._core.submit(command)
+            case ScoreJob():
+                self._core.score(command)
+            case Cancel(request):
+                self._core.cancel(request)
+            case Load():
+                self._begin_load(command)
+            case Unload(version):
+                self._core.unload(version)
+            case AskStats(request):
+                pipe.write(self._out, Stats(request, self._core.stats()))
+            case _:
+                raise TypeError(f"no command: {command!r}")
+
+    def _begin_load(self, load: Load) -> None:
+        """Reads and checks the adapter beside the steps; only the copying happens between them."""
+        from openclaw_rl.engines.local.adapter_files import read_adapter
+
+        linears = {
+            name: (linear.in_features, linear.out_features) for name, linear in self._core.served.linears.items()
+        }
+        future = self._readers.submit(read_adapter, load.adapter, linears)
+        self._loads.append((load, future))
+        future.add_done_callback(lambda _: os.write(self._wake, b"."))
+
+    def _finish_loads(self) -> None:
+        while self._loads and self._loads[0][1].done():
+            load, future = self._loads.pop(0)
+            try:
+                self._core.install(future.result(), load.adapter.version, load.adapter.digest)
+            except AdapterError as error:
+                pipe.write(self._out, Loaded(load.id, error.problem, error.fix))
+            else:
+                log.info("loaded version=%s", load.adapter.version)
+                pipe.write(self._out, Loaded(load.id))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Linear layers in the form that was timed fastest on this machine, with the adapters' share added.
+
+torch's own linear reads a weight [out, in] through MKL. On some CPUs oneDNN on a packed weight is twice as fast from 3
+rows up, on others a plain product with a transposed copy is; so both are timed when a model is loaded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from openclaw_rl.engines.local.adapters import AdapterPass, Stack
+
+FEW = 3  # rows below which a product is a matter of reading the weight
+PACKED_FOR = 16
+WIDTHS = (1, 8, 16, 64)  # what is timed
+Product = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The form for fewer than three rows, and for more: `plain`, `transposed` or `packed`."""
+
+    few: str
+    many: str
+
+    def __str__(self) -> str:
+        """As the log shows it."""
+        return self.few if self.few == self.many else f"{self.few}/{self.many}"
+
+
+class FastLinear(nn.Module):
+    """A linear layer for inference."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, kernels: Kernels) -> None:
+        super().__init__()
+        self.out_features, self.in_features = weight.shape
+        self.kernels = kernels
+        made = {kind: product(kind, weight, bias) for kind in {kernels.few, kernels.many}}
+        self._few, self._many = made[kernels.few], made[kernels.many]
+        self.stack: Stack | None = None
+        self.adapters: AdapterPass | None = None
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """x W^T + b, and the adapters' share for the rows that run on one."""
+        flat = inputs.reshape(-1, self.in_features)
+        out = self._few(flat) if flat.shape[0] < FEW else self._many(flat)
+        if self.stack is not None and self.adapters is not None and self.adapters.is_active:
+            out = self.adapters.add(out, flat, self.stack)
+        return out.view(*inputs.shape[:-1], self.out_features)
+
+
+def product(kind: str, weight: Tensor, bias: Tensor | None) -> Product:
+    """The linear in one of the three forms, holding its own copy of the weight where it needs one."""
+    if kind == "transposed":
+        turned = weight.t().contiguous()
+        if bias is None:
+            return lambda flat: torch.mm(flat, turned)
+        return lambda flat: torch.addmm(bias, flat, turned)
+    if kind == "packed":
+        reorder, pointwise = torch.ops.mkldnn._reorder_linear_weight, torch.ops.mkldnn._linear_pointwise
+        packed = reorder(weight, PACKED_FOR)
+
+        def run(flat: Tensor) -> Tensor:
+            out: Tensor = pointwise(flat, packed, bias, "none", [], "")
+            return out
+
+        return run
+    return lambda flat: F.linear(flat, weight, bias)
+
+
+def fastest(weight: Tensor, bias: Tensor | None, *, may_copy: bool) -> Kernels:
+    """The forms timed fastest for this weight; one form alone unless `may_copy` allows two copies of it."""
+    if weight.device.type != "cpu":
+        return Kernels("plain", "plain")
+    times = {}
+    for kind in ("plain", "transposed", "packed"):
+        timed = _times(kind, weight, bias)
+        if timed is not None:
+            times[kind] = timed
+    few = {kind: timed[0] for kind, timed in times.items()}
+    many = {kind: sum(timed[1:]) for kind, timed in times.items()}
+    one = min(times, key=lambda kind: few[kind] + many[kind])
+    if not may_copy:
+        return Kernels(one, one)
+    return Kernels(min(few, key=lambda kind: few[kind]), min(many, key=lambda kind: many[kind]))
+
+
+def _times(kind: str, weight: Tensor, bias: Tensor | None) -> list[float] | None:
+    """Seconds at each width, weighted alike by row; None where the form fails or computes something else."""
+    times = []
+    try:
+        run = product(kind, weight, bias)
+        for width in WIDTHS:
+            rows = torch.linspace(-1, 1, width * weight.shape[1], dtype=weight.dtype).view(width, -1)
+            want = F.linear(rows, weight, bias)
+            slack = 1e-5 if weight.dtype == torch.float32 else 3e-2
+            if not torch.allclose(run(rows), want, rtol=slack, atol=slack * float(want.abs().max() + 1e-9)):
+                return None
+            times.append(_best_of(run, rows) / width**0.5)
+    except (RuntimeError, AttributeError):  # private operators: absent or refusing on some builds
+        return None
+    return times
+
+
+def _best_of(run: Product, rows: Tensor, *, repeats: int = 5) -> float:
+    best = float("inf")
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        run(rows)
+        best = min(best, time.perf_counter() - begin)
+    return best

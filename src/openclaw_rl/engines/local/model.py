@@ -1,0 +1,240 @@
+"""Loading a model for serving: its weights in fresh memory, its linears and norms in fast forms, its attention ours.
+
+A model is only served if the engine computes what the model itself computes: checked at load, on random ids.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from openclaw_rl.engines.local.adapters import AdapterPass
+from openclaw_rl.engines.local.attention import NAME, Pass, Probe, attend
+from openclaw_rl.engines.local.cache import Geometry
+from openclaw_rl.engines.local.linears import FastLinear, Kernels, fastest
+from openclaw_rl.engines.local.memory import free_bytes
+from openclaw_rl.engines.local.norms import replace_norms
+from openclaw_rl.engines.local.settings import LocalEngineSettings
+from openclaw_rl.errors import ConfigError, ModelError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+log = logging.getLogger(__name__)
+SMALL = 100_000_000  # parameters below which bfloat16 is slower than float32 on a CPU
+ATTENTIONS = {"full_attention", "sliding_attention"}
+PROBE_TOKENS = 48
+OTHER_ENGINE = "serve it with the vllm or sglang engine"
+
+
+@dataclass(slots=True)
+class Served:
+    """A model ready to serve, and what is known of it."""
+
+    model: nn.Module
+    name: str
+    architecture: str
+    parameters: int
+    matmul_parameters: int  # those every token is multiplied with
+    vocab_size: int
+    context_length: int
+    eos_ids: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+    layers: dict[int, Geometry]
+    linears: dict[str, FastLinear]
+    kernels: tuple[str, ...]
+    probe: Tensor  # ids [1, n]
+    reference: Tensor  # the model's own log-probabilities for them, [n, V]
+
+    def logits(self, ids: Tensor, positions: Tensor, kept: Tensor, now: Pass) -> Tensor:
+        """Logits [kept, V] of one pass over ids and positions [tokens]."""
+        out: Tensor = self.model(
+            input_ids=ids[None], position_ids=positions[None], use_cache=False, logits_to_keep=kept, openclaw_pass=now
+        ).logits
+        return out[0]
+
+
+def load_model(settings: LocalEngineSettings, adapters: AdapterPass) -> Served:
+    """The model of `settings.model`, its linears bound to `adapters`. Raises ModelError or ConfigError."""
+    device = _device(settings.device)
+    config = _config(settings.model)
+    dtype = _dtype(settings.dtype, config, device)
+    model = _weights(settings.model, config, dtype).to(device)
+    count = sum(parameter.numel() for parameter in model.parameters())
+    own = torch.Generator().manual_seed(0)
+    text = config.get_text_config()
+    window = min(whole_number(text.to_dict(), "sliding_window", 0), 256)
+    probe = torch.randint(0, text.vocab_size, (1, PROBE_TOKENS + window), generator=own).to(device)
+    reference, layers = _probe(model, probe, text.num_hidden_layers)
+    _clone_parameters(model)
+    replace_norms(model)
+    may_copy = 2 * count * dtype.itemsize < free_bytes(device) // 4
+    linears = _replace_linears(model, adapters, may_copy=may_copy)
+    kernels = tuple(sorted({f"{n.in_features}x{n.out_features}:{n.kernels}" for n in linears.values()}))
+    log.info(
+        "loaded model=%s parameters=%d dtype=%s device=%s linears=%s", settings.model, count, dtype, device, kernels
+    )
+    return Served(
+        model=model,
+        name=Path(settings.model).name,
+        architecture=type(model).__name__,
+        parameters=count,
+        matmul_parameters=sum(linear.in_features * linear.out_features for linear in linears.values()),
+        vocab_size=text.vocab_size,
+        context_length=whole_number(text.to_dict(), "max_position_embeddings", 2048),
+        eos_ids=_eos_ids(model, text),
+        dtype=dtype,
+        device=device,
+        layers=layers,
+        linears=linears,
+        kernels=kernels,
+        probe=probe,
+        reference=reference,
+    )
+
+
+def whole_number(config: dict[str, object], key: str, default: int) -> int:
+    """A whole number of a model's configuration, where it has one."""
+    value = config.get(key)
+    return value if isinstance(value, int) else default
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"engine.device is {name!r}", fix="use auto, cpu or cuda") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("engine.device is cuda, and torch sees no GPU here", fix="use device = auto or cpu")
+    return device
+
+
+def _config(model: str) -> PreTrainedConfig:
+    from transformers import AutoConfig
+
+    folder = Path(model).expanduser()
+    looks_like_path = model.startswith(("/", ".", "~")) or model.count("/") != 1
+    if not model or (looks_like_path and not folder.is_dir()):
+        raise ModelError(f"there is no model folder {model!r}", fix="give the path of a Hugging Face model folder")
+    if folder.is_dir() and not (folder / "config.json").is_file():
+        raise ModelError(f"{model} holds no config.json", fix="give the folder that holds config.json and the weights")
+    try:
+        return AutoConfig.from_pretrained(str(folder) if folder.is_dir() else model)
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(
+            f"the configuration of {model!r} cannot be read: {_first_line(error)}",
+            fix="check the path, or download the model first",
+        ) from error
+
+
+def _dtype(name: str, config: PreTrainedConfig, device: torch.device) -> torch.dtype:
+    if name != "auto":
+        return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[name]
+    from transformers import AutoModelForCausalLM
+
+    try:
+        with torch.device("meta"):
+            empty = AutoModelForCausalLM.from_config(config)
+    except ValueError as error:
+        raise ModelError(
+            f"{config.model_type} is no causal language model: {_first_line(error)}",
+            fix="give a model that generates text",
+        ) from error
+    count = sum(parameter.numel() for parameter in empty.parameters())
+    return torch.float32 if count < SMALL and device.type == "cpu" else torch.bfloat16
+
+
+def _weights(model: str, config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
+    from safetensors import SafetensorError
+    from transformers import AutoModelForCausalLM
+
+    kinds = set(config.get_text_config().to_dict().get("layer_types") or ()) - ATTENTIONS
+    if kinds:
+        raise ModelError(f"{model} has layers of kind {', '.join(sorted(kinds))}", fix=OTHER_ENGINE)
+    folder = Path(model).expanduser()
+    try:
+        loaded, told = AutoModelForCausalLM.from_pretrained(
+            str(folder) if folder.is_dir() else model,
+            config=config,
+            dtype=dtype,
+            attn_implementation="eager",
+            output_loading_info=True,
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise ModelError(
+            f"the weights of {model} cannot be loaded: {_first_line(error)}", fix="copy or download the model again"
+        ) from error
+    lacking = sorted(told["missing_keys"]) + sorted(str(key) for key in told["mismatched_keys"])
+    if lacking:
+        raise ModelError(
+            f"{model} lacks {len(lacking)} weights, {lacking[0]} for one", fix="copy or download the model again"
+        )
+    whole: PreTrainedModel = loaded.eval()
+    return whole
+
+
+@torch.inference_mode()
+def _probe(model: PreTrainedModel, probe: Tensor, depth: int) -> tuple[Tensor, dict[int, Geometry]]:
+    """The model's own log-probabilities for the probe, and the key shapes its layers make."""
+    from transformers import AttentionInterface
+
+    reference = torch.log_softmax(model(input_ids=probe, use_cache=False).logits[0].float(), -1)
+    AttentionInterface.register(NAME, attend)
+    try:
+        model.set_attn_implementation(NAME)
+        seen = Probe()
+        model(input_ids=probe, use_cache=False, openclaw_pass=seen)
+    except (TypeError, ValueError) as error:
+        raise ModelError(
+            f"the engine cannot reach this model's attention: {_first_line(error)}", fix=OTHER_ENGINE
+        ) from error
+    if sorted(seen.layers) != list(range(depth)):
+        raise ModelError(
+            f"{depth - len(seen.layers)} of the model's {depth} layers attend in a way of their own", fix=OTHER_ENGINE
+        )
+    return reference, seen.layers
+
+
+def _clone_parameters(model: nn.Module) -> None:
+    """Weights mapped from a file are read page by page: in bfloat16 a model decodes six times faster from a copy."""
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+        parameter.data = parameter.data.clone()
+
+
+@torch.inference_mode()
+def _replace_linears(model: nn.Module, adapters: AdapterPass, *, may_copy: bool) -> dict[str, FastLinear]:
+    chosen: dict[tuple[tuple[int, ...], bool], Kernels] = {}
+    linears = {}
+    for name, module in list(model.named_modules()):
+        if type(module) is not nn.Linear:
+            continue
+        bias = None if module.bias is None else module.bias.data
+        key = (tuple(module.weight.shape), bias is None)
+        if key not in chosen:
+            chosen[key] = fastest(module.weight.data, bias, may_copy=may_copy)
+        fast = FastLinear(module.weight.data, bias, chosen[key])
+        fast.adapters = adapters
+        model.set_submodule(name, fast)
+        linears[name] = fast
+    return linears
+
+
+def _eos_ids(model: PreTrainedModel, text: PreTrainedConfig) -> tuple[int, ...]:
+    for source in (model.generation_config, text):
+        ids = None if source is None else source.eos_token_id
+        if ids is not None:
+            return tuple(ids) if isinstance(ids, list) else (int(ids),)
+    return ()
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

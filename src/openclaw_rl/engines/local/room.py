@@ -1,0 +1,108 @@
+"""Who has which block: rows that run, rows that ended and are kept, and what gives way when room is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.engines.local.blocks import Block, Blocks
+from openclaw_rl.engines.local.cache import Cache
+from openclaw_rl.engines.local.prefixes import Kept, Prefixes, ids, shared
+from openclaw_rl.engines.local.rows import Row
+
+WORTH_REUSE = 16  # tokens; a shorter prefix is read again
+WORTH_WAITING = 128  # tokens that a neighbour is reading just now, which a row waits for to copy
+AHEAD = 128  # tokens of answer a row gets room for at once; it is moved to a block twice as large after
+
+
+class Room:
+    """Places rows in the cache."""
+
+    def __init__(self, cache: Cache, *, context: int, largest: int) -> None:
+        self.cache = cache
+        self.context = context
+        self.blocks = Blocks(cache.tokens, largest)
+        self.kept = Prefixes()
+
+    def place(self, row: Row, others: Iterable[Row]) -> bool:
+        """Gives a row its block and what others have read already; False where it must wait."""
+        wanted = row.prompt[: row.reusable]
+        kept, size = self.kept.find(row.version, wanted)
+        donor: Block | None = None if kept is None else kept.block
+        for other in others:
+            if other is row or other.version != row.version:
+                continue
+            alike = shared(other.prompt, wanted)
+            if alike > max(size, min(other.stored, alike)) + WORTH_WAITING and other.unread:
+                return False
+            if min(other.stored, alike) > size:
+                kept, size, donor = None, min(other.stored, alike), other.block
+        if size < WORTH_REUSE:
+            kept, size, donor = None, 0, None
+        need = min(self.context, len(row.tokens) + min(row.left, AHEAD))
+        row.block = self._block(need, kept, donor, size)
+        if row.block is None and kept is not None:
+            row.block, size = self.find_room(need), 0
+        if row.block is None:
+            return False
+        row.stored = row.cached = size
+        return True
+
+    def grow(self, row: Row) -> bool:
+        """Makes room for the row's next token; False where there is none."""
+        if row.stored < row.place.size:
+            return True
+        larger = self.find_room(row.place.size * 2)
+        if larger is None:
+            return False
+        self._move(row, larger)
+        return True
+
+    def end(self, row: Row) -> None:
+        """Keeps what a row has read, for who goes on from it."""
+        if row.block is None:
+            return
+        if row.stored < WORTH_REUSE:
+            self.blocks.give(row.block)
+        else:
+            self._give_all(self.kept.keep(row.version, ids(row.tokens[: row.stored]), row.block))
+        row.block = None
+
+    def spoil(self, row: Row) -> None:
+        """Frees the block of a row whose numbers are not finite."""
+        self.cache.wipe(row.place)
+        self.blocks.give(row.place)
+        row.block = None
+
+    def forget(self, version: PolicyVersion) -> None:
+        """Drops everything kept under a version."""
+        self._give_all(self.kept.forget(version))
+
+    def find_room(self, tokens: int, *, but: Kept | None = None) -> Block | None:
+        """A block, at the cost of what was kept longest ago where need be."""
+        while (block := self.blocks.take(tokens)) is None:
+            oldest = self.kept.oldest(but=but)
+            if oldest is None:
+                return None
+            self.blocks.give(self.kept.take(oldest))
+        return block
+
+    def _block(self, need: int, kept: Kept | None, donor: Block | None, size: int) -> Block | None:
+        """A block with the first `size` tokens in it: the kept row's own, if nothing of it is lost, else a copy."""
+        if kept is not None and size == len(kept.tokens) and kept.block.size >= need:
+            return self.kept.take(kept)
+        block = self.find_room(need, but=kept)
+        if block is not None and donor is not None:
+            self.cache.copy(donor, block, size)
+            if kept is not None and size == len(kept.tokens):
+                self.blocks.give(self.kept.take(kept))
+        return block
+
+    def _move(self, row: Row, block: Block) -> None:
+        self.cache.copy(row.place, block, row.stored)
+        self.blocks.give(row.place)
+        row.block = block
+
+    def _give_all(self, blocks: list[Block]) -> None:
+        for block in blocks:
+            self.blocks.give(block)

@@ -1,0 +1,144 @@
+"""Draws one token a row, and both its log-probabilities.
+
+Each draw takes one number of a stream that the request owns, so whoever else is in the batch changes nothing, and a
+request that is taken up again goes on in its own stream.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.engines.local.wire import Top
+
+DEPTHS = (64, 1024)  # how many of the likeliest are sorted before the whole vocabulary is
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """How one row's token is drawn: `uniform` lies in [0, 1)."""
+
+    sampling: Sampling
+    uniform: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One entry a row."""
+
+    tokens: list[int]
+    logp_sampled: list[float]
+    logp: list[float]
+    top: dict[int, Top]
+
+
+def uniform(seed: int, draw: int) -> float:
+    """Number `draw` of the seed's stream: a hash, so it needs no state and can be asked for out of order."""
+    digest = hashlib.blake2b(f"{seed}:{draw}".encode(), digest_size=8).digest()
+    # below 1 - 2^-22: float32 must not round a product with it up to the whole
+    return (int.from_bytes(digest, "little") >> 42) / float(1 << 22)
+
+
+def sample(logits: Tensor, draws: Sequence[Draw]) -> Drawn:
+    """Tokens for logits [rows, V]."""
+    logits = logits.float()
+    device = logits.device
+    asks = [draw.sampling for draw in draws]
+    uniforms = torch.tensor([draw.uniform for draw in draws], device=device)
+    logp_all = torch.log_softmax(logits, -1)
+    scaled = logp_all
+    if any(ask.temperature not in (0.0, 1.0) for ask in asks):
+        heat = torch.tensor([ask.temperature or 1.0 for ask in asks], device=device)
+        scaled = torch.log_softmax(logits / heat[:, None], -1)
+    cut = [row for row, ask in enumerate(asks) if ask.temperature and _is_cut(ask)]
+    greedy = [row for row, ask in enumerate(asks) if not ask.temperature]
+    if len(cut) + len(greedy) < len(asks):
+        tokens = _invert(scaled.exp(), uniforms)
+        logp_sampled = scaled.gather(1, tokens[:, None])[:, 0]
+    else:
+        tokens = torch.zeros(len(asks), dtype=torch.long, device=device)
+        logp_sampled = torch.zeros(len(asks), device=device)
+    if greedy:
+        rows = torch.tensor(greedy, device=device)
+        tokens[rows] = logits[rows].argmax(-1)
+        logp_sampled[rows] = 0.0
+    if cut:
+        _sample_cut(scaled, uniforms, cut, asks, into=(tokens, logp_sampled))
+    logp = logp_all.gather(1, tokens[:, None])[:, 0]
+    table = torch.stack([tokens.double(), logp_sampled.double(), logp.double()]).tolist()
+    return Drawn([int(token) for token in table[0]], table[1], table[2], _tops(logp_all, asks))
+
+
+def top_of(logp_all: Tensor, count: int) -> list[Top]:
+    """The `count` likeliest (id, logp) of each row."""
+    values, ids = logp_all.topk(min(count, logp_all.shape[1]), -1)
+    return [tuple(zip(a, b, strict=True)) for a, b in zip(ids.tolist(), values.tolist(), strict=True)]
+
+
+def _tops(logp_all: Tensor, asks: list[Sampling]) -> dict[int, Top]:
+    rows = [row for row, ask in enumerate(asks) if ask.top_logprobs]
+    if not rows:
+        return {}
+    most = top_of(logp_all[rows], max(asks[row].top_logprobs for row in rows))
+    return {row: top[: asks[row].top_logprobs] for row, top in zip(rows, most, strict=True)}
+
+
+def _is_cut(ask: Sampling) -> bool:
+    return ask.top_k > 0 or ask.top_p < 1.0 or ask.min_p > 0.0
+
+
+def _invert(probabilities: Tensor, uniforms: Tensor) -> Tensor:
+    """The first entry at which the running sum exceeds its row's uniform number; never one of probability 0."""
+    sums = probabilities.cumsum(-1)
+    spots = torch.searchsorted(sums, uniforms[:, None] * sums[:, -1:], right=True)[:, 0]
+    return spots.clamp_(max=probabilities.shape[1] - 1)
+
+
+def _sample_cut(
+    scaled: Tensor, uniforms: Tensor, rows: list[int], asks: list[Sampling], *, into: tuple[Tensor, Tensor]
+) -> None:
+    """Rows with top_k, top_p or min_p, in that order as transformers applies them; each as deep as it needs."""
+    size = scaled.shape[1]
+    for depth in (*(depth for depth in DEPTHS if depth < size), size):
+        values, ids = scaled[rows].topk(depth, -1)
+        kept, is_enough = _kept(values, [asks[row] for row in rows], is_all=depth == size)
+        probabilities = values.exp() * kept
+        spots = _invert(probabilities, uniforms[rows])[:, None]
+        done = [entry for entry, enough in enumerate(is_enough) if enough]
+        if done:
+            target = torch.tensor([rows[entry] for entry in done], device=scaled.device)
+            into[0][target] = ids.gather(1, spots)[done, 0]
+            into[1][target] = (values.gather(1, spots)[:, 0] - probabilities.sum(-1).log())[done]
+        rows = [row for row, enough in zip(rows, is_enough, strict=True) if not enough]
+        if not rows:
+            return
+
+
+def _kept(values: Tensor, asks: list[Sampling], *, is_all: bool) -> tuple[Tensor, list[bool]]:
+    """Which of the likeliest survive the cuts [rows, depth], and for which rows the depth was enough to know."""
+    device, depth = values.device, values.shape[1]
+    probabilities = values.exp()
+    top_k = torch.tensor([ask.top_k or values.shape[1] for ask in asks], device=device)[:, None]
+    in_k = torch.arange(depth, device=device) < top_k
+    before = (probabilities * in_k).cumsum(-1) - probabilities * in_k
+    # what top_k leaves is the whole that top_p takes its share of
+    whole = torch.tensor([[float(ask.top_k == 0 or ask.top_k > depth)] for ask in asks], device=device)
+    whole = torch.where(whole > 0, torch.ones_like(whole), (probabilities * in_k).sum(-1, keepdim=True))
+    if is_all:
+        whole = (probabilities * in_k).sum(-1, keepdim=True)
+    top_p = torch.tensor([ask.top_p for ask in asks], device=device)[:, None]
+    in_p = (before < top_p * whole) | (top_p >= 1.0)
+    in_p[:, 0] = True
+    floor = torch.tensor([ask.min_p for ask in asks], device=device)[:, None]
+    in_min = probabilities >= floor * probabilities[:, :1]
+    kept = in_k & in_p & in_min
+    if is_all:
+        return kept, [True] * len(asks)
+    # a k beyond the depth leaves the whole unknown; else the depth is enough where its last entry fell to a cut
+    fell = (~kept[:, -1]).tolist()
+    return kept, [0 < ask.top_k <= depth or (ask.top_k == 0 and gone) for ask, gone in zip(asks, fell, strict=True)]

@@ -1,0 +1,93 @@
+"""What the local engine can be told, and what it tells about itself. No torch: the server reads this too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from openclaw_rl.errors import ConfigError
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEngineSettings:
+    """How the local engine runs a model."""
+
+    model: str = ""
+    """Folder (or hub name) of a Hugging Face causal language model."""
+    device: str = "auto"
+    """`cpu`, `cuda`, `cuda:1` ...; `auto` takes a GPU where there is one."""
+    dtype: str = "auto"
+    """`float32`, `bfloat16` or `float16`; `auto` is float32 below 100 M parameters on a CPU, else bfloat16."""
+    threads: int = 1
+    """CPU threads of the engine; 2 only pay without a trainer beside it and for real model sizes."""
+    max_rows: int = 16
+    """Requests that decode at once."""
+    max_waiting: int = 256
+    """Requests that wait for a row; one more is answered 429."""
+    max_versions: int = 8
+    """Adapters that are live at once."""
+    cache_tokens: int = 0
+    """Tokens whose keys and values are kept, running rows included; 0 leaves it to `cache_bytes`."""
+    cache_bytes: int = 0
+    """Memory for keys and values; 0 takes two contexts or 1 GiB, whichever is more, in a quarter of the free."""
+    step_target_ms: float = 25.0
+    """How long a step may take that reads a prompt beside running rows."""
+    seed: int | None = None
+    """Makes requests that bring no seed of their own repeatable; unset, they are not."""
+    max_restarts: int = 3
+    """How often a dead engine process is started again within ten minutes."""
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise ConfigError(f"engine.dtype is {self.dtype!r}", fix=f"use one of {', '.join(DTYPES)}")
+        for name, value in (
+            ("threads", self.threads),
+            ("max_rows", self.max_rows),
+            ("max_versions", self.max_versions),
+        ):
+            if value < 1:
+                raise ConfigError(f"engine.{name} is {value}", fix="it is at least 1")
+        for name, value in (
+            ("max_waiting", self.max_waiting),
+            ("cache_tokens", self.cache_tokens),
+            ("cache_bytes", self.cache_bytes),
+            ("max_restarts", self.max_restarts),
+        ):
+            if value < 0:
+                raise ConfigError(f"engine.{name} is {value}", fix="it is 0 or more")
+        if self.step_target_ms <= 0:
+            raise ConfigError(f"engine.step_target_ms is {self.step_target_ms}", fix="it is above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    """What is being served. `context_length` is what fits: the model's own, or less where the cache is smaller."""
+
+    name: str
+    architecture: str
+    parameters: int
+    vocab_size: int
+    context_length: int
+    eos_ids: tuple[int, ...]
+    dtype: str
+    device: str
+    cache_tokens: int
+    linear_kernels: tuple[str, ...]  # what was timed fastest for the linears, for the log and the benchmarks
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """Counters since the engine's process started, and the step times of the last 1,000 steps."""
+
+    running: int
+    waiting: int
+    cached_tokens: int
+    tokens_sampled: int
+    prompt_tokens_read: int
+    prompt_tokens_reused: int
+    steps: int
+    step_ms_p50: float
+    step_ms_p99: float
+    versions: tuple[str, ...] = ()
+    restarts: int = 0

@@ -1,0 +1,126 @@
+"""The messages between the engine's client and its child process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from openclaw_rl.core.adapter import Adapter
+from openclaw_rl.core.completion import Finish, Scores
+from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.engines.local.settings import EngineInfo, EngineStats, LocalEngineSettings
+
+Top = tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The first message to a child."""
+
+    settings: LocalEngineSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Sample behind these ids. `drawn` random numbers of the seed's stream are used up: a request that goes on."""
+
+    id: int
+    tokens: tuple[int, ...]
+    sampling: Sampling
+    version: PolicyVersion
+    seed: int
+    drawn: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreJob:
+    """Log-probabilities of `tokens[start:]`."""
+
+    id: int
+    tokens: tuple[int, ...]
+    start: int
+    version: PolicyVersion
+    top_k: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Nobody reads this request any more."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Make a version ready."""
+
+    id: int
+    adapter: Adapter
+
+
+@dataclass(frozen=True, slots=True)
+class Unload:
+    """Forget a version once nothing runs on it."""
+
+    version: PolicyVersion
+
+
+@dataclass(frozen=True, slots=True)
+class AskStats:
+    """Asks for EngineStats."""
+
+    id: int
+
+
+Command = Submit | ScoreJob | Cancel | Load | Unload | AskStats
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The model is loaded."""
+
+    info: EngineInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The child cannot start; `is_model` tells a bad model from a bad setting."""
+
+    problem: str
+    fix: str
+    is_model: bool
+
+
+@dataclass(slots=True)
+class Stepped:
+    """What one step sampled, a list entry for each row; what few rows have stands in dictionaries by that entry."""
+
+    rows: list[int] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    logp_sampled: list[float] = field(default_factory=list)
+    logp: list[float] = field(default_factory=list)
+    top: dict[int, Top] = field(default_factory=dict)
+    ended: dict[int, Finish] = field(default_factory=dict)
+    cached: dict[int, int] = field(default_factory=dict)
+    scored: list[tuple[int, Scores]] = field(default_factory=list)
+    failed: list[tuple[int, str]] = field(default_factory=list)  # request, what is wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """An adapter is live, or why it is not."""
+
+    id: int
+    problem: str = ""
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """The answer to AskStats."""
+
+    id: int
+    stats: EngineStats
+
+
+Event = Ready | Broken | Stepped | Loaded | Stats
