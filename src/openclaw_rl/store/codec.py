@@ -11,7 +11,6 @@ import sys
 import zlib
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
 
 from openclaw_rl.core.message import Json, Message, TextPart, Tool, from_json
 from openclaw_rl.errors import StoreError
@@ -79,32 +78,36 @@ def json_of(data: bytes) -> Json:
 
 def ids_bytes(ids: Sequence[int]) -> bytes:
     """Token ids as little-endian int32."""
-    return _little(array("i", ids)).tobytes()
+    held = array("i", ids)
+    _swap(held)
+    return held.tobytes()
 
 
 def ids_of(data: bytes) -> tuple[int, ...]:
     """What `ids_bytes` was given."""
     held = array("i")
     held.frombytes(data)
-    return tuple(_little(held))
+    _swap(held)
+    return tuple(held)
 
 
 def floats_bytes(values: Sequence[float]) -> bytes:
     """Float32 where that loses nothing, as engines mostly sample in it, else float64; the first byte says which."""
-    try:
-        narrow = array("f", values)
-    except OverflowError:
-        narrow = array("f")
-    if tuple(narrow) == tuple(values):
-        return b"f" + _little(narrow).tobytes()
-    return b"d" + _little(array("d", values)).tobytes()
+    held = array("f", values)
+    kind = b"f"
+    if tuple(held) != tuple(values):
+        held = array("d", values)
+        kind = b"d"
+    _swap(held)
+    return kind + held.tobytes()
 
 
 def floats_of(data: bytes) -> tuple[float, ...]:
     """What `floats_bytes` was given."""
-    held: array[float] = array("f") if data[:1] == b"f" else array("d")
+    held = array("f" if data[:1] == b"f" else "d")
     held.frombytes(data[1:])
-    return tuple(_little(held))
+    _swap(held)
+    return tuple(held)
 
 
 def joined(pieces: Sequence[bytes]) -> bytes:
@@ -216,10 +219,7 @@ def _message_of(body: Json) -> Message:
     return from_json(mapped(body))
 
 
-Numbers = TypeVar("Numbers", array[int], array[float])
-
-
-def _little(held: Numbers) -> Numbers:
+def _swap(held: array[int] | array[float]) -> None:
+    """To little-endian from the machine's own order, and back."""
     if sys.byteorder == "big":
         held.byteswap()
-    return held
