@@ -1,0 +1,174 @@
+"""A user's side of the wire: the official client over real HTTP, and the server's own account of what it made of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+from openai import APIConnectionError, APIStatusError, AsyncOpenAI
+from openai.types.chat import ChatCompletionMessageParam
+
+from openclaw_rl.core.message import Json
+from openclaw_rl.errors import EngineError
+
+TRIES = 5  # at one request; each refusal is counted, and the user asks again
+PAUSE_S = 0.5  # before asking again
+TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back, and what the server's headers say about it."""
+
+    text: str
+    turn: str
+    version: str
+    finish: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnNews:
+    """What the server knows of a turn by now. `score` and `hints` stay empty until it is judged."""
+
+    turn: str
+    state: str
+    reason: str
+    score: int | None
+    votes: tuple[int | None, ...]
+    hints: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Client:
+    """One client of one server. Counts the requests that were refused or cut; there should be none."""
+
+    base_url: str
+    key: str
+    model: str
+    pause_s: float = PAUSE_S
+    refused: int = 0
+    _chat: AsyncOpenAI = field(init=False, repr=False)
+    _plain: aiohttp.ClientSession = field(init=False, repr=False)
+
+    async def __aenter__(self) -> Self:
+        """Opens the connections."""
+        self._chat = AsyncOpenAI(base_url=self.base_url, api_key=self.key, max_retries=0, timeout=TIMEOUT_S)
+        self._plain = aiohttp.ClientSession(
+            headers={"Authorization": f"Bearer {self.key}"}, timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closes them."""
+        await self._chat.close()
+        await self._plain.close()
+
+    async def say(
+        self,
+        messages: Sequence[ChatCompletionMessageParam],
+        *,
+        session: str,
+        temperature: float,
+        max_tokens: int,
+        seed: int | None = None,
+        is_side: bool = False,
+    ) -> Reply:
+        """One answer. A refusal is counted and the request made again; raises EngineError after `TRIES` of them."""
+        headers = {"X-Session-Id": session} | ({"X-Turn-Type": "side"} if is_side else {})
+        problem: Exception | None = None
+        for _ in range(TRIES):
+            try:
+                raw = await self._chat.chat.completions.with_raw_response.create(
+                    model=self.model,
+                    messages=list(messages),
+                    temperature=temperature,
+                    max_tokens=max_tokens,
+                    seed=seed,
+                    extra_headers=headers,
+                )
+            except (APIConnectionError, APIStatusError) as refusal:
+                self.refused += 1
+                problem = refusal
+                await asyncio.sleep(self.pause_s)
+                continue
+            choice = raw.parse().choices[0]
+            return Reply(
+                choice.message.content or "",
+                raw.headers.get("x-openclaw-rl-turn", ""),
+                raw.headers.get("x-openclaw-rl-version", ""),
+                choice.finish_reason,
+            )
+        raise EngineError(f"the server refused a request {TRIES} times: {problem}", fix="look at the server's log")
+
+    async def end(self, session: str) -> None:
+        """The user leaves the conversation."""
+        await self._post("/rl/session_done", headers={"X-Session-Id": session})
+
+    async def status(self) -> dict[str, Json]:
+        """The server's account of the whole loop."""
+        return _table(await self._get("/rl/status"))
+
+    async def versions(self) -> list[dict[str, Json]]:
+        """Every version there is, oldest first."""
+        return [_table(row) for row in _rows(await self._get("/rl/versions"), "versions")]
+
+    async def turn(self, turn: str) -> TurnNews:
+        """What became of a turn."""
+        body = _table(await self._get(f"/rl/turns/{turn}"))
+        verdict = _table(body.get("verdict") or {})
+        score = verdict.get("score")
+        votes = tuple(_score(_table(vote).get("score")) for vote in _list(verdict.get("votes")))
+        return TurnNews(
+            turn,
+            state=str(body.get("state") or ""),
+            reason=str(body.get("reason") or ""),
+            score=_score(score),
+            votes=votes,
+            hints=tuple(_hint(item) for item in _list(verdict.get("hints"))),
+        )
+
+    async def _get(self, path: str) -> Json:
+        async with self._plain.get(self.base_url + path) as answer:
+            answer.raise_for_status()
+            body: Json = await answer.json()
+            return body
+
+    async def _post(self, path: str, *, headers: dict[str, str]) -> None:
+        async with self._plain.post(self.base_url + path, headers=headers) as answer:
+            answer.raise_for_status()
+
+
+async def served_model(base_url: str, key: str) -> str:
+    """The name of the model a server offers first."""
+    async with AsyncOpenAI(base_url=base_url, api_key=key, timeout=TIMEOUT_S) as client:
+        offered = await client.models.list()
+    return offered.data[0].id
+
+
+def _table(value: Json) -> dict[str, Json]:
+    if not isinstance(value, dict):
+        raise EngineError(f"the server answered {value!r} where a JSON object was expected")
+    return value
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+def _rows(value: Json, name: str) -> list[Json]:
+    """A list that stands alone or under its name."""
+    return _list(value.get(name, value.get("data"))) if isinstance(value, dict) else _list(value)
+
+
+def _score(value: Json) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _hint(value: Json) -> str:
+    return str(value.get("text", "")) if isinstance(value, dict) else str(value)

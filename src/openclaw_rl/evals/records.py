@@ -1,0 +1,143 @@
+"""What a run leaves behind: sessions, measurements with their intervals, and what the server made of each turn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from openclaw_rl.evals.client import Reply, TurnNews
+from openclaw_rl.evals.users import Check
+
+IN_A_ROW = 3  # sessions whose first reply met the user's rule, one after the other
+Z_95 = 1.959964
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """So many of so many."""
+
+    count: int
+    of: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.count <= self.of or self.of == 0:
+            raise ValueError(f"{self.count} of {self.of} is no share")
+
+    @property
+    def value(self) -> float:
+        """The share, between 0 and 1."""
+        return self.count / self.of
+
+    def interval(self, z: float = Z_95) -> tuple[float, float]:
+        """Wilson's interval for the share, 95 % unless told otherwise.
+
+        (p + z²/2n ± z·sqrt(p(1 − p)/n + z²/4n²)) / (1 + z²/n)
+        """
+        share, n = self.value, self.of
+        middle = share + z * z / (2 * n)
+        spread = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+        whole = 1 + z * z / n
+        return max(0.0, (middle - spread) / whole), min(1.0, (middle + spread) / whole)
+
+    def __str__(self) -> str:
+        """As `98 % (196 of 200)`."""
+        return f"{100 * self.value:.0f} % ({self.count} of {self.of})"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A first reply to a problem nobody was taught."""
+
+    question: str
+    reply: str
+    check: Check
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """First replies to unseen problems at one moment. Nobody learns from these."""
+
+    label: str
+    after_session: int
+    version: str
+    wish: Share
+    right: Share
+    degenerate: int  # cut by length, empty, or far from a sane length
+    mean_chars: float
+    examples: tuple[Example, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRecord:
+    """One reply in a session: what was asked, what came, what the user said to it, and what the server made of that."""
+
+    asked: str
+    reply: Reply
+    check: Check
+    said: str | None
+    news: TurnNews | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """One conversation."""
+
+    number: int
+    turns: tuple[TurnRecord, ...]
+    seconds: float
+    is_settled: bool  # whether the server had learned from it before the next one began
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the first reply met the user's rule."""
+        return self.turns[0].check.is_met
+
+    @property
+    def corrections(self) -> int:
+        """How often the user had to say that something was wrong."""
+        return sum(1 for turn in self.turns if turn.said is not None and not turn.check.is_met)
+
+
+@dataclass(frozen=True, slots=True)
+class LearningReport:
+    """A whole run. `versions` counts what was made live, the base model not counted."""
+
+    user: str
+    wish: str
+    seed: int
+    temperature: float
+    sessions: tuple[SessionRecord, ...]
+    measurements: tuple[Measurement, ...]
+    refused: int
+    versions: int
+    seconds: float
+
+    @property
+    def converged_at(self) -> int | None:
+        """See `converged_at`."""
+        return converged_at([session.is_good for session in self.sessions])
+
+    @property
+    def corrections(self) -> int:
+        """Over all sessions."""
+        return sum(session.corrections for session in self.sessions)
+
+    def measured(self, label: str) -> Measurement | None:
+        """The measurement of that name, where it was made."""
+        return next((item for item in self.measurements if item.label == label), None)
+
+    @property
+    def last(self) -> Measurement | None:
+        """The latest measurement but the one before all sessions."""
+        return self.measurements[-1] if len(self.measurements) > 1 else None
+
+
+def converged_at(first_replies: Sequence[bool]) -> int | None:
+    """The number of the session that completes three in a row whose first reply met the rule; None if none does."""
+    row = 0
+    for number, is_good in enumerate(first_replies, 1):
+        row = row + 1 if is_good else 0
+        if row == IN_A_ROW:
+            return number
+    return None
