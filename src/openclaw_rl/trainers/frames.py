@@ -1,0 +1,53 @@
+"""What a trainer's process is told and what it answers, over `core.pipe`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from openclaw_rl.core.adapter import Adapter, StepReport
+from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.trainers.settings import TrainerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """The first message: load this model and go on from `resume`. Answered by Opened."""
+
+    model: Path
+    settings: TrainerSettings
+    resume: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One optimiser step from the version in `resume`. Answered by a StepReport."""
+
+    samples: tuple[Sample, ...]
+    resume: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """Write what the last step made. Answered by an Adapter."""
+
+    folder: Path
+    version: PolicyVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The model is loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The last thing a process says: what went wrong, and what to do about it."""
+
+    problem: str
+    fix: str = ""
+
+
+Call = Open | Step | Export
+Answer = Opened | StepReport | Adapter | Failed

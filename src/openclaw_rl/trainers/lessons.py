@@ -1,0 +1,127 @@
+"""Samples as lessons: which of their signals count under a method, and what each term of the objective weighs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from openclaw_rl.algo.advantage import baseline_advantage, group_advantage
+from openclaw_rl.core.sample import HintPrompt, Sample
+from openclaw_rl.trainers.batch import Reading
+from openclaw_rl.trainers.settings import HintSelection, Mean, MethodSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A sample with the signals its method takes.
+
+    `advantage` is A_rl, None where the sample carries none; `hints` are those learned from, none where the method takes
+    no hints. `trained` are indexes into the response.
+    """
+
+    sample: Sample
+    trained: tuple[int, ...]
+    advantage: float | None
+    hints: tuple[HintPrompt, ...]
+
+    @property
+    def has_signal(self) -> bool:
+        """Whether anything but the anchor moves the policy."""
+        return bool(self.advantage) or bool(self.hints)
+
+    def reading(self, prompt: tuple[int, ...] | None = None) -> Reading:
+        """The response behind its own prompt, or behind a hinted one."""
+        before = self.sample.prompt if prompt is None else prompt
+        return Reading(before + self.sample.response, tuple(len(before) + index for index in self.trained))
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """What one token of a lesson weighs in each term: the term's weight over its own denominator; 0 is no part."""
+
+    policy: float
+    distill: float
+    kl: float
+
+
+def lessons(samples: Sequence[Sample], method: MethodSettings) -> list[Lesson]:
+    """One lesson for each sample, in their order."""
+    advantages = rl_advantages(samples, method.step_coefficient) if method.weights.rl else [None] * len(samples)
+    takes_hints = bool(method.weights.opd or method.weights.distill)
+    return [
+        Lesson(
+            sample,
+            tuple(index for index, is_trained in enumerate(sample.mask) if is_trained),
+            advantage,
+            _worth_reading(sample.hints, method.hint_selection) if takes_hints else (),
+        )
+        for sample, advantage in zip(samples, advantages, strict=True)
+    ]
+
+
+def rl_advantages(samples: Sequence[Sample], step_coefficient: float) -> list[float | None]:
+    """A_rl of each sample: within its group where that has at least two, else over its baseline.
+
+    None where nobody scored, where a group's rewards are all alike, and for a promoted zero, which trains the anchor
+    alone.
+    """
+    found: list[float | None] = [None] * len(samples)
+    groups: dict[str, list[int]] = defaultdict(list)
+    for index, sample in enumerate(samples):
+        reward = reward_of(sample, step_coefficient)
+        if reward is None or (sample.is_promoted and reward == 0):
+            continue
+        if sample.group is not None:
+            groups[sample.group].append(index)
+        found[index] = baseline_advantage(reward, sample.baseline) or None
+    for members in groups.values():
+        if len(members) < 2:
+            continue
+        rewards = [reward_of(samples[index], step_coefficient) or 0.0 for index in members]
+        within = group_advantage(torch.tensor(rewards, dtype=torch.float64))
+        for place, index in enumerate(members):
+            found[index] = None if within is None else float(within[place])
+    return found
+
+
+def reward_of(sample: Sample, step_coefficient: float) -> float | None:
+    """The score, or the rollout's outcome with the step's score beside it; None where neither is there."""
+    if sample.outcome is None:
+        return sample.score
+    return sample.outcome.reward + step_coefficient * (sample.score or 0.0)
+
+
+def shares(taught: Sequence[Lesson], method: MethodSettings) -> list[Shares]:
+    """The weight of a token in each term, lesson by lesson.
+
+    A term's denominator counts the tokens (or, for the mean over sequences, the replies) that term applies to.
+    """
+    weights = method.weights
+    in_policy = [one.advantage is not None or bool(one.hints and weights.opd) for one in taught]
+    in_distill = [bool(one.hints and weights.distill) for one in taught]
+    in_kl = [method.kl_beta > 0] * len(taught)
+    policy = _token_shares(taught, in_policy, method.mean)
+    distill = _token_shares(taught, in_distill, method.mean)
+    anchor = _token_shares(taught, in_kl, method.mean)
+    return [Shares(a, weights.distill * b, method.kl_beta * c) for a, b, c in zip(policy, distill, anchor, strict=True)]
+
+
+def _token_shares(taught: Sequence[Lesson], part: Sequence[bool], mean: Mean) -> list[float]:
+    counts = [len(one.trained) if takes_part else 0 for one, takes_part in zip(taught, part, strict=True)]
+    if mean is Mean.TOKEN:
+        total = sum(counts)
+        return [1.0 / total if count else 0.0 for count in counts]
+    replies = sum(1 for count in counts if count)
+    return [1.0 / (replies * count) if count else 0.0 for count in counts]
+
+
+def _worth_reading(hints: Sequence[HintPrompt], by: HintSelection) -> tuple[HintPrompt, ...]:
+    """The hints a teacher must read before one is chosen: by length no more than one."""
+    if len(hints) > 1 and by is HintSelection.LONGEST:
+        return (max(hints, key=lambda hint: len(hint.text)),)
+    if len(hints) > 1 and by is HintSelection.SHORTEST:
+        return (min(hints, key=lambda hint: len(hint.text)),)
+    return tuple(hints)

@@ -1,0 +1,237 @@
+"""The trainer on this machine: one optimiser step over samples, and versions to go on from."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from openclaw_rl.algo.advantage import combined_advantage, hindsight_advantage
+from openclaw_rl.algo.distill import Choice, chosen_hint
+from openclaw_rl.core.adapter import Adapter, StepReport, digest_of_folder
+from openclaw_rl.core.ledger import DropReason
+from openclaw_rl.core.message import Json
+from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.trainers import checkpoint
+from openclaw_rl.trainers.batch import read, read_once, token_logp, top_ids
+from openclaw_rl.trainers.lessons import Lesson, lessons, shares
+from openclaw_rl.trainers.model import CausalModel, learning_rate, load
+from openclaw_rl.trainers.objective import Objective, Tally, Targets
+from openclaw_rl.trainers.settings import HintSelection, Teacher, TrainerSettings
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+class LoraTrainer:
+    """Trains LoRA weights beside a frozen model; `core.protocols.Trainer`.
+
+    Equal state, settings and samples give equal bits on one machine.
+    """
+
+    def __init__(self, model: CausalModel, settings: TrainerSettings) -> None:
+        self._model = model
+        self._settings = settings
+        self._method = settings.method
+        self._objective = Objective(model, settings.method, settings.logits_per_chunk)
+        self._parameters = dict(model.named())
+        self._optimizer = self._fresh_optimizer()
+        self._ema: dict[str, Tensor] = {}
+        self._steps = 0
+        self._version: PolicyVersion | None = None
+        self._is_base = True
+        self.restore(None)
+
+    @classmethod
+    def open(cls, folder: Path, settings: TrainerSettings) -> LoraTrainer:
+        """A trainer for the model of a folder. Raises ModelError, ConfigError."""
+        return cls(load(folder, settings), settings)
+
+    def step(self, samples: Sequence[Sample]) -> StepReport:
+        """One optimiser step, or none where nothing would be learned or the loss is not finite."""
+        began_s = time.perf_counter()
+        dropped = [(sample.turn, reason.value) for sample in samples if (reason := self._unusable(sample)) is not None]
+        unusable = {turn for turn, _ in dropped}
+        taught = lessons([sample for sample in samples if sample.turn not in unusable], self._method)
+        if not any(one.has_signal for one in taught):
+            return StepReport(False, {}, tuple(dropped), "no sample carries a signal for this method")
+        tally = Tally()
+        self._optimizer.zero_grad(set_to_none=True)
+        not_finite = self._accumulate(taught, tally)
+        norm = float(torch.nn.utils.clip_grad_norm_(self._parameters.values(), self._settings.grad_clip))
+        if not_finite or not math.isfinite(norm) or not math.isfinite(tally.loss):
+            self._optimizer.zero_grad(set_to_none=True)
+            dropped += [(turn, DropReason.NOT_FINITE.value) for turn in not_finite]
+            return StepReport(False, {}, tuple(dropped), "the loss or its gradient is not finite")
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        self._follow()
+        self._steps += 1
+        self._version, self._is_base = None, False
+        return StepReport(True, _metrics(tally, taught, norm, time.perf_counter() - began_s), tuple(dropped))
+
+    def export(self, folder: Path, version: PolicyVersion) -> Adapter:
+        """Writes the adapter and the trainer's own state, on the disk when this returns. Raises OSError."""
+        leaves = sorted({path.rpartition(".")[2] for path in self._model.loras})
+        settings = self._settings
+        config = checkpoint.lora_config(self._model.name, leaves, rank=settings.rank, alpha=settings.alpha)
+        now = checkpoint.Checkpoint(self._model.weights(), self._state(), self._steps, version)
+        checkpoint.write(folder, now, config, _as_json(settings))
+        self._version, self._is_base = version, False
+        return Adapter(folder, digest_of_folder(folder), version)
+
+    def restore(self, folder: Path | None) -> None:
+        """Goes back to an exported version, or for None to the base model. Raises AdapterError, and nothing changed."""
+        if folder is None:
+            self._model.start_anew(self._settings.seed)
+            found = checkpoint.Checkpoint(self._model.weights(), {}, 0, None)
+        else:
+            found = checkpoint.read(folder, {name: tuple(one.shape) for name, one in self._parameters.items()})
+        self._model.set_weights(found.weights)
+        self._optimizer = self._fresh_optimizer()
+        for name, parameter in self._parameters.items():
+            if f"{name}.{MOMENTS[0]}" in found.state:
+                moments = {kind: found.state[f"{name}.{kind}"].to(parameter.device, copy=True) for kind in MOMENTS}
+                self._optimizer.state[parameter] = {"step": torch.tensor(float(found.steps)), **moments}
+        self._ema = {}
+        if self._method.teacher is Teacher.EMA:
+            own = self._model.weights()
+            self._ema = {name: found.state.get(f"{name}.ema", own[name]).to(own[name].device) for name in own}
+        self._steps, self._version, self._is_base = found.steps, found.version, folder is None
+
+    def _fresh_optimizer(self) -> torch.optim.AdamW:
+        settings = self._settings
+        return torch.optim.AdamW(
+            self._parameters.values(),
+            lr=learning_rate(settings, self._model),
+            betas=(settings.beta1, settings.beta2),
+            weight_decay=settings.weight_decay,
+            fused=True,
+        )
+
+    def _state(self) -> dict[str, Tensor]:
+        state = {f"{name}.ema": tensor for name, tensor in self._ema.items()}
+        for name, parameter in self._parameters.items():
+            if parameter in self._optimizer.state:
+                state |= {f"{name}.{kind}": self._optimizer.state[parameter][kind] for kind in MOMENTS}
+        return state
+
+    def _follow(self) -> None:
+        """Moves the teacher's moving average after the policy."""
+        decay = self._method.ema_decay
+        for name, average in self._ema.items():
+            average.lerp_(self._parameters[name].detach(), 1.0 - decay)
+
+    def _unusable(self, sample: Sample) -> DropReason | None:
+        longest = max(len(prompt) for prompt in (sample.prompt, *(hint.tokens for hint in sample.hints)))
+        if longest + len(sample.response) > self._model.longest:
+            return DropReason.TOO_LONG
+        return None
+
+    def _is_own(self, sample: Sample) -> bool:
+        return sample.version.is_base if self._is_base else sample.version == self._version
+
+    def _accumulate(self, taught: Sequence[Lesson], tally: Tally) -> list[str]:
+        """Adds the whole batch's gradient up, a pass at a time. Returns the turns whose loss was not finite."""
+        targets = self._targets(taught)
+        not_finite: list[str] = []
+        readings = [one.reading() for one in taught]
+        for one in read(self._model, readings, self._settings.max_tokens_per_pass):
+            gradient = torch.zeros_like(one.hidden)
+            for index, rows in one.parts:
+                is_own = self._is_own(taught[index].sample)
+                part = self._objective.gradient(one.hidden[rows], targets[index], tally, is_own=is_own)
+                if not bool(part.isfinite().all()):
+                    not_finite.append(taught[index].sample.turn)
+                gradient[rows] = part
+            if not_finite:
+                return not_finite
+            one.hidden.backward(gradient)  # type: ignore[no-untyped-call]
+        return not_finite
+
+    def _targets(self, taught: Sequence[Lesson]) -> list[Targets]:
+        device, weights = self._model.device, self._method.weights
+        ids = [torch.tensor([one.sample.response[at] for at in one.trained], device=device) for one in taught]
+        old = [torch.tensor([one.sample.logp[at] for at in one.trained], device=device) for one in taught]
+        reference = self._reference(taught, ids) if self._method.kl_beta > 0 else [None] * len(taught)
+        teachers = self._teachers(taught)
+        found: list[Targets] = []
+        for index, (one, share) in enumerate(zip(taught, shares(taught, self._method), strict=True)):
+            teacher = teachers[index]
+            rl = None if one.advantage is None else torch.full_like(old[index], one.advantage)
+            opd = None
+            if teacher is not None and weights.opd:
+                logp_teacher = token_logp(self._model, teacher, ids[index], self._settings.logits_per_chunk)
+                opd = hindsight_advantage(logp_teacher, old[index], clip=self._method.clip)
+            advantage = combined_advantage(rl, opd, w_rl=weights.rl, w_opd=weights.opd)
+            kept = teacher if weights.distill else None
+            found.append(Targets(ids[index], old[index], share, advantage, reference[index], kept))
+        return found
+
+    def _reference(self, taught: Sequence[Lesson], ids: Sequence[Tensor]) -> list[Tensor | None]:
+        with self._model.without_adapter():
+            hidden = read_once(self._model, [one.reading() for one in taught], self._settings.max_tokens_per_pass)
+        at_once = self._settings.logits_per_chunk
+        return [token_logp(self._model, rows, own, at_once) for rows, own in zip(hidden, ids, strict=True)]
+
+    def _teachers(self, taught: Sequence[Lesson]) -> list[Tensor | None]:
+        """The teacher's hidden states behind the hint each token learns under, lesson by lesson."""
+        pairs = [(index, hint) for index, one in enumerate(taught) for hint in one.hints]
+        if not pairs:
+            return [None] * len(taught)
+        readings = [taught[index].reading(hint.tokens) for index, hint in pairs]
+        model = self._model
+        with model.speaking_as(self._ema) if self._ema else model.without_adapter():
+            hidden = read_once(model, readings, self._settings.max_tokens_per_pass)
+        behind: list[list[Tensor]] = [[] for _ in taught]
+        for (index, _), rows in zip(pairs, hidden, strict=True):
+            behind[index].append(rows)
+        return self._chosen(taught, behind)
+
+    def _chosen(self, taught: Sequence[Lesson], behind: Sequence[Sequence[Tensor]]) -> list[Tensor | None]:
+        """Of several hints the one that student and teacher agree on most; see `algo.distill.chosen_hint`."""
+        found = [rows[0] if rows else None for rows in behind]
+        several = [index for index, rows in enumerate(behind) if len(rows) > 1]
+        if not several:
+            return found
+        by = Choice.TOKEN if self._method.hint_selection is HintSelection.TOKEN else Choice.SEQUENCE
+        k, at_once = self._method.compared, self._settings.logits_per_chunk
+        own = [taught[index].reading() for index in several]
+        students = read_once(self._model, own, self._settings.max_tokens_per_pass)
+        for index, student in zip(several, students, strict=True):
+            teacher_top = torch.stack([top_ids(self._model, rows, k, at_once) for rows in behind[index]])
+            choice = chosen_hint(top_ids(self._model, student, k, at_once), teacher_top, by=by)
+            found[index] = torch.stack(list(behind[index]))[choice, torch.arange(len(choice), device=choice.device)]
+        return found
+
+
+def _metrics(tally: Tally, taught: Sequence[Lesson], norm: float, seconds: float) -> dict[str, float]:
+    found = {
+        "loss": tally.loss,
+        "loss_policy": tally.policy,
+        "loss_distill": tally.distill,
+        "loss_anchor": tally.anchor,
+        "kl": tally.kl / max(1, tally.tokens),
+        "grad_norm": norm,
+        "samples": float(len(taught)),
+        "samples_scored": float(sum(one.advantage is not None for one in taught)),
+        "samples_hinted": float(sum(bool(one.hints) for one in taught)),
+        "tokens": float(tally.tokens),
+        "seconds": seconds,
+    }
+    if tally.advantage_tokens:
+        found["advantage_abs"] = tally.advantage / tally.advantage_tokens
+        found["clip_fraction"] = tally.clipped / tally.advantage_tokens
+    if tally.gap_tokens:
+        found["train_rollout_logp_gap"] = tally.gap / tally.gap_tokens
+    return found
+
+
+def _as_json(settings: TrainerSettings) -> dict[str, Json]:
+    found: dict[str, Json] = asdict(settings)
+    return found

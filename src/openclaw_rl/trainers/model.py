@@ -1,0 +1,178 @@
+"""A causal language model with LoRA beside its frozen weights: one copy serves policy, reference and teacher."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.modeling_outputs import MoeModelOutputWithPast
+
+from openclaw_rl.errors import ConfigError, ModelError
+from openclaw_rl.trainers.linear import Frozen, Lora, can_pack
+from openclaw_rl.trainers.settings import TrainerSettings
+
+SMALL = 100_000_000  # parameters; below it float32 on a CPU is no burden, and a step may be bold
+ALL_LINEAR = "all-linear"
+
+
+class CausalModel:
+    """Hidden states and logits of a policy, of the base model under it, or of other LoRA weights.
+
+    `loras` are the adapted layers by their path in the model; their `a` and `b` are all that trains.
+    """
+
+    def __init__(self, model: PreTrainedModel, settings: TrainerSettings, *, name: str) -> None:
+        self.name = name
+        self.vocabulary: int = model.config.get_text_config().vocab_size
+        self.longest: int = model.config.get_text_config().max_position_embeddings
+        self.parameters: int = model.num_parameters()
+        self.device: torch.device = model.device
+        is_packed = can_pack(model.device, model.dtype)
+        self.loras = _adapted(model, settings, is_packed=is_packed)
+        self._body = model
+        self._trunk: nn.Module = model.base_model
+        self._head = _head_of(model)
+        if settings.recompute_layers:
+            model.activation_checkpointing_enable()
+            model.train()
+
+    def hidden(self, ids: Tensor) -> Tensor:
+        """The last layer's output. [B, T] ids, padded on the right, in; [B, T, H] out.
+
+        Padding needs no mask: attention is causal, so nothing in front of it can see it.
+        """
+        hidden: Tensor = self._trunk(input_ids=ids, use_cache=False).last_hidden_state
+        return hidden
+
+    def logits(self, rows: Tensor) -> Tensor:
+        """[n, H] to [n, V] in float32, with whatever scales and caps the model's own head applies."""
+        logits: Tensor = self._head(inputs_embeds=rows.unsqueeze(0), use_cache=False).logits
+        return logits.squeeze(0).float()
+
+    @contextmanager
+    def without_adapter(self) -> Iterator[None]:
+        """Speaks as the base model."""
+        for layer in self.loras.values():
+            layer.is_on = False
+        try:
+            yield
+        finally:
+            for layer in self.loras.values():
+                layer.is_on = True
+
+    @contextmanager
+    def speaking_as(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
+        """Speaks with these LoRA weights, as `weights` gave them."""
+        own = self.weights()
+        self.set_weights(weights)
+        try:
+            yield
+        finally:
+            self.set_weights(own)
+
+    def weights(self) -> dict[str, Tensor]:
+        """A copy of the LoRA weights, by PEFT's names."""
+        return {name: parameter.detach().clone() for name, parameter in self.named()}
+
+    def set_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Takes over LoRA weights of the same names and shapes."""
+        with torch.no_grad():
+            for name, parameter in self.named():
+                parameter.copy_(weights[name])
+
+    def named(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """The trained parameters by PEFT's names, always in the same order."""
+        for path, layer in self.loras.items():
+            yield f"base_model.model.{path}.lora_A.weight", layer.a
+            yield f"base_model.model.{path}.lora_B.weight", layer.b
+
+    def start_anew(self, seed: int) -> None:
+        """Fresh LoRA weights: A as PEFT draws it, from this seed alone; B zero, so nothing is added yet."""
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for layer in self.loras.values():
+                drawn = torch.empty(layer.a.shape)
+                nn.init.kaiming_uniform_(drawn, a=math.sqrt(5), generator=generator)
+                layer.a.copy_(drawn)
+                layer.b.zero_()
+
+
+def load(folder: Path, settings: TrainerSettings) -> CausalModel:
+    """The model of a folder that `save_pretrained` wrote. Raises ModelError, ConfigError."""
+    device = _device(settings.device)
+    try:
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", local_files_only=True)
+    except (OSError, ValueError, KeyError, RuntimeError) as problem:
+        first = (str(problem).splitlines() or [type(problem).__name__])[0]
+        raise ModelError(f"{folder} holds no causal language model ({first})") from problem
+    dtype = _dtype(settings.dtype, model.num_parameters(), device)
+    model = model.to(device=device, dtype=dtype).eval().requires_grad_(False)
+    for parameter in model.parameters():
+        parameter.data = parameter.data.clone()  # memory-mapped weights are six times slower
+    model.tie_weights()
+    return CausalModel(model, settings, name=folder.name)
+
+
+def learning_rate(settings: TrainerSettings, model: CausalModel) -> float:
+    """The rate that was set, or the one for a model of this size."""
+    if settings.lr is not None:
+        return settings.lr
+    return 3e-3 if model.parameters < SMALL else 2e-4
+
+
+class _Given(nn.Module):
+    """Stands where the layers stand, and passes on the hidden states it is given."""
+
+    def forward(self, inputs_embeds: Tensor, **_: object) -> MoeModelOutputWithPast:
+        """The hidden states as the layers' output."""
+        return MoeModelOutputWithPast(last_hidden_state=inputs_embeds)
+
+
+def _head_of(model: PreTrainedModel) -> nn.Module:
+    """The model without its layers: what turns hidden states into logits, of any family."""
+    head: nn.Module = copy.copy(model)
+    head._modules = {**model._modules, model.base_model_prefix: _Given()}
+    return head
+
+
+def _adapted(model: PreTrainedModel, settings: TrainerSettings, *, is_packed: bool) -> dict[str, Lora]:
+    """Replaces every linear layer: those that `targets` names by adapted ones, the others by frozen ones."""
+    head = model.get_output_embeddings()
+    names = None if settings.targets == ALL_LINEAR else {name.strip() for name in settings.targets.split(",")}
+    scale = settings.alpha / settings.rank
+    found: dict[str, Lora] = {}
+    linears = [(path, module) for path, module in model.named_modules() if isinstance(module, nn.Linear)]
+    for path, linear in linears:
+        owner, _, leaf = path.rpartition(".")
+        replacement: nn.Module
+        if linear is head or (names is not None and leaf not in names):
+            replacement = Frozen(linear, is_packed=is_packed)
+        else:
+            found[path] = Lora(linear, rank=settings.rank, scale=scale, is_packed=is_packed)
+            replacement = found[path]
+        model.get_submodule(owner).add_module(leaf, replacement)
+    if not found:
+        raise ConfigError(f"no linear layer is named {settings.targets}", fix="leave trainer.targets out")
+    return found
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(name)
+
+
+def _dtype(name: str, parameters: int, device: torch.device) -> torch.dtype:
+    if name == "auto":
+        is_small = parameters < SMALL and device.type == "cpu"
+        return torch.float32 if is_small else torch.bfloat16
+    kinds = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+    if name not in kinds:
+        raise ConfigError(f"trainer.dtype is {name}", fix="write float32, bfloat16 or auto")
+    return kinds[name]

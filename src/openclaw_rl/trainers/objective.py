@@ -1,0 +1,132 @@
+"""The objective, a few tokens at a time: clipped policy gradient, top-k distillation, and the anchor to the base."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from openclaw_rl.algo.distill import Divergence, Subset, bin_divergence, members, selected_objective, with_tail
+from openclaw_rl.algo.loss import clipped_objective, is_clipped, kl_k3
+from openclaw_rl.trainers.batch import chunks
+from openclaw_rl.trainers.lessons import Shares
+from openclaw_rl.trainers.model import CausalModel
+from openclaw_rl.trainers.settings import Distill, MethodSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """What is known of a lesson's n trained tokens before the policy is read.
+
+    `logp_old` is as recorded when they were sampled; `advantage`, `logp_ref` [n] and `teacher` [n, H], the hidden
+    states of the teacher behind its hint, are None where their terms do not apply.
+    """
+
+    ids: Tensor
+    logp_old: Tensor
+    shares: Shares
+    advantage: Tensor | None = None
+    logp_ref: Tensor | None = None
+    teacher: Tensor | None = None
+
+
+@dataclass(slots=True)
+class Tally:
+    """Sums over the tokens seen so far; the first three are the terms of the loss as they are added up."""
+
+    policy: float = 0.0
+    distill: float = 0.0
+    anchor: float = 0.0
+    kl: float = 0.0
+    clipped: float = 0.0
+    gap: float = 0.0
+    advantage: float = 0.0
+    advantage_tokens: int = 0
+    gap_tokens: int = 0
+    tokens: int = 0
+
+    @property
+    def loss(self) -> float:
+        """The whole loss."""
+        return self.policy + self.distill + self.anchor
+
+
+class Objective:
+    """The loss of lessons' tokens, and its gradient with respect to the hidden states that predict them."""
+
+    def __init__(self, model: CausalModel, method: MethodSettings, logits_at_once: int) -> None:
+        self._model = model
+        self._method = method
+        self._logits_at_once = logits_at_once
+
+    def gradient(self, hidden: Tensor, targets: Targets, tally: Tally, *, is_own: bool) -> Tensor:
+        """d loss / d hidden, [n, H], summed up in `tally`.
+
+        Each chunk's logits live until its own gradient is taken, so never more than a chunk of them exists and none
+        is computed twice. `is_own` says that the weights being read are those that sampled.
+        """
+        gradient = torch.empty_like(hidden)
+        for rows in chunks(len(targets.ids), self._model, self._logits_at_once):
+            leaf = hidden[rows].detach().requires_grad_()
+            loss = self._loss(leaf, rows, targets, tally, is_own)
+            gradient[rows] = torch.autograd.grad(loss, leaf)[0]
+        return gradient
+
+    def _loss(self, hidden: Tensor, rows: slice, targets: Targets, tally: Tally, is_own: bool) -> Tensor:
+        all_logp = self._model.logits(hidden).log_softmax(-1)  # [c, V]
+        logp = all_logp.gather(-1, targets.ids[rows].unsqueeze(-1)).squeeze(-1)
+        logp_old = targets.logp_old[rows]
+        tally.tokens += len(logp)
+        if is_own:
+            tally.gap += float((logp.detach() - logp_old).abs().sum())
+            tally.gap_tokens += len(logp)
+        loss = logp.sum() * 0.0
+        if targets.advantage is not None:
+            policy = self._policy(logp, logp_old, targets.advantage[rows], tally) * targets.shares.policy
+            tally.policy += float(policy.detach())
+            loss = loss + policy
+        if targets.teacher is not None:
+            distill = self._distill(all_logp, targets.teacher[rows]).sum() * targets.shares.distill
+            tally.distill += float(distill.detach())
+            loss = loss + distill
+        if targets.logp_ref is not None:
+            divergence = kl_k3(logp, targets.logp_ref[rows]).sum()
+            tally.kl += float(divergence.detach())
+            tally.anchor += float(divergence.detach()) * targets.shares.kl
+            loss = loss + divergence * targets.shares.kl
+        return loss
+
+    def _policy(self, logp: Tensor, logp_old: Tensor, advantage: Tensor, tally: Tally) -> Tensor:
+        low, high = self._method.clip_low, self._method.clip_high
+        clipped = is_clipped(logp.detach(), logp_old, advantage, clip_low=low, clip_high=high)
+        tally.clipped += float(clipped.sum())
+        tally.advantage += float(advantage.abs().sum())
+        tally.advantage_tokens += len(advantage)
+        cap = self._method.tis_clip
+        objective = clipped_objective(logp, logp_old, advantage, clip_low=low, clip_high=high, ratio_cap=cap)
+        return -objective.sum()
+
+    def _distill(self, all_logp: Tensor, teacher: Tensor) -> Tensor:
+        """The distance to the teacher at each position, [c]."""
+        method = self._method
+        k = min(method.compared, self._model.vocabulary)
+        with torch.no_grad():
+            teacher_logp = self._model.logits(teacher).log_softmax(-1)
+            teacher_top = teacher_logp.topk(k).indices
+        if method.form is Distill.TAIL:
+            student_bins = with_tail(all_logp.gather(-1, teacher_top))
+            teacher_bins = with_tail(teacher_logp.gather(-1, teacher_top))
+            return bin_divergence(student_bins, teacher_bins, kind=Divergence(method.divergence))
+        student_top = all_logp.detach().topk(k).indices
+        ids, counts = members(student_top, teacher_top, subset=Subset(method.subset))
+        logp = all_logp.gather(-1, ids)
+        return -selected_objective(
+            logp,
+            logp.detach(),
+            teacher_logp.gather(-1, ids),
+            counts,
+            clip=method.clip,
+            clip_low=method.clip_low,
+            clip_high=method.clip_high,
+        )

@@ -1,0 +1,135 @@
+"""A trainer in a process of its own, that may crash or run out of memory without touching the one that serves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pickle
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from openclaw_rl.core import pipe
+from openclaw_rl.core.adapter import Adapter, StepReport
+from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.errors import TrainerError
+from openclaw_rl.trainers.frames import Answer, Call, Export, Failed, Open, Opened, Step
+from openclaw_rl.trainers.settings import TrainerSettings
+
+
+class TrainerProcess:
+    """Starts its process when it is first needed, and another after one that died."""
+
+    def __init__(self, model: Path, settings: TrainerSettings) -> None:
+        self._model = model
+        self._settings = settings
+        self._child: asyncio.subprocess.Process | None = None
+        self._turn = asyncio.Lock()  # one call at a time; others wait
+
+    @classmethod
+    async def start(cls, model: Path, settings: TrainerSettings, *, resume: Path | None = None) -> TrainerProcess:
+        """A trainer whose model is loaded. Raises TrainerError."""
+        trainer = cls(model, settings)
+        async with trainer._turn:
+            await trainer._ready(resume)
+        return trainer
+
+    @property
+    def pid(self) -> int | None:
+        """The process's id while it lives."""
+        return None if self._child is None or self._child.returncode is not None else self._child.pid
+
+    async def step(self, samples: Sequence[Sample], *, resume: Path | None) -> StepReport:
+        """One optimiser step from the version whose folder is `resume`; None is the base model.
+
+        Raises TrainerError where the process died, took longer than `timeout_s` or could not do it. The next call
+        starts a new one.
+        """
+        async with self._turn:
+            await self._ready(resume)
+            answer = await self._ask(Step(tuple(samples), resume))
+        if not isinstance(answer, StepReport):
+            raise TrainerError(f"the trainer answered a step with {type(answer).__name__}")
+        return answer
+
+    async def export(self, folder: Path, version: PolicyVersion) -> Adapter:
+        """Writes what the last step made, to disk. Raises TrainerError, also where that step died with its process."""
+        async with self._turn:
+            if self.pid is None:
+                raise TrainerError("the trainer's process is gone, and with it the step that was to be written")
+            answer = await self._ask(Export(folder, version))
+        if not isinstance(answer, Adapter):
+            raise TrainerError(f"the trainer answered an export with {type(answer).__name__}")
+        return answer
+
+    async def aclose(self) -> None:
+        """Ends the process, in the middle of a step too, and waits until it is gone."""
+        await self._end()
+
+    async def _ready(self, resume: Path | None) -> None:
+        if self.pid is not None:
+            return
+        environment = os.environ | {"OMP_NUM_THREADS": str(self._settings.threads), "TOKENIZERS_PARALLELISM": "false"}
+        self._child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "openclaw_rl.trainers.worker",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env=environment,
+            start_new_session=True,  # a Ctrl-C at the terminal is for the owner, who ends its children in order
+        )
+        answer = await self._ask(Open(self._model, self._settings, resume))
+        if not isinstance(answer, Opened):
+            raise TrainerError(f"the trainer answered its start with {type(answer).__name__}")
+
+    async def _ask(self, call: Call) -> Answer:
+        """The answer to a call. Anything but an answer, a cancelled wait too, ends the process."""
+        try:
+            async with asyncio.timeout(self._settings.timeout_s):
+                answer = await self._exchange(call)
+        except TimeoutError:
+            await self._end()
+            raise TrainerError(
+                f"the trainer did not answer within {self._settings.timeout_s:g} s",
+                fix="raise trainer.timeout_s, or lower train.batch_size",
+            ) from None
+        except (OSError, asyncio.IncompleteReadError):
+            raise TrainerError(f"the trainer's process ended: {await self._end()}") from None
+        except BaseException:
+            await self._end()
+            raise
+        if isinstance(answer, Failed):
+            await self._end()
+            raise TrainerError(answer.problem, fix=answer.fix)
+        return answer
+
+    async def _exchange(self, call: Call) -> Answer:
+        child = self._child
+        assert child is not None and child.stdin is not None and child.stdout is not None
+        child.stdin.write(pipe.packed(call))
+        await child.stdin.drain()
+        (size,) = pipe.HEADER.unpack(await child.stdout.readexactly(pipe.HEADER.size))
+        answer: Answer = pickle.loads(await child.stdout.readexactly(size))
+        return answer
+
+    async def _end(self) -> str:
+        """Ends the process if it still runs, and says how it ended."""
+        child, self._child = self._child, None
+        if child is None:
+            return "it was not running"
+        if child.stdin is not None:
+            child.stdin.close()  # tells it to leave
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await child.wait()
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+        code = child.returncode
+        if code == -signal.SIGKILL:
+            return "it was killed, as happens when memory runs out"
+        return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"

@@ -1,0 +1,170 @@
+"""What a trainer can be told. Loads no torch: the process that starts a trainer reads this too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Method(StrEnum):
+    """A name for a set of weights."""
+
+    BINARY = "binary"  # the score alone
+    OPD = "opd"  # token-level hindsight distillation
+    COMBINE = "combine"  # both in one advantage
+    HYBRID = "hybrid"  # the score, and selected top-k distillation
+    TOPK = "topk"  # the teacher's top-k and a tail, no advantage
+
+
+class Distill(StrEnum):
+    """Which form of top-k distillation."""
+
+    SELECTED = "selected"
+    TAIL = "tail"
+
+
+class Teacher(StrEnum):
+    """Whose weights read the hint."""
+
+    BASE = "base"
+    EMA = "ema"  # a moving average of the policy
+
+
+class HintSelection(StrEnum):
+    """Which of several hints a reply learns under."""
+
+    LONGEST = "longest"
+    SHORTEST = "shortest"
+    SEQUENCE = "sequence"  # most overlap of top tokens over the whole reply
+    TOKEN = "token"  # the same, token by token
+
+
+class Mean(StrEnum):
+    """What weighs the same: each token, or each reply."""
+
+    TOKEN = "token"
+    SEQUENCE = "sequence"
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How much the score, the hint's advantage and top-k distillation count."""
+
+    rl: float
+    opd: float
+    distill: float
+
+
+WEIGHTS: dict[Method, Weights] = {
+    Method.BINARY: Weights(1.0, 0.0, 0.0),
+    Method.OPD: Weights(0.0, 1.0, 0.0),
+    Method.COMBINE: Weights(1.0, 1.0, 0.0),
+    Method.HYBRID: Weights(1.0, 0.0, 1.0),
+    Method.TOPK: Weights(0.0, 0.0, 1.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MethodSettings:
+    """The objective: a sum of masked terms, each with its own denominator."""
+
+    name: Method = Method.OPD
+    """Which terms there are: binary, opd, combine, hybrid or topk."""
+    w_rl: float | None = None
+    """Weight of the score's advantage; left out, the method's own."""
+    w_opd: float | None = None
+    """Weight of the hint's advantage; left out, the method's own."""
+    w_distill: float | None = None
+    """Weight of top-k distillation; left out, the method's own."""
+    kl_beta: float = 0.05
+    """Weight of the k3 term that ties the policy to the base model."""
+    clip: float = 1.0
+    """Bound on the hint's advantage of one token, in nats; 0 is off."""
+    clip_low: float = 0.2
+    """How far below 1 a ratio may fall and still be pushed down."""
+    clip_high: float = 0.28
+    """How far above 1 a ratio may rise and still be pushed up."""
+    tis_clip: float = 2.0
+    """Cap on the ratio to the version that sampled; 0 is off."""
+    step_coefficient: float = 1.0
+    """What a step's score counts beside the rollout's outcome, where there is one."""
+    mean: Mean = Mean.TOKEN
+    """Whether each token weighs the same, or each reply."""
+    hint_selection: HintSelection = HintSelection.SEQUENCE
+    """Which of several hints is learned from."""
+    distill: Distill | None = None
+    """Form of top-k distillation; left out, `selected`, and `tail` for the method topk."""
+    top_k: int = 0
+    """How many tokens are compared at each position; 0 is the form's own, 4 or 50."""
+    subset: str = "union"
+    """Whose top tokens the selected form compares: student, teacher, overlap or union."""
+    divergence: str = "reverse"
+    """What the tail form measures: reverse, forward or jsd."""
+    teacher: Teacher = Teacher.BASE
+    """Whose weights read the hint."""
+    ema_decay: float = 0.95
+    """How much of the moving average stays at each step."""
+
+    @property
+    def weights(self) -> Weights:
+        """The method's weights with what was set beside it."""
+        own = WEIGHTS[self.name]
+        return Weights(
+            own.rl if self.w_rl is None else self.w_rl,
+            own.opd if self.w_opd is None else self.w_opd,
+            own.distill if self.w_distill is None else self.w_distill,
+        )
+
+    @property
+    def form(self) -> Distill:
+        """The form of distillation."""
+        if self.distill is not None:
+            return self.distill
+        return Distill.TAIL if self.name is Method.TOPK else Distill.SELECTED
+
+    @property
+    def compared(self) -> int:
+        """How many top tokens are compared at each position."""
+        return self.top_k or (50 if self.form is Distill.TAIL else 4)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerSettings:
+    """The local trainer."""
+
+    method: MethodSettings = field(default_factory=MethodSettings)
+    """The objective."""
+    rank: int = 32
+    """Rank of the LoRA weights."""
+    alpha: float = 64.0
+    """LoRA's alpha: what the adapter adds is scaled by alpha / rank."""
+    targets: str = "all-linear"
+    """Which layers are adapted: all-linear, or names of layers with commas between them."""
+    lr: float | None = None
+    """Learning rate; left out, 3e-3 for models under 100 M parameters and 2e-4 above."""
+    weight_decay: float = 0.0
+    """AdamW's decay of the LoRA weights."""
+    beta1: float = 0.9
+    """AdamW's decay of the mean gradient."""
+    beta2: float = 0.999
+    """AdamW's decay of the mean squared gradient."""
+    grad_clip: float = 1.0
+    """Largest norm of a gradient; longer ones are scaled down to it."""
+    seed: int = 0
+    """What the first LoRA weights are drawn from."""
+    max_tokens_per_pass: int = 2048
+    """Tokens in one forward and backward pass; bounds memory. A longer sequence goes alone."""
+    logits_per_chunk: int = 1 << 18
+    """Logits that exist at once."""
+    recompute_layers: bool = False
+    """Whether activations are computed again in the backward pass: a third more time, far less memory."""
+    device: str = "auto"
+    """cpu, cuda, or auto: cuda where there is one."""
+    dtype: str = "auto"
+    """float32, bfloat16, or auto: float32 for models under 100 M parameters on a CPU, else bfloat16."""
+    threads: int = 1
+    """CPU threads of the trainer's process."""
+    nice: int = 19
+    """Priority of the trainer's process; 19 gives way to everything."""
+    timeout_s: float = 1800.0
+    """How long one step may take before its process is ended."""

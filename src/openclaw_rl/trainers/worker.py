@@ -1,0 +1,88 @@
+"""The trainer's process: reads calls on stdin, answers on stdout, and is gone the moment stdin closes.
+
+Whatever goes wrong ends it, so that a call never meets a trainer in an unknown state; its owner starts another from the
+last version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import BinaryIO
+
+from openclaw_rl.core import pipe
+from openclaw_rl.errors import OpenClawRLError
+from openclaw_rl.trainers.frames import Answer, Export, Failed, Open, Opened, Step
+
+
+def main() -> None:
+    """Serves calls until stdin closes."""
+    answers = _own_stdout()
+    calls: queue.Queue[object] = queue.Queue(maxsize=4)  # the owner waits for each answer; the pipe waits beyond
+    threading.Thread(target=_listen, args=(sys.stdin.buffer, calls), daemon=True).start()
+    try:
+        _serve(calls, answers)
+    except OpenClawRLError as problem:
+        pipe.write(answers, Failed(problem.problem, problem.fix))
+    except MemoryError:
+        pipe.write(answers, Failed("the trainer ran out of memory", "lower trainer.max_tokens_per_pass"))
+    except Exception as problem:  # the edge of the process: its owner must hear of it
+        traceback.print_exc()
+        pipe.write(answers, Failed(f"{type(problem).__name__}: {problem}"))
+    os._exit(1)
+
+
+def _own_stdout() -> BinaryIO:
+    """The real stdout; from now on whatever prints goes to stderr instead of between the answers."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return answers
+
+
+def _listen(stream: BinaryIO, calls: queue.Queue[object]) -> None:
+    while (call := pipe.read(stream)) is not None:
+        calls.put(call)
+    os._exit(0)  # the owner is gone; a step in progress is of no use to anybody
+
+
+def _serve(calls: queue.Queue[object], answers: BinaryIO) -> None:
+    first = calls.get()
+    if not isinstance(first, Open):
+        raise TypeError(f"the first call was {type(first).__name__}")
+    with contextlib.suppress(OSError):
+        os.nice(first.settings.nice)
+    import torch
+
+    from openclaw_rl.trainers.lora import LoraTrainer
+
+    torch.set_num_threads(first.settings.threads)
+    trainer = LoraTrainer.open(first.model, first.settings)
+    if first.resume is not None:
+        trainer.restore(first.resume)
+    held: Path | None = first.resume
+    is_held = True  # whether the weights are those of `held`
+    pipe.write(answers, Opened())
+    while True:
+        call = calls.get()
+        answer: Answer
+        if isinstance(call, Step):
+            if not is_held or call.resume != held:
+                trainer.restore(call.resume)
+                held, is_held = call.resume, True
+            answer = trainer.step(call.samples)
+            is_held = not answer.took_step
+        elif isinstance(call, Export):
+            answer = trainer.export(call.folder, call.version)
+            held, is_held = call.folder, True
+        else:
+            raise TypeError(f"no call is a {type(call).__name__}")
+        pipe.write(answers, answer)
+
+
+if __name__ == "__main__":
+    main()
