@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -109,7 +109,7 @@ class ToldTrainer:
     answer: Callable[[Sequence[Sample]], StepReport] = lambda samples: STEPPED
     batches: list[list[str]] = field(default_factory=list)
     resumed: list[Path | None] = field(default_factory=list)
-    during: Callable[[], None] = lambda: None
+    before_export: Callable[[], Awaitable[object]] | None = None  # once
     export_error: Exception | None = None
 
     async def step(self, samples: Sequence[Sample], *, resume: Path | None) -> StepReport:
@@ -118,6 +118,9 @@ class ToldTrainer:
         return self.answer(samples)
 
     async def export(self, folder: Path, version: PolicyVersion) -> Adapter:
+        if self.before_export is not None:
+            await self.before_export()
+            self.before_export = None
         (folder / CONFIG).write_text("{}")
         (folder / WEIGHTS).write_text(f"{version} after {len(self.batches)} steps")
         (folder / "optimizer").mkdir()

@@ -185,7 +185,7 @@ class TrainStage:
         log.info("training samples=%d from=%s", len(samples), parent)
         try:
             report = await self.trainer.step(samples, resume=resume)
-        except TrainerError as problem:
+        except (TrainerError, AdapterError) as problem:
             await self._failed(str(problem), self._retries.failed(samples, self.clock()))
             return
         if not report.took_step:

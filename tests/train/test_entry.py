@@ -1,0 +1,92 @@
+"""Judged turns become samples in a real store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from train_flow import SETTINGS, flowing
+
+from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.train.settings import Baseline, Wants
+
+
+async def test_a_zero_waits_for_its_session_and_is_promoted_when_it_ends(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        await flow.judged("a", 0, mean=0.0)
+        await flow.judged("b", 0, mean=1 / 3)
+        assert not await flow.stage.entry.admit()
+        await flow.store.end_session("s1", why="idle", at_s=2.0)
+        assert await flow.stage.entry.admit()
+        [sample] = await flow.store.ready(limit=9)
+        assert (sample.turn, sample.score, sample.is_promoted) == ("b", 1 / 3, True)
+        assert await flow.state("a") is DropReason.NO_SIGNAL
+
+
+async def test_a_session_that_ended_waits_for_the_turns_still_with_the_judge(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        await flow.judged("a", 0, mean=0.0)
+        await flow.paired("b")
+        await flow.store.end_session("s1", why="done", at_s=2.0)
+        assert not await flow.stage.entry.admit()
+        assert await flow.state("a") is State.JUDGED
+
+
+async def test_a_zero_is_dropped_when_its_session_has_contributed_before(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        await flow.judged("a", -1)
+        assert await flow.stage.entry.admit()
+        await flow.judged("b", 0, mean=0.0)
+        assert await flow.stage.entry.admit()
+        assert await flow.state("b") is DropReason.NO_SIGNAL
+
+
+async def test_nobody_who_may_not_teach_is_learned_from(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        flow.stage.entry.may_teach = lambda turn: turn.user != "ann"
+        await flow.judged("a", -1, hints=1)
+        await flow.stage.entry.admit()
+        assert await flow.state("a") is DropReason.MAY_NOT_TEACH
+
+
+async def test_a_turn_nobody_voted_on_and_one_that_is_too_long_are_dropped_as_such(tmp_path: Path) -> None:
+    async with flowing(tmp_path, settings=replace(SETTINGS, max_sample_tokens=4)) as flow:
+        await flow.judged("a", None)
+        await flow.judged("b", -1)
+        await flow.stage.entry.admit()
+        assert await flow.state("a") is DropReason.NO_SIGNAL
+        assert await flow.state("b") is DropReason.TOO_LONG
+
+
+async def test_a_hint_that_cannot_be_rendered_leaves_nothing_for_a_method_of_hints(tmp_path: Path) -> None:
+    # 3 ids of prompt, 1 of hint and 2 of answer are more than 5
+    async with flowing(tmp_path, settings=replace(SETTINGS, max_sample_tokens=5), wants=Wants.HINT) as flow:
+        await flow.judged("a", -1, hints=1)
+        await flow.stage.entry.admit()
+        assert await flow.state("a") is DropReason.NO_SIGNAL
+
+
+async def test_the_baseline_is_of_the_users_other_turns(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        await flow.judged("a", 1)
+        await flow.judged("b", -1, session_id="s2")
+        await flow.stage.entry.admit()
+        by_turn = {sample.turn: sample.baseline for sample in await flow.store.ready(limit=9)}
+        assert by_turn == {"a": -0.09999999999999998, "b": 0.09999999999999998}  # 0.9 * 0 + 0.1 * the other's score
+
+
+async def test_without_a_baseline_a_score_stands_alone(tmp_path: Path) -> None:
+    async with flowing(tmp_path, settings=replace(SETTINGS, baseline=Baseline.NONE)) as flow:
+        await flow.judged("a", 1)
+        await flow.stage.entry.admit()
+        assert (await flow.store.ready(limit=9))[0].baseline is None
+
+
+async def test_zeros_that_wait_do_not_hide_newer_turns(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        for index in range(64):
+            await flow.judged(f"zero {index}", 0, session_id=f"open {index}")
+        await flow.judged("b", -1, session_id="s2")
+        assert not await flow.stage.entry.admit()
+        assert await flow.stage.entry.admit()
+        assert await flow.state("b") is State.READY
