@@ -90,7 +90,8 @@ def headline(report: LearningReport) -> str:
     if met_at is None:
         return f"After {len(report.sessions)} sessions the wish was not yet met three times in a row"
     said = sum(session.corrections for session in report.sessions[:met_at])
-    words = f"It learned: the wish held three sessions running at session {met_at}, after {said} correction{'s' * (said != 1)}"
+    told = f"{said} correction" if said == 1 else f"{said} corrections"
+    words = f"It learned: the wish held three sessions running at session {met_at}, after {told}"
     return words if last is None else f"{words}; now {100 * last.wish.value:.0f} % of first replies follow it"
 
 
