@@ -17,6 +17,7 @@ from openclaw_rl.errors import AdapterError
 
 PREFIX = "base_model.model."
 PLAIN = {
+    "target_parameters": None,  # weights of experts, which are no linear layers
     "bias": "none",
     "fan_in_fan_out": False,
     "use_dora": False,
@@ -25,7 +26,6 @@ PLAIN = {
     "rank_pattern": None,
     "alpha_pattern": None,
     "layer_replication": None,
-    "target_parameters": None,
     "trainable_token_indices": None,
 }
 

@@ -110,29 +110,38 @@ def _runs(rows: list[tuple[Block, int]]) -> list[_Run]:
     return runs
 
 
-def attend(  # noqa: PLR0917 - the shape transformers calls it in
+@dataclass(frozen=True, slots=True)
+class Attending:
+    """One layer's call: queries [heads, tokens, dim] and how they look."""
+
+    layer: int
+    query: Tensor
+    scaling: float | None
+    window: int | None
+
+
+def attend(
     module: nn.Module,
     query: Tensor,  # [1, heads, tokens, dim]
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    sliding_window: int | None = None,
     *,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
     openclaw_pass: Pass | Probe | None = None,
     **_: object,
 ) -> tuple[Tensor, None]:
-    """The attention output [1, tokens, heads, dim] for the pass in `openclaw_pass`."""
+    """The attention output [1, tokens, heads, dim] for the pass in `openclaw_pass`; transformers calls it so."""
     if softcap is not None or s_aux is not None:
         raise ModelError(
             "the model caps its attention scores or adds sinks to them, which the local engine cannot compute",
             fix="serve it with the vllm or sglang engine",
         )
-    layer = int(module.layer_idx)  # type: ignore[arg-type]
-    if openclaw_pass is None:
+    layer = module.layer_idx
+    if openclaw_pass is None or not isinstance(layer, int):
         raise ModelError(
             "the model does not hand its attention what the local engine passes on",
             fix="serve it with the vllm or sglang engine",
@@ -141,42 +150,37 @@ def attend(  # noqa: PLR0917 - the shape transformers calls it in
         openclaw_pass.layers[layer] = Geometry(key.shape[1], key.shape[3], value.shape[3])
         out = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
         return out.transpose(1, 2), None
-    return attend_cached(openclaw_pass, layer, query[0], key[0], value[0], scaling, sliding_window)[None], None
+    call = Attending(layer, query[0], scaling, sliding_window)
+    return attend_cached(openclaw_pass, call, key[0], value[0])[None], None
 
 
-def attend_cached(  # noqa: PLR0917
-    now: Pass, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None, window: int | None
-) -> Tensor:
+def attend_cached(now: Pass, call: Attending, key: Tensor, value: Tensor) -> Tensor:
     """Writes keys and values [heads, tokens, dim], attends, and returns [tokens, heads, dim]."""
-    heads = key.shape[0]
     now.cache.write(
-        layer,
-        now.index[heads],
+        call.layer,
+        now.index[key.shape[0]],
         key.transpose(0, 1).reshape(-1, key.shape[2]),
         value.transpose(0, 1).reshape(-1, value.shape[2]),
     )
-    outs = [_attend_run(now, run, layer, query, scaling, window) for run in now.runs]
-    outs += [_attend_piece(now, begin, piece, layer, query, scaling, window) for begin, piece in now.pieces]
+    outs = [_attend_run(now, run, call) for run in now.runs]
+    outs += [_attend_piece(now, begin, piece, call) for begin, piece in now.pieces]
     return outs[0] if len(outs) == 1 else torch.cat(outs)
 
 
-def _attend_run(  # noqa: PLR0917
-    now: Pass, run: _Run, layer: int, query: Tensor, scaling: float | None, window: int | None
-) -> Tensor:
+def _attend_run(now: Pass, run: _Run, call: Attending) -> Tensor:
     count = run.last - run.first
-    keys, values = now.cache.view(layer, run.base, count, run.size)
-    first = 0 if window is None else max(0, run.shortest - window)
-    heads = keys.shape[1]
+    keys, values = now.cache.view(call.layer, run.base, count, run.size)
+    first = 0 if call.window is None else max(0, run.shortest - call.window)
     # the query heads that share a key head are taken as so many positions: all of them see every key
-    grouped = query[:, run.first : run.last].transpose(0, 1).reshape(count, heads, -1, query.shape[2])
+    grouped = call.query[:, run.first : run.last].transpose(0, 1)
     out = F.scaled_dot_product_attention(
-        grouped,
+        grouped.reshape(count, keys.shape[1], -1, grouped.shape[2]),
         keys[:, :, first : run.longest],
         values[:, :, first : run.longest],
-        attn_mask=_run_mask(now, run, first, window),
-        scale=scaling,
+        attn_mask=_run_mask(now, run, first, call.window),
+        scale=call.scaling,
     )
-    return out.reshape(count, query.shape[0], -1)
+    return out.reshape(count, grouped.shape[1], -1)
 
 
 def _run_mask(now: Pass, run: _Run, first: int, window: int | None) -> Tensor | None:
@@ -194,21 +198,19 @@ def _run_mask(now: Pass, run: _Run, first: int, window: int | None) -> Tensor | 
     return now.masks[key]
 
 
-def _attend_piece(  # noqa: PLR0917
-    now: Pass, begin: int, piece: Piece, layer: int, query: Tensor, scaling: float | None, window: int | None
-) -> Tensor:
-    count = piece.stop - piece.start
-    keys, values = now.cache.view(layer, piece.block.base, 1, piece.block.size)
+def _attend_piece(now: Pass, begin: int, piece: Piece, call: Attending) -> Tensor:
+    count, window = piece.stop - piece.start, call.window
+    keys, values = now.cache.view(call.layer, piece.block.base, 1, piece.block.size)
     first = 0 if window is None else max(0, piece.start + 1 - window)
     is_plain = piece.start == 0 and (window is None or piece.stop <= window)
     out = F.scaled_dot_product_attention(
-        query[None, :, begin : begin + count],
+        call.query[None, :, begin : begin + count],
         keys[:, :, first : piece.stop],
         values[:, :, first : piece.stop],
         attn_mask=None if is_plain else _piece_mask(now, piece, first, window),
         is_causal=is_plain,
-        scale=scaling,
-        enable_gqa=query.shape[0] != keys.shape[1],
+        scale=call.scaling,
+        enable_gqa=call.query.shape[0] != keys.shape[1],
     )
     return out[0].transpose(0, 1)
 
