@@ -84,9 +84,10 @@ class JudgeStage:
                 if self.settings.idle_only and not self.is_idle():
                     await self.pause(self.settings.retry_s)
                     continue
-                held = len(self._busy) + len(self._failures)
-                rows = await self.store.paired(limit=self.settings.at_once + held)
-                free = [row for row in rows if row[0].id not in self._busy]
+                # A turn that is finished while this reads may still look paired: it was busy when the reading began.
+                busy = set(self._busy)
+                rows = await self.store.paired(limit=self.settings.at_once + len(busy) + len(self._failures))
+                free = [row for row in rows if row[0].id not in busy]
                 self.status = replace(self.status, waiting=len(free))
                 if free:
                     row = min(free, key=lambda item: self._failures.get(item[0].id, (0, 0))[0])
