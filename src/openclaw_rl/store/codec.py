@@ -11,6 +11,7 @@ import sys
 import zlib
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from openclaw_rl.core.message import Json, Message, TextPart, Tool, from_json
 from openclaw_rl.errors import StoreError
@@ -42,10 +43,10 @@ def unpack(blob: bytes) -> bytes:
     return zlib.decompress(body) if flag == _ZLIB else body
 
 
-def damaged(what: str) -> StoreError:
+def damaged(what: str, path: Path | None = None) -> StoreError:
     """The error for a store whose bytes have changed under us."""
     return StoreError(
-        f"the store is damaged: {what}",
+        f"the store {'' if path is None else f'{path} '}is damaged: {what}",
         fix="stop the server and move store.db and store.db-wal aside; put a copy back, or start with an empty store",
     )
 

@@ -24,12 +24,13 @@ def open_writer(path: Path) -> sqlite3.Connection:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         path.chmod(0o600)
-        connection = _connected(path)
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
     except OSError as problem:
         raise StoreError(
             f"{path} cannot be written: {problem.strerror}", fix="give --home a folder of your own"
         ) from problem
     try:
+        _adjust(connection)
         _check(connection, path)
         connection.execute("PRAGMA journal_mode=WAL")
         if _pragma(connection, "user_version") == 0:
@@ -38,7 +39,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA wal_autocheckpoint=8192")  # the writer checkpoints when idle, long before this
     except sqlite3.Error as problem:
         connection.close()
-        raise in_plain_words(problem) from problem
+        raise in_plain_words(problem, path) from problem
     except StoreError:
         connection.close()
         raise
@@ -47,32 +48,29 @@ def open_writer(path: Path) -> sqlite3.Connection:
 
 def open_reader(path: Path) -> sqlite3.Connection:
     """A second connection, for reading alone."""
-    connection = _connected(path)
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+    _adjust(connection)
     connection.execute("PRAGMA query_only=ON")
     return connection
 
 
-def in_plain_words(problem: sqlite3.Error) -> StoreError:
+def in_plain_words(problem: sqlite3.Error, path: Path | None = None) -> StoreError:
     """What a person can do about an error of SQLite's."""
     said = str(problem)
     if "full" in said or "disk I/O" in said:
         return StoreError(
-            f"the store cannot be written: {said}", fix="free space on the disk; nothing was half written"
+            f"the store cannot be written: {said}", fix="free space on the disk, or mend it; nothing was half written"
         )
     if "readonly" in said:
         return StoreError(f"the store cannot be written: {said}", fix="make the folder and store.db writable")
     if "locked" in said or "busy" in said:
         return StoreError(f"the store is held by another program: {said}", fix="close whatever has store.db open")
-    return damaged(said)
+    return damaged(said, path)
 
 
-def _connected(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        path, timeout=5.0, isolation_level=None, check_same_thread=False, cached_statements=256
-    )
+def _adjust(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA synchronous=NORMAL")
-    connection.execute("PRAGMA mmap_size=0")
-    return connection
+    connection.execute("PRAGMA mmap_size=0")  # a page that cannot be read must be an error, not the end of the process
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
@@ -91,7 +89,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     if path.stat().st_size <= CHECK_UP_TO_BYTES:
         found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
         if found != "ok":
-            raise damaged(found)
+            raise damaged(found, path)
 
 
 def _make(connection: sqlite3.Connection) -> None:

@@ -230,7 +230,10 @@ def _opened(path: Path) -> sqlite3.Connection:
         if versions.get(writing, BASE) is None:
             base = VersionRow(BASE, None, None, "", VersionStatus.LIVE, "the base model", time.time())
             versions.insert(writing, base)
-    except (sqlite3.Error, StoreError) as problem:
+    except sqlite3.Error as problem:
         writing.close()
-        raise connection.in_plain_words(problem) if isinstance(problem, sqlite3.Error) else problem from problem
+        raise connection.in_plain_words(problem, path) from problem
+    except StoreError:
+        writing.close()
+        raise
     return writing

@@ -1,0 +1,75 @@
+"""Every look-up goes by an index: a store of a million turns answers like one of ten."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from openclaw_rl.core.ledger import State
+from openclaw_rl.core.message import Role, message
+from openclaw_rl.core.next_state import Feedback, NextState, NextStateSource
+from openclaw_rl.core.verdict import Verdict, VerdictSource
+from openclaw_rl.store import ledger, listing, samples, sessions, turns
+from openclaw_rl.store.connection import open_writer
+from openclaw_rl.store.writer import Transaction
+from openclaw_rl.testing.turns import a_sample, a_turn
+
+SAID = NextState("t0", (message(Role.USER, "no"),), NextStateSource.USER)
+VERDICT = Verdict("t0", 1, VerdictSource.VOTES)
+
+
+def _listed(sql: sqlite3.Connection, *, session: str | None = None, state: State | None = None) -> object:
+    return listing.newest(sql, limit=5, session=session, state=state, before="t3")
+
+
+LOOK_UPS: dict[str, Callable[[sqlite3.Connection], object]] = {
+    "a turn": lambda sql: turns.get(sql, "t1"),
+    "a turn by chain": lambda sql: turns.by_chain(sql, "c"),
+    "turns by chains": lambda sql: turns.served(sql, ["c", "d"]),
+    "the last turn": lambda sql: turns.last_of(sql, "key:s"),
+    "a row": lambda sql: listing.row(sql, "t1"),
+    "newest rows": _listed,
+    "newest rows of a session": lambda sql: _listed(sql, session="key:s"),
+    "newest rows of a state": lambda sql: _listed(sql, state=State.READY),
+    "oldest rows of a user": lambda sql: listing.oldest(sql, limit=5, session=None, user="alice", after="t1"),
+    "oldest rows of a session": lambda sql: listing.oldest(sql, limit=5, session="key:s", user=None, after=None),
+    "what waits for a judge": lambda sql: ledger.paired(sql, 5),
+    "what waits to be admitted": lambda sql: listing.judged(sql, 5),
+    "what waits for a step": lambda sql: samples.ready(sql, 5),
+    "whether a session has a sample": lambda sql: listing.session_has_sample(sql, "key:s"),
+    "open sessions": lambda sql: sessions.open_ones(sql, 5.0),
+    "rewards": lambda sql: ledger.rewards(sql, "alice", 5),
+    "pairing": lambda sql: ledger.pair(Transaction(sql), SAID),
+    "judging": lambda sql: (ledger.pair(Transaction(sql), SAID), ledger.judge(Transaction(sql), VERDICT)),
+    "feedback": lambda sql: ledger.add_feedback(Transaction(sql), Feedback("t1", 1, "x", 1.0)),
+    "ending": lambda sql: sessions.end(Transaction(sql), "key:s", why="", at_s=1.0),
+}
+
+
+@pytest.mark.parametrize("name", LOOK_UPS)
+def test_nothing_is_looked_up_by_reading_a_whole_table(tmp_path: Path, name: str) -> None:
+    sql = open_writer(tmp_path / "store.db")
+    for number, far in enumerate((0, 1, 2, 3, 4)):
+        transaction = Transaction(sql)
+        turn = a_turn(f"t{number}")
+        turns.insert(sql, turn, chain="c", prefix="p", reason=None)
+        sessions.see(sql, sessions.Session(turn.session, turn.user, turn.agent, 0.0, 0.0))
+        if far >= 2:
+            ledger.pair(transaction, NextState(turn.id, SAID.messages, SAID.source))
+        if far >= 3:
+            ledger.judge(transaction, Verdict(turn.id, 1, VerdictSource.VOTES))
+        if far >= 4:
+            samples.admit(transaction, a_sample(turn))
+    asked: list[str] = []
+    sql.set_trace_callback(asked.append)
+    LOOK_UPS[name](sql)
+    sql.set_trace_callback(None)
+    statements = [each for each in asked if each.startswith(("SELECT", "UPDATE", "DELETE"))]
+    assert statements
+    for statement in statements:
+        plan = [str(row[3]) for row in sql.execute(f"EXPLAIN QUERY PLAN {statement}")]
+        assert not any(step.startswith("SCAN") for step in plan), (statement, plan)
+    sql.close()
