@@ -137,7 +137,7 @@ class _LoraLinear(torch.autograd.Function):
 
 
 def _packed(weight: Tensor) -> Tensor:
-    packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.to_mkldnn(), ROWS_HINT)
+    packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, ROWS_HINT)
     return packed
 
 
