@@ -53,6 +53,7 @@ class JudgeStage:
     status: JudgeStatus = field(default_factory=JudgeStatus)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _busy: set[str] = field(default_factory=set)
+    _freed: asyncio.Event = field(default_factory=asyncio.Event)
     _failures: dict[str, tuple[int, int]] = field(default_factory=dict)  # turn -> times, verdicts given before
     _in_a_row: int = 0
     _not_before_s: float = 0.0
@@ -72,6 +73,7 @@ class JudgeStage:
                 await self._one(row)
             finally:
                 self._busy.discard(row[0].id)
+                self._freed.set()
                 self.status = replace(self.status, in_flight=len(self._busy))
 
     async def _next(self) -> Row:
@@ -84,6 +86,7 @@ class JudgeStage:
                 if self.settings.idle_only and not self.is_idle():
                     await self.pause(self.settings.retry_s)
                     continue
+                self._freed.clear()
                 # A turn that is finished while this reads may still look paired: it was busy when the reading began.
                 busy = set(self._busy)
                 rows = await self.store.paired(limit=self.settings.at_once + len(busy) + len(self._failures))
@@ -94,7 +97,20 @@ class JudgeStage:
                     self._busy.add(row[0].id)
                     self.status = replace(self.status, waiting=len(free) - 1, in_flight=len(self._busy))
                     return row
-                await self.store.wait(State.PAIRED, timeout_s=POLL_S)
+                await self._change()
+
+    async def _change(self) -> None:
+        """Until another turn waits, one that failed may be tried again, or some seconds have passed."""
+        waits = [
+            asyncio.ensure_future(self.store.wait(State.PAIRED, timeout_s=POLL_S)),
+            asyncio.ensure_future(self._freed.wait()),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
 
     async def _one(self, row: Row) -> None:
         turn = row[0]
