@@ -11,7 +11,7 @@ class PublishSettings:
 
     gate: bool = True
     """Whether versions are tried at all; their files are checked in any case."""
-    kl_max: float = 3.0
+    kl_max: float = 1.5
     """How far, in nats a token, a version may be from the base model on the user's recent turns."""
     kl_turns: int = 8
     """On how many recent turns that distance is measured."""

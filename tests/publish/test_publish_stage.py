@@ -1,0 +1,262 @@
+"""Candidates into service, and back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+from publish_doubles import ToldEngine, flowing, turn, version
+
+from openclaw_rl.core.adapter import WEIGHTS
+from openclaw_rl.core.manifest import FILE_NAME, version_folder
+from openclaw_rl.core.version import SHARED
+from openclaw_rl.errors import AdapterError, ConfigError
+from openclaw_rl.publish.settings import PublishSettings
+from openclaw_rl.publish.stage import ON_ITS_WAY
+from openclaw_rl.publish.swap import Served, rollback
+from openclaw_rl.publish.versions import ancestors, missing_bytes, verified
+from openclaw_rl.store.rows import VersionStatus
+
+
+async def test_a_good_candidate_is_served_and_both_store_and_status_say_so(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        await flow.stage.start()
+        assert flow.served.current() == version(0)
+        await flow.talk(turn("a"))
+        await flow.candidate(1)
+        assert await flow.stage.once()
+        assert flow.served.current() == await flow.store.current(SHARED) == version(1)
+        row = await flow.row(1)
+        assert (row.status, row.why) == (VersionStatus.LIVE, "passed the gate")
+        assert row.metrics == {"loss": 0.5, "gate_turns": 1.0, "gate_kl": 0.0, "gate_faults": 0.0}
+        assert flow.stage.version_settled.is_set()
+        assert (flow.stage.status.current, flow.stage.status.published) == ("shared.1", 1)
+        assert not await flow.stage.once()
+
+
+async def test_a_refused_version_is_kept_explained_and_not_served(tmp_path: Path) -> None:
+    async with flowing(tmp_path, ToldEngine(chance={version(1): 0.01})) as flow:
+        await flow.talk(turn("a"))
+        row = await flow.candidate(1)
+        assert await flow.stage.once()
+        assert flow.served.current() == await flow.store.current(SHARED) == version(0)
+        settled = await flow.row(1)
+        assert (settled.status, settled.why) == (
+            VersionStatus.REFUSED,
+            "it is 2.22 nats a token from the base model; 1.5 are allowed",
+        )
+        assert row.folder is not None and row.folder.is_dir()
+        assert flow.engine.loaded == []
+        assert flow.stage.status.refused == 1
+        assert flow.stage.version_settled.is_set()
+
+
+async def test_an_adapter_of_noise_that_the_engine_refuses_changes_nothing(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        await flow.publish(1)
+        await flow.candidate(2, data=b"nan")
+        assert await flow.stage.once()
+        assert flow.served.current() == version(1)
+        assert "not finite" in (await flow.row(2)).why
+
+
+def cut(folder: Path) -> None:
+    weights = folder / WEIGHTS
+    weights.write_bytes(weights.read_bytes()[:-4])
+
+
+def flip(folder: Path) -> None:
+    weights = folder / WEIGHTS
+    weights.write_bytes(weights.read_bytes()[:-1] + b"#")
+
+
+def lose_weights(folder: Path) -> None:
+    (folder / WEIGHTS).unlink()
+
+
+def lose_manifest(folder: Path) -> None:
+    (folder / FILE_NAME).unlink()
+
+
+def spoil_manifest(folder: Path) -> None:
+    (folder / FILE_NAME).write_text('{"format": 1}')
+
+
+def lose(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+
+
+DAMAGE = [
+    (cut, "truncated: 4 bytes are missing"),
+    (flip, "is not what was trained"),
+    (lose_weights, "cannot be read"),
+    (lose_manifest, "cannot be read"),
+    (spoil_manifest, "is incomplete"),
+    (lose, "is gone"),
+]
+
+
+@pytest.mark.parametrize(("damage", "why"), DAMAGE, ids=lambda value: getattr(value, "__name__", ""))
+async def test_a_damaged_candidate_is_refused_with_what_is_wrong(tmp_path: Path, damage: object, why: str) -> None:
+    assert callable(damage)
+    async with flowing(tmp_path) as flow:
+        row = await flow.candidate(1)
+        damage(version_folder(tmp_path, version(1)))
+        assert await flow.stage.once()
+        assert why in (await flow.row(1)).why
+        assert flow.served.current() == version(0)
+        adapter = row.adapter()
+        assert adapter is not None
+        with pytest.raises(AdapterError) as caught:
+            verified(adapter)
+        assert "roll back" in caught.value.fix
+
+
+def test_a_weights_file_tells_how_much_of_it_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "weights"
+    path.write_bytes(b"\x10\0\0")
+    assert missing_bytes(path) == 5
+    path.write_bytes(b"\x10\0\0\0\0\0\0\0{}")
+    assert missing_bytes(path) == 14
+    path.write_bytes(b"\x02\0\0\0\0\0\0\0[]")
+    with pytest.raises(ValueError, match="no header"):
+        missing_bytes(path)
+
+
+async def test_an_engine_that_is_away_leaves_the_candidate_waiting(tmp_path: Path) -> None:
+    async with flowing(tmp_path, ToldEngine(away=True)) as flow:
+        await flow.candidate(1)
+        for _ in range(30):
+            assert not await flow.stage.once()
+            flow.now_s += 1.0
+        assert (await flow.row(1)).status is VersionStatus.CANDIDATE
+        assert "the engine is gone" in flow.stage.status.notice
+        assert not flow.stage.version_settled.is_set()
+        flow.engine.away = False
+        flow.now_s += 300.0
+        assert await flow.stage.once()
+        assert flow.served.current() == version(1)
+        assert flow.stage.status.notice == ""
+
+
+async def test_a_candidate_made_from_a_version_that_is_no_longer_served_is_refused(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        await flow.publish(1)
+        await flow.candidate(2)
+        await rollback(flow.store, version(0), served=flow.served)
+        assert await flow.stage.once()
+        assert (await flow.row(2)).why == "it was made from shared.1, and shared.0 is served now"
+
+
+async def test_old_versions_are_unloaded_and_the_parent_stays_at_hand(tmp_path: Path) -> None:
+    async with flowing(tmp_path, settings=PublishSettings(keep_loaded=2)) as flow:
+        await flow.publish(1, 2, 3)
+        assert flow.engine.loaded == [version(2), version(3)]
+        assert flow.engine.calls[-1] == "unload shared.1"
+
+
+async def test_rolling_back_serves_the_older_version_and_training_goes_on_from_there(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        await flow.publish(1, 2, 3)
+        await rollback(flow.store, version(1), served=flow.served)  # which was unloaded
+        assert flow.served.current() == await flow.store.current(SHARED) == version(1)
+        assert version(1) in flow.engine.loaded
+        await flow.candidate(4, parent=1)
+        assert await flow.stage.once()
+        assert flow.served.current() == version(4)
+        assert [row.version for row in ancestors(await flow.store.versions(), version(4))][:1] == [version(1)]
+        await rollback(flow.store, version(0), served=flow.served)
+        assert flow.served.current() == version(0)
+
+
+async def test_no_rolling_back_to_what_is_refused_unknown_or_damaged(tmp_path: Path) -> None:
+    async with flowing(tmp_path, ToldEngine({version(3): "$"}), PublishSettings(keep_loaded=1)) as flow:
+        await flow.talk(turn("a"))
+        await flow.publish(1, 2)
+        await flow.candidate(3)
+        assert await flow.stage.once()
+        with pytest.raises(ConfigError, match=r"shared\.3 is refused: 1 of 1 trial replies"):
+            await rollback(flow.store, version(3), served=flow.served)
+        with pytest.raises(ConfigError, match=r"there is no version shared\.9"):
+            await rollback(flow.store, version(9), served=flow.served)
+        cut(version_folder(tmp_path, version(1)))
+        with pytest.raises(AdapterError, match="truncated"):
+            await rollback(flow.store, version(1), served=flow.served)
+        assert flow.served.current() == await flow.store.current(SHARED) == version(2)
+
+
+async def test_what_was_served_is_served_again_after_a_restart(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        await flow.publish(1, 2)
+    async with flowing(tmp_path) as again:
+        await again.stage.start()
+        assert again.served.current() == version(2)
+        assert again.engine.calls == ["load shared.2"]
+        assert again.stage.status.notice == ""
+
+
+async def test_a_version_damaged_while_the_program_was_off_gives_way_to_its_nearest_intact_ancestor(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with flowing(tmp_path) as flow:
+        await flow.publish(1, 2, 3)
+    cut(version_folder(tmp_path, version(3)))
+    flip(version_folder(tmp_path, version(2)))
+    async with flowing(tmp_path) as again:
+        with caplog.at_level(logging.ERROR):
+            await again.stage.start()
+        assert again.served.current() == await again.store.current(SHARED) == version(1)
+        assert again.stage.status.notice.startswith("version shared.3 is damaged, so shared.1 is served: ")
+        assert "truncated" in caplog.text
+    for number in (1, 2, 3):
+        lose(version_folder(tmp_path, version(number)))
+    async with flowing(tmp_path) as bare:
+        await bare.stage.start()
+        assert bare.served.current() == version(0)
+
+
+async def test_a_crash_between_the_gate_and_the_swap_is_mended_at_start(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        await flow.publish(1)
+        await flow.candidate(2)
+        await flow.store.settle(version(2), VersionStatus.LIVE, ON_ITS_WAY, {})
+    async with flowing(tmp_path) as again:
+        await again.stage.start()
+        assert again.served.current() == await again.store.current(SHARED) == version(2)
+        assert (await again.row(2)).why == "passed the gate"
+    async with flowing(tmp_path) as later:
+        await rollback(later.store, version(1), served=later.served)
+        await later.stage.start()
+        assert later.served.current() == version(1)  # a wish is not mended away
+
+
+async def test_a_scope_without_a_version_of_its_own_is_served_the_shared_one(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        await flow.publish(1)
+        assert flow.served.current("ann") == version(1)
+
+
+async def test_only_a_loaded_version_can_be_swapped_in(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        served = Served(flow.store, flow.engine)
+        with pytest.raises(ValueError, match="not loaded"):
+            await served.swap(version(1), why="test")
+        assert served.current() == version(0)
+
+
+async def test_the_stage_runs_by_itself_when_the_bell_rings(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow, asyncio.timeout(20):
+        running = asyncio.create_task(flow.stage.run())
+        try:
+            for number in (1, 2):
+                await flow.candidate(number)
+                flow.stage.candidate_made.set()
+                await flow.stage.version_settled.wait()
+                flow.stage.version_settled.clear()
+        finally:
+            running.cancel()
+        assert flow.served.current() == version(2)
