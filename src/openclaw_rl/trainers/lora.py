@@ -35,7 +35,7 @@ class LoraTrainer:
     """
 
     def __init__(self, model: CausalModel, settings: TrainerSettings) -> None:
-        self._model = model
+        self.model = model
         self._settings = settings
         self._method = settings.method
         self._objective = Objective(model, settings.method, settings.logits_per_chunk)
@@ -77,10 +77,10 @@ class LoraTrainer:
 
     def export(self, folder: Path, version: PolicyVersion) -> Adapter:
         """Writes the adapter and the trainer's own state, on the disk when this returns. Raises OSError."""
-        leaves = sorted({path.rpartition(".")[2] for path in self._model.loras})
+        leaves = sorted({path.rpartition(".")[2] for path in self.model.loras})
         settings = self._settings
-        config = checkpoint.lora_config(self._model.name, leaves, rank=settings.rank, alpha=settings.alpha)
-        now = checkpoint.Checkpoint(self._model.weights(), self._state(), self._steps, version)
+        config = checkpoint.lora_config(self.model.name, leaves, rank=settings.rank, alpha=settings.alpha)
+        now = checkpoint.Checkpoint(self.model.weights(), self._state(), self._steps, version)
         checkpoint.write(folder, now, config, _as_json(settings))
         self._version, self._is_base = version, False
         return Adapter(folder, digest_of_folder(folder), version)
@@ -88,11 +88,11 @@ class LoraTrainer:
     def restore(self, folder: Path | None) -> None:
         """Goes back to an exported version, or for None to the base model. Raises AdapterError, and nothing changed."""
         if folder is None:
-            self._model.start_anew(self._settings.seed)
-            found = checkpoint.Checkpoint(self._model.weights(), {}, 0, None)
+            self.model.start_anew(self._settings.seed)
+            found = checkpoint.Checkpoint(self.model.weights(), {}, 0, None)
         else:
             found = checkpoint.read(folder, {name: tuple(one.shape) for name, one in self._parameters.items()})
-        self._model.set_weights(found.weights)
+        self.model.set_weights(found.weights)
         self._optimizer = self._fresh_optimizer()
         for name, parameter in self._parameters.items():
             if f"{name}.{MOMENTS[0]}" in found.state:
@@ -100,26 +100,31 @@ class LoraTrainer:
                 self._optimizer.state[parameter] = {"step": torch.tensor(float(found.steps)), **moments}
         self._ema = {}
         if self._method.teacher is Teacher.EMA:
-            own = self._model.weights()
+            own = self.model.weights()
             self._ema = {name: found.state.get(f"{name}.ema", own[name]).to(own[name].device) for name in own}
         self._steps, self._version, self._is_base = found.steps, found.version, folder is None
+
+    def optimizer_state(self) -> dict[str, Tensor]:
+        """A copy of the optimiser's moments, by parameter and kind; empty before the first step."""
+        return {
+            f"{name}.{kind}": self._optimizer.state[parameter][kind].clone()
+            for name, parameter in self._parameters.items()
+            if parameter in self._optimizer.state
+            for kind in MOMENTS
+        }
 
     def _fresh_optimizer(self) -> torch.optim.AdamW:
         settings = self._settings
         return torch.optim.AdamW(
             self._parameters.values(),
-            lr=learning_rate(settings, self._model),
+            lr=learning_rate(settings, self.model),
             betas=(settings.beta1, settings.beta2),
             weight_decay=settings.weight_decay,
             fused=True,
         )
 
     def _state(self) -> dict[str, Tensor]:
-        state = {f"{name}.ema": tensor for name, tensor in self._ema.items()}
-        for name, parameter in self._parameters.items():
-            if parameter in self._optimizer.state:
-                state |= {f"{name}.{kind}": self._optimizer.state[parameter][kind] for kind in MOMENTS}
-        return state
+        return {f"{name}.ema": tensor for name, tensor in self._ema.items()} | self.optimizer_state()
 
     def _follow(self) -> None:
         """Moves the teacher's moving average after the policy."""
@@ -129,7 +134,7 @@ class LoraTrainer:
 
     def _unusable(self, sample: Sample) -> DropReason | None:
         longest = max(len(prompt) for prompt in (sample.prompt, *(hint.tokens for hint in sample.hints)))
-        if longest + len(sample.response) > self._model.longest:
+        if longest + len(sample.response) > self.model.longest:
             return DropReason.TOO_LONG
         return None
 
@@ -141,7 +146,7 @@ class LoraTrainer:
         targets = self._targets(taught)
         not_finite: list[str] = []
         readings = [one.reading() for one in taught]
-        for one in read(self._model, readings, self._settings.max_tokens_per_pass):
+        for one in read(self.model, readings, self._settings.max_tokens_per_pass):
             gradient = torch.zeros_like(one.hidden)
             for index, rows in one.parts:
                 is_own = self._is_own(taught[index].sample)
@@ -155,7 +160,7 @@ class LoraTrainer:
         return not_finite
 
     def _targets(self, taught: Sequence[Lesson]) -> list[Targets]:
-        device, weights = self._model.device, self._method.weights
+        device, weights = self.model.device, self._method.weights
         ids = [torch.tensor([one.sample.response[at] for at in one.trained], device=device) for one in taught]
         old = [torch.tensor([one.sample.logp[at] for at in one.trained], device=device) for one in taught]
         reference = self._reference(taught, ids) if self._method.kl_beta > 0 else [None] * len(taught)
@@ -166,7 +171,7 @@ class LoraTrainer:
             rl = None if one.advantage is None else torch.full_like(old[index], one.advantage)
             opd = None
             if teacher is not None and weights.opd:
-                logp_teacher = token_logp(self._model, teacher, ids[index], self._settings.logits_per_chunk)
+                logp_teacher = token_logp(self.model, teacher, ids[index], self._settings.logits_per_chunk)
                 opd = hindsight_advantage(logp_teacher, old[index], clip=self._method.clip)
             advantage = combined_advantage(rl, opd, w_rl=weights.rl, w_opd=weights.opd)
             kept = teacher if weights.distill else None
@@ -174,10 +179,10 @@ class LoraTrainer:
         return found
 
     def _reference(self, taught: Sequence[Lesson], ids: Sequence[Tensor]) -> list[Tensor | None]:
-        with self._model.without_adapter():
-            hidden = read_once(self._model, [one.reading() for one in taught], self._settings.max_tokens_per_pass)
+        with self.model.without_adapter():
+            hidden = read_once(self.model, [one.reading() for one in taught], self._settings.max_tokens_per_pass)
         at_once = self._settings.logits_per_chunk
-        return [token_logp(self._model, rows, own, at_once) for rows, own in zip(hidden, ids, strict=True)]
+        return [token_logp(self.model, rows, own, at_once) for rows, own in zip(hidden, ids, strict=True)]
 
     def _teachers(self, taught: Sequence[Lesson]) -> list[Tensor | None]:
         """The teacher's hidden states behind the hint each token learns under, lesson by lesson."""
@@ -185,7 +190,7 @@ class LoraTrainer:
         if not pairs:
             return [None] * len(taught)
         readings = [taught[index].reading(hint.tokens) for index, hint in pairs]
-        model = self._model
+        model = self.model
         with model.speaking_as(self._ema) if self._ema else model.without_adapter():
             hidden = read_once(model, readings, self._settings.max_tokens_per_pass)
         behind: list[list[Tensor]] = [[] for _ in taught]
@@ -202,10 +207,10 @@ class LoraTrainer:
         by = Choice.TOKEN if self._method.hint_selection is HintSelection.TOKEN else Choice.SEQUENCE
         k, at_once = self._method.compared, self._settings.logits_per_chunk
         own = [taught[index].reading() for index in several]
-        students = read_once(self._model, own, self._settings.max_tokens_per_pass)
+        students = read_once(self.model, own, self._settings.max_tokens_per_pass)
         for index, student in zip(several, students, strict=True):
-            teacher_top = torch.stack([top_ids(self._model, rows, k, at_once) for rows in behind[index]])
-            choice = chosen_hint(top_ids(self._model, student, k, at_once), teacher_top, by=by)
+            teacher_top = torch.stack([top_ids(self.model, rows, k, at_once) for rows in behind[index]])
+            choice = chosen_hint(top_ids(self.model, student, k, at_once), teacher_top, by=by)
             found[index] = torch.stack(list(behind[index]))[choice, torch.arange(len(choice), device=choice.device)]
         return found
 
