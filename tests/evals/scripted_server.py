@@ -79,11 +79,13 @@ class ScriptedServer:
     async def _status(self, request: web.Request) -> web.Response:
         waiting = int(self.polls_until_settled > 0)
         self.polls_until_settled -= waiting
-        return web.json_response({"turns": {"paired": waiting}, "train": {"ready": 0, "riders": 0}, "versions": {}})
+        train = {"ready": 0, "riders": 0, "needed": 2}
+        ledger = {"paired": waiting, "ready": 0}
+        return web.json_response({"is_settled": True, "ledger": ledger, "train": train, "publish": {"at_gate": 0}})
 
     async def _turn(self, request: web.Request) -> web.Response:
         hints = [{"text": "Write it in plain sentences."}]
-        votes = [{"score": -1}, {"score": -1}, {"score": None}]
+        votes = [{"asked": "score", "score": score} for score in (-1, -1, None)] + [{"asked": "hint", "score": 1}]
         verdict = {"score": -1, "votes": votes, "hints": hints}
         return web.json_response({"id": request.match_info["id"], "state": "trained", "verdict": verdict})
 

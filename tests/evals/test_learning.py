@@ -103,16 +103,26 @@ async def test_what_the_judge_made_of_a_turn_comes_with_it() -> None:
     assert [event for event in events if isinstance(event, SessionRecord)] == list(report.sessions)
 
 
-def test_a_turn_that_waits_for_a_judge_a_step_under_way_or_a_version_at_the_gate_is_not_settled() -> None:
-    quiet = {"turns": {"paired": 0, "judged": 0, "ready": 0}, "train": {"ready": 0, "riders": 0}, "versions": {}}
-    assert is_settled({**quiet})
-    assert not is_settled({**quiet, "turns": {"paired": 1}})
-    assert not is_settled({**quiet, "turns": {"judged": 1}})
-    assert not is_settled({**quiet, "train": {"is_training": True}})
-    assert not is_settled({**quiet, "versions": {"candidate": 1}})
+def status(**parts: dict[str, int] | bool) -> dict[str, object]:
+    """A server at rest, but for what is given."""
+    train = {"ready": 1, "riders": 1, "needed": 2}
+    quiet: dict[str, object] = {"is_settled": True, "ledger": {"ready": 2}, "train": train, "publish": {"at_gate": 0}}
+    return quiet | parts
 
 
-def test_samples_too_few_for_a_step_do_not_hold_a_user_up_but_unseen_ones_do() -> None:
-    assert is_settled({"turns": {"ready": 2}, "train": {"ready": 1, "riders": 1, "least": 2}, "versions": {}})
-    assert not is_settled({"turns": {"ready": 2}, "train": {"ready": 2, "riders": 0, "least": 2}, "versions": {}})
-    assert not is_settled({"turns": {"ready": 2}, "train": {"ready": 0, "riders": 0, "least": 2}, "versions": {}})
+def test_a_turn_that_waits_for_a_judge_or_admission_a_step_under_way_or_a_version_at_the_gate_is_not_settled() -> None:
+    assert is_settled(status())
+    assert not is_settled(status(is_settled=False))
+    assert not is_settled(status(ledger={"ready": 2, "paired": 1}))
+    assert not is_settled(status(ledger={"ready": 2, "judged": 1}))
+    assert not is_settled(status(publish={"at_gate": 1}))
+
+
+def test_samples_too_few_for_a_step_do_not_hold_a_user_up_but_enough_or_unseen_ones_do() -> None:
+    assert is_settled(status(train={"ready": 0, "riders": 2, "needed": 1}))
+    assert not is_settled(status(train={"ready": 2, "riders": 0, "needed": 2}))
+    assert not is_settled(status(train={"ready": 0, "riders": 1, "needed": 2}))
+
+
+def test_where_nothing_is_learned_nothing_is_waited_for() -> None:
+    assert is_settled(status(learns=False, is_settled=False))

@@ -123,13 +123,13 @@ class Client:
         body = _table(await self._get(f"/rl/turns/{turn}"))
         verdict = _table(body.get("verdict") or {})
         score = verdict.get("score")
-        votes = tuple(_score(_table(vote).get("score")) for vote in _list(verdict.get("votes")))
+        votes = [_table(vote) for vote in _list(verdict.get("votes"))]
         return TurnNews(
             turn,
             state=str(body.get("state") or ""),
             reason=str(body.get("reason") or ""),
             score=_score(score),
-            votes=votes,
+            votes=tuple(_score(vote.get("score")) for vote in votes if vote.get("asked") == "score"),
             hints=tuple(_hint(item) for item in _list(verdict.get("hints"))),
         )
 

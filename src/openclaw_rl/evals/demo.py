@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import tempfile
@@ -12,7 +11,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from openclaw_rl.errors import OpenClawRLError
 from openclaw_rl.evals.client import Client, served_model
 from openclaw_rl.evals.learning import BEFORE, Run, RunSettings
 from openclaw_rl.evals.records import LearningReport
@@ -33,29 +31,24 @@ async def run_demo(out: Path, *, sessions: int = 24, seed: int = 0, problems: in
     """
     console = Console(stderr=True, highlight=False)
     settings = RunSettings(sessions=sessions, problems=problems, stop_after=STAY)
-    started = time.monotonic()
-    report: LearningReport | None = None
-    with tempfile.TemporaryDirectory(prefix="openclaw-rl-demo-") as home, View(console) as view:
-        view.say("starting the server on the bundled model")
-        async with serving(Path(home), model=MODEL, config=recipe()) as server:
-            name = await served_model(server.base_url, server.key)
-            async with Client(server.base_url, server.key, name) as client:
-                run = Run(client, Student(seed), settings, seed=seed, on_event=view)
-                run.started_s = started  # the start of the server counts
-                try:
+    started, run = time.monotonic(), None
+    try:
+        with tempfile.TemporaryDirectory(prefix="openclaw-rl-demo-") as home, View(console) as view:
+            view.say("starting the server on the bundled model")
+            async with serving(Path(home), model=MODEL, config=recipe()) as server:
+                name = await served_model(server.base_url, server.key)
+                async with Client(server.base_url, server.key, name) as client:
+                    run = Run(client, Student(seed), settings, seed=seed, on_event=view)
+                    run.started_s = started  # the start of the server counts
                     await run.run()
-                    report = await run.report()
+                    await run.report()
                     view.say("done")
-                except (asyncio.CancelledError, OpenClawRLError):
-                    view.say("stopped early")
-                    report = run.report_now()
-                    raise
-                finally:
-                    if report is not None:
-                        _write(report, out)
-    assert report is not None
-    _tell(report, out, console)
-    sys.stdout.write(json.dumps(as_json(report, model=MODEL)) + "\n")
+    finally:
+        if run is not None and run.measurements:
+            report = run.report_now()
+            _write(report, out)
+            _tell(report, out, console)
+            sys.stdout.write(json.dumps(as_json(report, model=MODEL)) + "\n")
 
 
 def recipe() -> Path:

@@ -125,7 +125,9 @@ class Run:
     async def report(self) -> LearningReport:
         """What the run came to, with the number of versions the server tells."""
         rows = await self.client.versions()
-        self.versions = sum(1 for row in rows if str(row.get("status")) == "live" and _number(row) > 0)
+        self.versions = sum(
+            1 for row in rows if str(row.get("status")) == "live" and _number(str(row.get("version"))) > 0
+        )
         return self.report_now()
 
     def report_now(self) -> LearningReport:
@@ -138,9 +140,12 @@ class Run:
             sessions=tuple(self.sessions),
             measurements=tuple(self.measurements),
             refused=self.client.refused,
-            versions=self.versions,
+            versions=max([self.versions, *(_number(turn.reply.version) for turn in self._turns())]),
             seconds=time.monotonic() - self.started_s,
         )
+
+    def _turns(self) -> list[TurnRecord]:
+        return [turn for session in self.sessions for turn in session.turns]
 
     async def _session(self, number: int) -> None:
         started = time.monotonic()
@@ -251,11 +256,7 @@ async def measure(
 
 
 async def settle(client: Client, *, limit_s: float, poll_s: float = 0.2) -> bool:
-    """Waits until the server has learned what it can from what it was told; False where `limit_s` was not enough.
-
-    That is when no turn waits for a judge or for admission, no step is under way or due, and no version stands at the
-    gate. Samples too few for a step are left waiting.
-    """
+    """Waits until the server has learned what it can from what it was told; False where `limit_s` was not enough."""
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
         if is_settled(await client.status()):
@@ -265,15 +266,19 @@ async def settle(client: Client, *, limit_s: float, poll_s: float = 0.2) -> bool
 
 
 def is_settled(status: dict[str, Json]) -> bool:
-    """Whether a status tells of nothing that could still become a step or a version without another turn."""
-    counts, train = _part(status, "turns"), _part(status, "train")
-    if any(_int(counts, state) for state in ("paired", "judged")) or train.get("is_training"):
+    """Whether a status tells of nothing that could still become a version without another turn.
+
+    That is when the server says so, no turn waits for a judge or for admission, the trainer has looked at the newest
+    samples and found too few for a step, and no version stands at the gate. With `min_batch` equal to `batch_size`
+    nothing then depends on the clock.
+    """
+    if not status.get("learns", True):
+        return True
+    ledger, train = _part(status, "ledger"), _part(status, "train")
+    if not status.get("is_settled") or _int(ledger, "paired") or _int(ledger, "judged"):
         return False
-    if _int(train, "ready") + _int(train, "riders") != _int(counts, "ready"):
-        return False  # the trainer has not looked at the newest samples yet
-    if _int(_part(status, "versions"), "candidate"):
-        return False
-    return _int(train, "ready") < max(1, _int(train, "least"))
+    has_looked = _int(train, "ready") + _int(train, "riders") == _int(ledger, "ready")
+    return has_looked and _int(train, "ready") < _int(train, "needed") and not _int(_part(status, "publish"), "at_gate")
 
 
 def _part(status: dict[str, Json], name: str) -> dict[str, Json]:
@@ -288,5 +293,6 @@ def _int(table: dict[str, Json], name: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _number(row: dict[str, Json]) -> int:
-    return int(str(row.get("version", "0")).rpartition(".")[2])
+def _number(version: str) -> int:
+    number = version.rpartition(".")[2]
+    return int(number) if number.isdecimal() else 0
