@@ -19,19 +19,12 @@ from openclaw_rl.store.db import Store
 from openclaw_rl.store.export import export, records
 from openclaw_rl.testing.turns import a_turn
 
-PUBLISHED = [
-    "session_id",
-    "turn",
-    "timestamp",
-    "messages",
-    "prompt_text",
-    "response_text",
-    "tool_calls",
-    "next_state",
-    "votes",
-    "score",
-    "hint",
-]
+PUBLISHED = ["session_id", "turn", "timestamp", "messages", "prompt_text", "response_text", "tool_calls"]
+PUBLISHED += ["next_state", "votes", "score", "hint"]
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 async def test_a_judged_turn_is_a_line_of_the_published_shape(tmp_path: Path) -> None:
@@ -98,5 +91,5 @@ async def test_a_path_that_cannot_be_written_is_said_and_leaves_nothing(tmp_path
     (tmp_path / "taken").mkdir()
     with pytest.raises(StoreError, match="cannot be written"):
         await export(store, tmp_path / "taken")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "taken"]
+    assert _names(tmp_path) == ["home", "taken"]
     await store.aclose()
