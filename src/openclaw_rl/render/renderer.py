@@ -22,6 +22,7 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.render.detokenise import TokenBytes
 from openclaw_rl.render.meaning import key_of, key_of_text
 from openclaw_rl.render.parsers import StreamParser, family_of, parser_of
+from openclaw_rl.render.parsers.plain import PlainParser
 from openclaw_rl.render.shape import Run, Shape, is_append_only, shape_of
 from openclaw_rl.render.template import ChatTemplate
 
@@ -83,6 +84,10 @@ class ChatRenderer:
         """A parser for the answer to this prompt; ids of tool calls begin with `call_prefix`."""
         opening = "" if prompt is None else self.table.text(prompt.tokens[-_OPENING_IDS:])
         return parser_of(self.family, self.table, opening=opening, call_prefix=call_prefix)
+
+    def text_parser(self) -> StreamParser:
+        """A parser for what follows bare text: nothing in it is thinking or a call."""
+        return PlainParser(self.table)
 
     def decode(self, tokens: Sequence[int]) -> tuple[Message, tuple[Span, ...]]:
         """A whole answer as a message, and which tokens are what."""

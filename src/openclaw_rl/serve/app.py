@@ -1,0 +1,99 @@
+"""The HTTP server: which path is answered by what, who needs a key, and how errors leave."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from openclaw_rl.core.message import Json
+from openclaw_rl.core.version import SHARED
+from openclaw_rl.serve import control
+from openclaw_rl.serve.chat import chat_completions
+from openclaw_rl.serve.completions import completions
+from openclaw_rl.serve.control import answer
+from openclaw_rl.serve.failures import Handler, answer_errors, error_response
+from openclaw_rl.serve.parts import ALIAS, ServeParts
+
+Answering = Callable[[web.Request, ServeParts, str], Awaitable[web.StreamResponse]]
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+async def models(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
+    """The names clients may ask for."""
+    names = (*parts.models, ALIAS) if ALIAS not in parts.models else parts.models
+    listed: list[Json] = [_model_json(parts, name) for name in names]
+    return answer({"object": "list", "data": listed})
+
+
+async def model(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
+    """One of those names."""
+    name = parts.model_named(request.match_info["id"])
+    return answer(_model_json(parts, name))
+
+
+async def health(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
+    """That the server answers, and with which weights."""
+    return answer({"status": "ok", "model": parts.models[0], "version": str(parts.current(SHARED))})
+
+
+async def metrics(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
+    """Counters for Prometheus."""
+    for how, count in parts.renderer.stats.items():
+        parts.metrics.prompts.labels(how).set(count)
+    return web.Response(body=parts.metrics.text(), headers={"Content-Type": _METRICS_TYPE})
+
+
+def _model_json(parts: ServeParts, name: str) -> dict[str, Json]:
+    return {
+        "id": name,
+        "object": "model",
+        "created": 0,
+        "owned_by": "openclaw-rl",
+        "max_model_len": parts.context_length,
+    }
+
+
+# Method, path, what answers it, and whether it is answered without a key. Another API is another line.
+ROUTES: tuple[tuple[str, str, Answering, bool], ...] = (
+    ("POST", "/v1/chat/completions", chat_completions, False),
+    ("POST", "/v1/completions", completions, False),
+    ("GET", "/v1/models", models, True),  # agents ask for it without a key, to see whether anybody is there
+    ("GET", "/v1/models/{id:.+}", model, True),
+    ("GET", "/healthz", health, True),
+    ("GET", "/metrics", metrics, True),
+    ("POST", "/v1/feedback", control.feedback, False),
+    ("POST", "/v1/sessions/{id}/done", control.session_done, False),
+    ("POST", "/v1/rl/session_done", control.session_done, False),
+    ("GET", "/v1/rl/status", control.status, False),
+    ("GET", "/v1/rl/turns", control.turns, False),
+    ("GET", "/v1/rl/turns/{id}", control.turn, False),
+    ("GET", "/v1/rl/versions", control.versions, False),
+    ("POST", "/v1/rl/rollback", control.rollback, False),
+)
+
+
+def build_app(parts: ServeParts) -> web.Application:
+    """The server's application."""
+    app = web.Application(middlewares=[answer_errors], client_max_size=parts.settings.max_body_bytes)
+    for method, path, answering, is_open in ROUTES:
+        app.router.add_route(method, path, _handler(answering, parts, path, is_open=is_open))
+    return app
+
+
+def runner_of(app: web.Application) -> web.AppRunner:
+    """What runs the application: a client that goes away cancels its handler, so that its slot is free at once."""
+    return web.AppRunner(app, handler_cancellation=True, access_log=None)
+
+
+def _handler(answering: Answering, parts: ServeParts, path: str, *, is_open: bool) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        try:
+            key_name = "" if is_open else parts.keys.name_of(request.headers)
+            response = await answering(request, parts, key_name)
+        except Exception as problem:  # the edge of a request: recorded where the body is made
+            response = error_response(problem)
+        parts.metrics.requests.labels(path, str(response.status)).inc()
+        return response
+
+    return handle

@@ -1,0 +1,94 @@
+"""POST /v1/chat/completions: OpenAI's chat API, streaming and not."""
+
+from __future__ import annotations
+
+import msgspec
+from aiohttp import web
+
+from openclaw_rl.core.message import Json
+from openclaw_rl.render.detokenise import TokenBytes
+from openclaw_rl.serve.choice import Choice
+from openclaw_rl.serve.chunks import ChatChunks, usage_json
+from openclaw_rl.serve.generate import Asked, Generation, begin
+from openclaw_rl.serve.logprobs import token_entries
+from openclaw_rl.serve.params import (
+    check_parameters,
+    count_of,
+    includes_usage,
+    limit_of,
+    options_of,
+    sampling_of,
+    stops_of,
+    top_logprobs_of,
+    uses_tools,
+)
+from openclaw_rl.serve.parts import ServeParts
+from openclaw_rl.serve.stream import streamed, whole
+from openclaw_rl.serve.wire import ChatBody, facts_of, fields_of, messages_of, parsed, tools_of
+
+_TAKEN = frozenset(ChatBody.__struct_fields__)
+
+
+async def chat_completions(request: web.Request, parts: ServeParts, key_name: str) -> web.StreamResponse:
+    """Answers one chat request."""
+    raw, fields = fields_of(await request.read())
+    for name in check_parameters(fields, _TAKEN):
+        parts.metrics.ignore(name)
+    body = parsed(raw, ChatBody)
+    model = parts.model_named(body.model)
+    wants_logprobs, top_logprobs = top_logprobs_of(body)
+    has_usage = includes_usage(body)
+    asked = _asked(parts, body, facts_of(fields), top_logprobs)
+    generation = await begin(parts, asked, request.headers, key_name)
+    response_id = f"chatcmpl-{generation.choices[0].turn}"
+    table = parts.renderer.table if wants_logprobs else None
+    if body.stream:
+        chunks = ChatChunks(response_id, int(generation.at_s), model, includes_usage=has_usage, table=table)
+        return await streamed(request, generation, chunks)
+    gone = await whole(request, generation)
+    return _answer(generation, response_id, model, table) if gone is None else gone
+
+
+def _asked(parts: ServeParts, body: ChatBody, facts: dict[str, Json], top_logprobs: int) -> Asked:
+    limit = limit_of(body, parts.settings)
+    return Asked(
+        api="chat",
+        messages=messages_of(body.messages),
+        tools=tools_of(body.tools or ()) if uses_tools(body) else (),
+        sampling=sampling_of(body, parts.defaults, parts.eos_ids, max_tokens=limit or 1, top_logprobs=top_logprobs),
+        max_tokens=limit,
+        count=count_of(body, parts.settings.max_choices),
+        stops=stops_of(body),
+        has_one_call=body.parallel_tool_calls is False,
+        options=options_of(body),
+        facts=facts,
+    )
+
+
+def _answer(generation: Generation, response_id: str, model: str, table: TokenBytes | None) -> web.Response:
+    body: dict[str, Json] = {
+        "id": response_id,
+        "object": "chat.completion",
+        "created": int(generation.at_s),
+        "model": model,
+        "choices": [_choice_json(choice, table) for choice in generation.choices],
+        "usage": usage_json(generation),
+    }
+    return web.Response(body=msgspec.json.encode(body), content_type="application/json", headers=generation.headers)
+
+
+def _choice_json(choice: Choice, table: TokenBytes | None) -> dict[str, Json]:
+    reply = choice.reply()
+    message: dict[str, Json] = {
+        "role": "assistant",
+        "content": reply.text if reply.text or not reply.tool_calls else None,
+        "refusal": None,
+    }
+    if reply.reasoning is not None:
+        message["reasoning_content"] = reply.reasoning
+    if reply.tool_calls:
+        message["tool_calls"] = reply.as_json()["tool_calls"]
+    logprobs: Json = None
+    if table is not None:
+        logprobs = {"content": token_entries(choice.sampled, table), "refusal": None}
+    return {"index": choice.index, "message": message, "logprobs": logprobs, "finish_reason": choice.reason}

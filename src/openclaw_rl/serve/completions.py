@@ -1,0 +1,150 @@
+"""POST /v1/completions: bare text or ids to go on from. Served and counted, never trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from aiohttp import web
+
+from openclaw_rl.core.completion import SampledToken
+from openclaw_rl.core.message import Json, Role, message
+from openclaw_rl.errors import RequestError
+from openclaw_rl.render.detokenise import TokenBytes
+from openclaw_rl.render.parsers import ReplyDelta, TextDelta
+from openclaw_rl.serve.chunks import usage_json
+from openclaw_rl.serve.generate import Asked, Generation, begin
+from openclaw_rl.serve.logprobs import LEAST_LOGP
+from openclaw_rl.serve.outbox import DONE
+from openclaw_rl.serve.params import (
+    check_parameters,
+    count_of,
+    includes_usage,
+    limit_of,
+    sampling_of,
+    stops_of,
+    top_logprobs_of,
+)
+from openclaw_rl.serve.parts import ServeParts
+from openclaw_rl.serve.stream import streamed, whole
+from openclaw_rl.serve.wire import CompletionBody, facts_of, fields_of, parsed
+
+_TAKEN = frozenset(CompletionBody.__struct_fields__)
+
+
+async def completions(request: web.Request, parts: ServeParts, key_name: str) -> web.StreamResponse:
+    """Answers one request for bare text."""
+    raw, fields = fields_of(await request.read())
+    for name in check_parameters(fields, _TAKEN):
+        parts.metrics.ignore(name)
+    body = parsed(raw, CompletionBody)
+    model = parts.model_named(body.model)
+    wants_logprobs, top_logprobs = top_logprobs_of(body)
+    has_usage = includes_usage(body)
+    prompt = _prompt(body)
+    text = prompt if isinstance(prompt, str) else parts.renderer.table.text(prompt)
+    limit = limit_of(body, parts.settings)
+    asked = Asked(
+        api="completions",
+        messages=(message(Role.USER, text),),
+        tools=(),
+        sampling=sampling_of(body, parts.defaults, parts.eos_ids, max_tokens=limit or 1, top_logprobs=top_logprobs),
+        max_tokens=limit,
+        count=count_of(body, parts.settings.max_choices),
+        stops=stops_of(body),
+        facts=facts_of(fields),
+        prompt=prompt,
+    )
+    generation = await begin(parts, asked, request.headers, key_name)
+    words = _Words(generation, model, parts.renderer.table if wants_logprobs else None, has_usage=has_usage)
+    if body.stream:
+        return await streamed(request, generation, words)
+    gone = await whole(request, generation)
+    return words.whole() if gone is None else gone
+
+
+class _Words:
+    """The events and the whole answer of this API."""
+
+    def __init__(self, generation: Generation, model: str, table: TokenBytes | None, *, has_usage: bool) -> None:
+        self._generation = generation
+        self._table = table
+        self._has_usage = has_usage
+        self._head: dict[str, Json] = {
+            "id": f"cmpl-{generation.choices[0].turn}",
+            "object": "text_completion",
+            "created": int(generation.at_s),
+            "model": model,
+        }
+
+    def first(self, index: int) -> bytes:
+        return b""
+
+    def event(self, index: int, deltas: Sequence[ReplyDelta], sampled: Sequence[SampledToken]) -> bytes:
+        text = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
+        if not text and self._table is None:
+            return b""
+        return _event({**self._head, "choices": [self._choice(index, text, sampled, None)]})
+
+    def last(self, index: int, reason: str) -> bytes:
+        return _event({**self._head, "choices": [self._choice(index, "", (), reason)]})
+
+    def end(self, generation: Generation) -> bytes:
+        if not self._has_usage:
+            return DONE
+        return _event({**self._head, "choices": [], "usage": usage_json(generation)}) + DONE
+
+    def problem(self, body: bytes) -> bytes:
+        return b"data: %b\n\n" % body
+
+    def whole(self) -> web.Response:
+        choices: list[Json] = [
+            self._choice(choice.index, choice.reply().text, choice.sampled, choice.reason)
+            for choice in self._generation.choices
+        ]
+        body = {**self._head, "choices": choices, "usage": usage_json(self._generation)}
+        headers = self._generation.headers
+        return web.Response(body=msgspec.json.encode(body), content_type="application/json", headers=headers)
+
+    def _choice(self, index: int, text: str, sampled: Sequence[SampledToken], reason: str | None) -> dict[str, Json]:
+        logprobs = None if self._table is None else _logprobs(sampled, self._table)
+        return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason}
+
+
+def _prompt(body: CompletionBody) -> str | tuple[int, ...]:
+    if body.best_of not in (None, 1, body.n):
+        raise RequestError("best_of is not supported", fix="use n", code="unsupported_parameter", param="best_of")
+    prompt = body.prompt
+    if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
+        if len(prompt) > 1:
+            raise RequestError(f"prompt holds {len(prompt)} prompts", fix="send one request for each", param="prompt")
+        prompt = prompt[0]
+    if not prompt:
+        raise RequestError("prompt is empty", fix="send some text", param="prompt")
+    if isinstance(prompt, str):
+        return prompt
+    return tuple(token for token in prompt if isinstance(token, int))
+
+
+def _logprobs(sampled: Sequence[SampledToken], table: TokenBytes) -> dict[str, Json]:
+    def written(token: int) -> str:
+        return table(token).decode("utf-8", "replace")
+
+    offsets: list[Json] = []
+    at = 0
+    for item in sampled:
+        offsets.append(at)
+        at += len(written(item.token))
+    return {
+        "tokens": [written(item.token) for item in sampled],
+        "token_logprobs": [max(item.logp, LEAST_LOGP) for item in sampled],
+        "top_logprobs": [
+            {written(token): max(logp, LEAST_LOGP) for token, logp in item.top} if item.top else None
+            for item in sampled
+        ],
+        "text_offset": offsets,
+    }
+
+
+def _event(body: dict[str, Json]) -> bytes:
+    return b"data: %b\n\n" % msgspec.json.encode(body)

@@ -1,0 +1,141 @@
+"""What a client may ask of the loop behind the server: feedback, the end of a session, turns, versions, a way back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from aiohttp import web
+
+from openclaw_rl.core.ledger import State
+from openclaw_rl.core.message import Json
+from openclaw_rl.core.next_state import Feedback
+from openclaw_rl.core.version import parse_version
+from openclaw_rl.errors import RequestError
+from openclaw_rl.serve.ids import turn_of_response
+from openclaw_rl.serve.parts import ServeParts
+from openclaw_rl.serve.views import turn_json, turn_line, version_json
+from openclaw_rl.serve.wire import parsed
+
+_MOST_ROWS = 500
+_SESSION_HEADERS = ("x-session-id", "x-session-affinity", "session_id")
+
+
+class FeedbackBody(msgspec.Struct):
+    """The body of POST /v1/feedback."""
+
+    score: int
+    session_id: str | None = None
+    response_id: str | None = None
+    text: str | None = None
+
+
+class RollbackBody(msgspec.Struct):
+    """The body of POST /v1/rl/rollback."""
+
+    version: str | int
+
+
+async def feedback(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
+    """A thumb up or down on a turn, or on the newest of a session; it outranks the judge."""
+    body = parsed(await request.read(), FeedbackBody)
+    if body.score not in (-1, 0, 1):
+        raise RequestError(f"score is {body.score}", fix="send -1, 0 or 1", param="score")
+    turn = await _turn_meant(parts, body)
+    await parts.control.feedback(Feedback(turn, body.score, body.text, parts.clock()))
+    return answer({"turn": turn, "score": body.score})
+
+
+async def session_done(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
+    """Ends the session named in the path or, where there is none, in the headers."""
+    session = request.match_info.get("id") or next(
+        (request.headers[name] for name in _SESSION_HEADERS if name in request.headers), None
+    )
+    if not session:
+        raise RequestError("no session is named", fix="send its name in the header X-Session-Id", param="X-Session-Id")
+    await parts.control.session_done(session, "ended by the client")
+    return answer({"session": session, "done": True})
+
+
+async def status(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
+    """Where everything stands."""
+    return answer(dict(await parts.control.status()))
+
+
+async def turns(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
+    """Turns, newest first; `limit`, `session`, `state` and `before` (a turn id to page on from) choose which."""
+    query = request.query
+    limit = _number(query.get("limit", "50"), "limit")
+    try:
+        state = State(query["state"]) if "state" in query else None
+    except ValueError:
+        raise RequestError(
+            f"state is {query['state']!r}", fix=f"use one of {', '.join(State)}", param="state"
+        ) from None
+    rows = await parts.store.rows(limit=limit, session=query.get("session"), state=state, before=query.get("before"))
+    before = rows[-1].turn.id if len(rows) == limit else None
+    return answer({"turns": [turn_line(row) for row in rows], "before": before})
+
+
+async def turn(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
+    """One turn with all that is known of it."""
+    name = turn_of_response(request.match_info["id"])
+    row = await parts.store.row(name)
+    if row is None:
+        raise RequestError(f"there is no turn {name}", fix="list them at /v1/rl/turns", status=404, param="id")
+    return answer(turn_json(row))
+
+
+async def versions(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
+    """All versions, oldest first, and which is served."""
+    rows = await parts.store.versions()
+    scopes = sorted({row.version.scope for row in rows})
+    current = {scope: str(await parts.store.current(scope)) for scope in scopes}
+    found: list[Json] = [version_json(row, is_current=current[row.version.scope] == str(row.version)) for row in rows]
+    return answer({"versions": found, "current": dict(current)})
+
+
+async def rollback(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
+    """Serves an earlier version again."""
+    body = parsed(await request.read(), RollbackBody)
+    try:
+        version = parse_version(str(body.version))
+    except ValueError:
+        raise RequestError(
+            f"version is {body.version!r}", fix="send a number, or a name such as shared.3", param="version"
+        ) from None
+    known = [row.version for row in await parts.store.versions()]
+    if version not in known:
+        raise RequestError(
+            f"there is no version {version}", fix="list them at /v1/rl/versions", status=404, param="version"
+        )
+    await parts.control.rollback(version)
+    return answer({"version": str(version)})
+
+
+def answer(body: Mapping[str, Json]) -> web.Response:
+    """A JSON answer."""
+    return web.Response(body=msgspec.json.encode(body), content_type="application/json")
+
+
+async def _turn_meant(parts: ServeParts, body: FeedbackBody) -> str:
+    if body.response_id:
+        name = turn_of_response(body.response_id)
+        found = await parts.store.turn(name)
+        where, value, param = "response", body.response_id, "response_id"
+    elif body.session_id:
+        found = await parts.store.last_turn(body.session_id)
+        where, value, param = "session with a turn", body.session_id, "session_id"
+    else:
+        raise RequestError("feedback names no turn", fix="send response_id or session_id", param="response_id")
+    if found is None:
+        raise RequestError(
+            f"there is no {where} {value}", fix="send the id of an answer of this server", status=404, param=param
+        )
+    return found.id
+
+
+def _number(text: str, name: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST_ROWS:
+        raise RequestError(f"{name} is {text!r}", fix=f"send a number from 1 to {_MOST_ROWS}", param=name)
+    return int(text)

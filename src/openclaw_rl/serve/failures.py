@@ -1,0 +1,87 @@
+"""Errors as OpenAI's clients know them, made here alone."""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from aiohttp import web
+
+from openclaw_rl.errors import EngineError, OpenClawRLError, RequestError
+
+log = logging.getLogger(__name__)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+_PATH = re.compile(r" - at `(?:key in )?\$\.?([^`]*)`$")
+_RETRY_AFTER_S = "2"
+
+
+class _Problem(msgspec.Struct):
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class _Body(msgspec.Struct):
+    error: _Problem
+
+
+def error_body(problem: BaseException) -> tuple[int, bytes]:
+    """Status and JSON for any error; what nobody foresaw is logged with an id that the client is told."""
+    match problem:
+        case RequestError():
+            return problem.status, _encoded(str(problem), problem.status, problem.param, problem.code)
+        case msgspec.ValidationError():
+            message, param = _what_and_where(str(problem))
+            return 400, _encoded(message, 400, param, "invalid_type")
+        case msgspec.DecodeError():
+            return 400, _encoded(f"the body is no valid JSON: {problem}", 400, None, "invalid_json")
+        case web.HTTPRequestEntityTooLarge():
+            return 413, _encoded("the request body is larger than this server accepts", 413, None, "body_too_large")
+        case web.HTTPException():
+            return problem.status, _encoded(problem.reason.lower(), problem.status, None, None)
+        case EngineError():
+            log.error("engine failed: %s", problem)
+            return 503, _encoded(str(problem), 503, None, "engine_unavailable")
+    name = uuid.uuid4().hex[:12]
+    log.error("unexpected error id=%s", name, exc_info=problem)
+    text = str(problem) if isinstance(problem, OpenClawRLError) else f"unexpected error {name}: see the server's log"
+    return 500, _encoded(text, 500, None, "internal_error")
+
+
+def error_response(problem: BaseException) -> web.Response:
+    """The error as an answer."""
+    status, body = error_body(problem)
+    headers = {"Retry-After": _RETRY_AFTER_S} if status in (429, 503) else {}
+    if isinstance(problem, web.HTTPMethodNotAllowed):
+        headers["Allow"] = problem.headers["Allow"]
+    return web.Response(status=status, body=body, content_type="application/json", headers=headers)
+
+
+@web.middleware
+async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answers what is raised before a handler is found: an unknown path, a wrong method."""
+    try:
+        return await handler(request)
+    except Exception as problem:  # the edge of a request: recorded in error_body
+        return error_response(problem)
+
+
+def _what_and_where(text: str) -> tuple[str, str | None]:
+    """The message and the parameter in `Expected ... - at `$.path``."""
+    found = _PATH.search(text)
+    param = found.group(1) if found else None
+    what = text[: found.start()] if found else text
+    missing = re.search(r"missing required field `([^`]+)`", what)
+    if missing:
+        param = f"{param}.{missing.group(1)}" if param else missing.group(1)
+    return (f"{param}: {what[:1].lower()}{what[1:]}" if param else what), param
+
+
+def _encoded(message: str, status: int, param: str | None, code: str | None) -> bytes:
+    kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
+    return msgspec.json.encode(_Body(_Problem(message, kind, param, code)))

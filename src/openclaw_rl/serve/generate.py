@@ -1,0 +1,254 @@
+"""From a request to its answers, whichever API asked: placed, rendered, sampled, handed over piece by piece, committed.
+
+Each API file only translates: its body into an `Asked`, and what a `Sink` is told into its own events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
+
+from openclaw_rl.core.completion import SampledToken
+from openclaw_rl.core.message import Json, Message, Tool
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.turn import Arrival, Placement, Turn, TurnKind
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.errors import EngineError, RequestError
+from openclaw_rl.render.parsers import ReplyDelta
+from openclaw_rl.serve.choice import Choice
+from openclaw_rl.serve.ids import new_turn_id
+from openclaw_rl.serve.parts import ServeParts
+
+log = logging.getLogger(__name__)
+_SECRET = frozenset({"authorization", "x-api-key", "cookie"})
+_LONG_CHARS = 20_000  # longer prompts are rendered in a thread, so that streams go on
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request in the words of `core`. `max_tokens` None leaves it to the context.
+
+    With `prompt` (text or ids) there is no conversation to render, and the turn is never trained.
+    """
+
+    api: str
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...]
+    sampling: Sampling
+    max_tokens: int | None
+    count: int = 1
+    stops: tuple[str, ...] = ()
+    has_one_call: bool = False
+    options: Mapping[str, Json] = field(default_factory=dict)
+    facts: Mapping[str, Json] = field(default_factory=dict)
+    prompt: str | tuple[int, ...] | None = None
+
+
+class Sink(Protocol):
+    """Where pieces of answers go while they are sampled."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the client went away."""
+        ...
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client reads more slowly than we write."""
+        ...
+
+    def piece(self, choice: Choice, deltas: Sequence[ReplyDelta], sampled: Sequence[SampledToken]) -> None:
+        """What these tokens added."""
+        ...
+
+    async def drain(self) -> None:
+        """Until the client has caught up."""
+        ...
+
+
+class ClientGone(Exception):
+    """Nobody reads the answer any more."""
+
+
+@runtime_checkable
+class _Closable(Protocol):
+    async def aclose(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Generation:
+    """A request that has been placed and rendered, and its answers as they grow."""
+
+    parts: ServeParts
+    asked: Asked
+    placement: Placement
+    prompt: Prompt
+    sampling: Sampling
+    version: PolicyVersion
+    choices: tuple[Choice, ...]
+    at_s: float
+    problem: Exception | None = None  # what ended an answer's sampling before its time
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Turn ids and version, which every completion carries."""
+        return {
+            "x-openclaw-rl-turn": ",".join(choice.turn for choice in self.choices),
+            "x-openclaw-rl-version": str(self.version),
+        }
+
+    @property
+    def cached_tokens(self) -> int:
+        """Ids of the prompt whose keys and values were reused."""
+        return max(choice.cached for choice in self.choices)
+
+    @property
+    def sampled_tokens(self) -> int:
+        """Ids sampled, over all answers."""
+        return sum(len(choice.sampled) for choice in self.choices)
+
+    async def run(self, sink: Sink) -> None:
+        """Samples all answers into the sink, and returns once their turns are in the store.
+
+        A client that goes away ends the sampling at once; the turns are committed as cancelled, and then ClientGone or
+        CancelledError rises.
+        """
+        self.parts.metrics.in_flight.inc(len(self.choices))
+        try:
+            await self._sample_all(sink)
+        except (asyncio.CancelledError, ClientGone):
+            for choice in self.choices:
+                choice.cancel()
+            await self._commit()
+            raise
+        finally:
+            self.parts.metrics.in_flight.dec(len(self.choices))
+        await self._commit()
+
+    async def admitted(self) -> None:
+        """Returns once `run`, in a task of its own, has handed every answer to the engine.
+
+        What an engine refuses at once, it refuses in its first step, so `problem` tells. One pass of the loop starts
+        `run`, the next one its answers.
+        """
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    async def _sample_all(self, sink: Sink) -> None:
+        if len(self.choices) == 1:
+            await self._sample(self.choices[0], sink)
+            return
+        try:
+            async with asyncio.TaskGroup() as group:
+                for choice in self.choices:
+                    group.create_task(self._sample(choice, sink))
+        except BaseExceptionGroup as problems:  # the first is what the client is told; the others were cancelled by it
+            raise problems.exceptions[0] from None
+
+    async def _sample(self, choice: Choice, sink: Sink) -> None:
+        seed = self.sampling.seed
+        sampling = self.sampling
+        if seed is not None and choice.index:  # siblings of one seed differ, and are repeatable
+            sampling = replace(sampling, seed=seed + choice.index)
+        stream = self.parts.engine.generate(self.prompt, sampling, self.version)
+        try:
+            async for token in stream:
+                if sink.is_gone:
+                    raise ClientGone
+                if not choice.sampled:
+                    choice.cached = token.cached
+                    self.parts.metrics.first_token_s.observe(max(0.0, self.parts.clock() - self.at_s))
+                deltas = choice.take(token)
+                sink.piece(choice, deltas, (token,))
+                if choice.is_over:
+                    break
+                if sink.is_full:
+                    await sink.drain()
+        except Exception as problem:
+            self.problem = problem
+            raise
+        finally:
+            if isinstance(stream, _Closable):
+                await stream.aclose()
+        if choice.finish is None:
+            raise EngineError("the engine ended an answer without saying why", fix="see the server's log")
+        sink.piece(choice, choice.end(), ())
+
+    async def _commit(self) -> None:
+        metrics, group = self.parts.metrics, self.choices[0].turn if len(self.choices) > 1 else None
+        metrics.prompt_tokens.inc(len(self.prompt))
+        metrics.cached_tokens.inc(self.cached_tokens)
+        metrics.continued_tokens.inc(self.prompt.continued)
+        metrics.sampled_tokens.inc(self.sampled_tokens)
+        metrics.answer_s.observe(max(0.0, self.parts.clock() - self.at_s))
+        for choice in self.choices:
+            turn = self._turn(choice, group)
+            metrics.turns.labels(turn.kind.value, turn.completion.finish.value).inc()
+            await self.parts.collector.commit(turn)
+
+    def _turn(self, choice: Choice, group: str | None) -> Turn:
+        parent = self.placement.parent
+        return Turn(
+            id=choice.turn,
+            session=self.placement.session,
+            user=self.placement.user,
+            agent=self.placement.agent,
+            kind=self.placement.kind,
+            why=self.placement.why,
+            messages=self.asked.messages,
+            tools=self.asked.tools,
+            prompt=self.prompt,
+            completion=choice.completion(self.version),
+            reply=choice.reply(),
+            at_s=self.at_s,
+            parent=None if parent is None else parent.id,
+            group=group,
+            api=self.asked.api,
+            options=self.asked.options,
+        )
+
+
+async def begin(parts: ServeParts, asked: Asked, headers: Mapping[str, str], key_name: str) -> Generation:
+    """Finds out where the request belongs and what the model is to read. Raises RequestError where it does not fit."""
+    at_s = parts.clock()
+    facts = dict(asked.facts)
+    if asked.prompt is not None:
+        facts["turn_type"] = TurnKind.SIDE.value
+    placement = await parts.collector.place(Arrival(asked.messages, asked.tools, headers, facts, key_name, at_s))
+    prompt = await _prompt(parts, asked, placement)
+    room = parts.context_length - len(prompt)
+    if room < 1:
+        raise RequestError(
+            f"the prompt has {len(prompt)} tokens and the context holds {parts.context_length}",
+            fix="shorten the conversation",
+            code="context_length_exceeded",
+            param="prompt" if asked.prompt is not None else "messages",
+        )
+    sampling = replace(asked.sampling, max_tokens=min(room, asked.max_tokens or room))
+    choices = tuple(_choice(parts, asked, prompt, index) for index in range(asked.count))
+    return Generation(parts, asked, placement, prompt, sampling, parts.current(placement.user), choices, at_s)
+
+
+async def _prompt(parts: ServeParts, asked: Asked, placement: Placement) -> Prompt:
+    if isinstance(asked.prompt, tuple):
+        return Prompt(asked.prompt)
+    if asked.prompt is not None:
+        return Prompt(parts.renderer.encode(asked.prompt))
+    size = sum(len(item.text) for item in asked.messages)
+    if size < _LONG_CHARS:
+        return parts.renderer.prompt(asked.messages, asked.tools, placement.parent, options=asked.options)
+    return await asyncio.to_thread(
+        parts.renderer.prompt, asked.messages, asked.tools, placement.parent, options=asked.options
+    )
+
+
+def _choice(parts: ServeParts, asked: Asked, prompt: Prompt, index: int) -> Choice:
+    turn = new_turn_id()
+    renderer = parts.renderer
+    is_bare = asked.prompt is not None
+    parser = renderer.text_parser() if is_bare else renderer.parser(prompt, call_prefix=f"call_{turn[-12:]}")
+    return Choice(index, turn, parser, asked.stops, has_one_call=asked.has_one_call)

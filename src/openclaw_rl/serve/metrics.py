@@ -1,0 +1,54 @@
+"""Counters of what was served, in Prometheus's format. One registry for each server."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+_MOST_NAMES = 100  # distinct ignored parameters that get a label of their own; clients choose these names
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+
+class Metrics:
+    """What the server counts."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "openclaw_rl_requests", "Requests answered.", ("route", "status"), registry=self.registry
+        )
+        self.turns = Counter(
+            "openclaw_rl_turns", "Answers by kind and finish.", ("kind", "finish"), registry=self.registry
+        )
+        self.prompt_tokens = Counter("openclaw_rl_prompt_tokens", "Ids of prompts.", registry=self.registry)
+        self.cached_tokens = Counter(
+            "openclaw_rl_prompt_tokens_cached",
+            "Ids of prompts whose keys and values were reused.",
+            registry=self.registry,
+        )
+        self.continued_tokens = Counter(
+            "openclaw_rl_prompt_tokens_continued", "Ids of prompts kept from a served turn.", registry=self.registry
+        )
+        self.sampled_tokens = Counter("openclaw_rl_sampled_tokens", "Ids sampled.", registry=self.registry)
+        self.in_flight = Gauge("openclaw_rl_in_flight", "Answers being sampled.", registry=self.registry)
+        self.first_token_s = Histogram(
+            "openclaw_rl_first_token_seconds", "From request to first token.", buckets=_SECONDS, registry=self.registry
+        )
+        self.answer_s = Histogram(
+            "openclaw_rl_answer_seconds", "From request to last token.", buckets=_SECONDS, registry=self.registry
+        )
+        self.ignored = Counter(
+            "openclaw_rl_ignored_parameters", "Request parameters not known here.", ("name",), registry=self.registry
+        )
+        self.prompts = Gauge("openclaw_rl_prompts", "Prompts by how they were made.", ("how",), registry=self.registry)
+        self._names: set[str] = set()
+
+    def ignore(self, name: str) -> None:
+        """One more request had this parameter."""
+        if name not in self._names and len(self._names) >= _MOST_NAMES:
+            name = "other"
+        self._names.add(name)
+        self.ignored.labels(name[:64]).inc()
+
+    def text(self) -> bytes:
+        """All of it as Prometheus reads it."""
+        return generate_latest(self.registry)

@@ -1,0 +1,73 @@
+"""What the server is made of: protocols and values that the runtime hands over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from openclaw_rl.core.message import Json
+from openclaw_rl.core.next_state import Feedback
+from openclaw_rl.core.protocols import Collector, Engine
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.errors import RequestError
+from openclaw_rl.render.renderer import ChatRenderer
+from openclaw_rl.serve.auth import Keys
+from openclaw_rl.serve.metrics import Metrics
+from openclaw_rl.serve.params import SamplingDefaults
+from openclaw_rl.serve.settings import ServeSettings
+from openclaw_rl.store.db import Store
+
+ALIAS = "default"  # a model name that always works
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What a client may ask of the loop behind the server.
+
+    `session_done(session, why)` ends a session; `status()` is the whole of `/v1/rl/status`; `rollback(version)` serves
+    an earlier version again and raises OpenClawRLError where that cannot be.
+    """
+
+    feedback: Callable[[Feedback], Awaitable[None]]
+    session_done: Callable[[str, str], Awaitable[None]]
+    status: Callable[[], Awaitable[Mapping[str, Json]]]
+    rollback: Callable[[PolicyVersion], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class ServeParts:
+    """One server.
+
+    `models` are the names clients may ask for, the first one reported; `current(user)` is the version being served to
+    a user right now; `clock` gives seconds since the epoch.
+    """
+
+    engine: Engine
+    renderer: ChatRenderer
+    collector: Collector
+    store: Store
+    control: Control
+    current: Callable[[str], PolicyVersion]
+    models: tuple[str, ...]
+    context_length: int
+    eos_ids: tuple[int, ...]
+    keys: Keys
+    settings: ServeSettings = field(default_factory=ServeSettings)
+    defaults: SamplingDefaults = field(default_factory=SamplingDefaults)
+    metrics: Metrics = field(default_factory=Metrics)
+    clock: Callable[[], float] = time.time
+
+    def model_named(self, name: str | None) -> str:
+        """The name to answer with. Raises RequestError (404) for one that is not served."""
+        if name is None or name == ALIAS:
+            return self.models[0]
+        if name in self.models or self.settings.any_model_name:
+            return name
+        raise RequestError(
+            f"the model {name!r} is not served here",
+            fix=f"ask for {', '.join(self.models)} or {ALIAS}",
+            status=404,
+            code="model_not_found",
+            param="model",
+        )

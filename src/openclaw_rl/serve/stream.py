@@ -1,0 +1,122 @@
+"""Hands a generation to a client, streamed or whole; how an event is worded is the API's own business."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from aiohttp import web
+
+from openclaw_rl.core.completion import SampledToken
+from openclaw_rl.render.parsers import ReplyDelta
+from openclaw_rl.serve.choice import Choice
+from openclaw_rl.serve.failures import error_body
+from openclaw_rl.serve.generate import ClientGone, Generation
+from openclaw_rl.serve.outbox import Outbox
+
+_GONE = 499  # nobody reads it; for the log
+
+
+class Chunks(Protocol):
+    """The events of one API. Each may be empty: then nothing is sent."""
+
+    def first(self, index: int) -> bytes:
+        """An answer begins; sent at once, before any token."""
+        ...
+
+    def event(self, index: int, deltas: Sequence[ReplyDelta], sampled: Sequence[SampledToken]) -> bytes:
+        """What one token added."""
+        ...
+
+    def last(self, index: int, reason: str) -> bytes:
+        """How an answer ended."""
+        ...
+
+    def end(self, generation: Generation) -> bytes:
+        """All answers have ended and are in the store."""
+        ...
+
+    def problem(self, body: bytes) -> bytes:
+        """An error after the status has gone out."""
+        ...
+
+
+async def streamed(request: web.Request, generation: Generation, chunks: Chunks) -> web.StreamResponse:
+    """Sends the answers as they are sampled. The last event is held until their turns are in the store.
+
+    What the engine refuses at once (a full queue) is raised before a status has gone out.
+    """
+    limit = generation.parts.settings.max_buffer_bytes
+    outbox = Outbox(request, generation.headers, max_buffer_bytes=limit)
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(generation.run(_Streaming(outbox, chunks)))
+            await generation.admitted()
+            if generation.problem is None:
+                await outbox.open(b"".join(chunks.first(choice.index) for choice in generation.choices))
+    except ExceptionGroup as problems:  # of one task, so it holds one
+        return await _broken_off(problems.exceptions[0], outbox, chunks)
+    last = [chunks.last(choice.index, choice.reason) for choice in generation.choices]
+    return await outbox.close(b"".join((*last, chunks.end(generation))))
+
+
+async def _broken_off(problem: Exception, outbox: Outbox, chunks: Chunks) -> web.StreamResponse:
+    """The end of a stream that has no proper one: told to the client, recorded where the error's body is made."""
+    if isinstance(problem, ClientGone | ConnectionError):
+        return outbox.response
+    if not outbox.is_open:
+        raise problem
+    return await outbox.close(chunks.problem(error_body(problem)[1]))
+
+
+async def whole(request: web.Request, generation: Generation) -> web.Response | None:
+    """Samples the answers to their end; a response where the client went away meanwhile."""
+    try:
+        await generation.run(_Collecting(request))
+    except ClientGone:
+        return web.Response(status=_GONE)
+    return None
+
+
+class _Streaming:
+    """The sink of a streamed answer."""
+
+    def __init__(self, outbox: Outbox, chunks: Chunks) -> None:
+        self._outbox = outbox
+        self._chunks = chunks
+
+    @property
+    def is_gone(self) -> bool:
+        return self._outbox.is_gone
+
+    @property
+    def is_full(self) -> bool:
+        return self._outbox.is_full
+
+    def piece(self, choice: Choice, deltas: Sequence[ReplyDelta], sampled: Sequence[SampledToken]) -> None:
+        event = self._chunks.event(choice.index, deltas, sampled)
+        if event:
+            self._outbox.put(event)
+
+    async def drain(self) -> None:
+        await self._outbox.drain()
+
+
+class _Collecting:
+    """The sink of an answer that is sent whole: it only notices a client that goes away."""
+
+    def __init__(self, request: web.Request) -> None:
+        self._request = request
+        self.is_full = False
+
+    @property
+    def is_gone(self) -> bool:
+        transport = self._request.transport
+        return transport is None or transport.is_closing()
+
+    def piece(self, choice: Choice, deltas: Sequence[ReplyDelta], sampled: Sequence[SampledToken]) -> None:
+        """Nothing is sent before the end."""
+
+    async def drain(self) -> None:
+        """There is nothing to wait for."""

@@ -1,0 +1,91 @@
+"""Turns and versions as JSON, for people and for the web page."""
+
+from __future__ import annotations
+
+from openclaw_rl.core.message import Json
+from openclaw_rl.core.verdict import Verdict
+from openclaw_rl.store.rows import TurnRow, VersionRow
+
+
+def turn_line(row: TurnRow) -> dict[str, Json]:
+    """A turn in one line: where it belongs, where it stands, how it was judged."""
+    turn, completion = row.turn, row.turn.completion
+    return {
+        "id": turn.id,
+        "at": turn.at_s,
+        "session": turn.session,
+        "user": turn.user,
+        "agent": turn.agent,
+        "api": turn.api,
+        "kind": turn.kind.value,
+        "why": turn.why,
+        "state": None if row.state is None else row.state.value,
+        "reason": None if row.reason is None else row.reason.value,
+        "finish": completion.finish.value,
+        "version": str(completion.version),
+        "prompt_tokens": len(turn.prompt),
+        "continued_tokens": turn.prompt.continued,
+        "tokens": len(completion.tokens),
+        "score": None if row.verdict is None else row.verdict.score,
+        "hints": 0 if row.verdict is None else len(row.verdict.hints),
+        "has_sample": row.has_sample,
+        "step": row.step,
+        "trained_version": None if row.trained_version is None else str(row.trained_version),
+    }
+
+
+def turn_json(row: TurnRow) -> dict[str, Json]:
+    """A turn with all that is known of it."""
+    turn, after, said = row.turn, row.next_state, row.feedback
+    body = turn_line(row)
+    body["parent"] = turn.parent
+    body["group"] = turn.group
+    body["messages"] = [item.as_json() for item in turn.messages]
+    body["tools"] = [tool.as_json() for tool in turn.tools]
+    body["reply"] = turn.reply.as_json()
+    body["spans"] = [[span.kind.value, span.start, span.stop] for span in turn.completion.spans]
+    body["next_state"] = (
+        None
+        if after is None
+        else {"source": after.source.value, "messages": [item.as_json() for item in after.messages]}
+    )
+    body["verdict"] = None if row.verdict is None else _verdict_json(row.verdict)
+    body["feedback"] = None if said is None else {"score": said.score, "text": said.text, "at": said.at_s}
+    return body
+
+
+def version_json(row: VersionRow, *, is_current: bool) -> dict[str, Json]:
+    """A version: what made it, what became of it."""
+    return {
+        "version": str(row.version),
+        "scope": row.version.scope,
+        "number": row.version.number,
+        "parent": None if row.parent is None else str(row.parent),
+        "status": row.status.value,
+        "why": row.why,
+        "made_at": row.made_s,
+        "digest": row.digest,
+        "turns": list(row.turns),
+        "metrics": dict(row.metrics),
+        "is_current": is_current,
+    }
+
+
+def _verdict_json(verdict: Verdict) -> dict[str, Json]:
+    return {
+        "score": verdict.score,
+        "source": verdict.source.value,
+        "mean": verdict.mean,
+        "hints": [{"text": hint.text, "source": hint.source.value} for hint in verdict.hints],
+        "votes": [
+            {
+                "asked": vote.asked,
+                "score": vote.score,
+                "hint": vote.hint,
+                "raw": vote.raw,
+                "judge": vote.judge,
+                "seconds": vote.seconds,
+            }
+            for vote in verdict.votes
+        ],
+    }

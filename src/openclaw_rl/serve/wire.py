@@ -1,0 +1,245 @@
+"""What a chat request may hold, and how it becomes messages, tools and facts. Types are checked while parsing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from openclaw_rl.core.message import ImagePart, Json, Message, Role, TextPart, Tool, ToolCall
+from openclaw_rl.errors import RequestError
+
+T = TypeVar("T")
+FACTS = (
+    "session_id",
+    "turn_type",
+    "session_done",
+    "user",
+    "prompt_cache_key",
+    "metadata",
+    "previous_response_id",
+)
+_ROLES = {"system": Role.SYSTEM, "developer": Role.SYSTEM} | {role.value: role for role in Role}
+_EMPTY = msgspec.Raw()
+
+
+class FunctionSpec(msgspec.Struct):
+    """A function a tool offers."""
+
+    name: str
+    description: str | None = None
+    parameters: msgspec.Raw = _EMPTY
+
+
+class ToolSpec(msgspec.Struct):
+    """A tool; only functions are known."""
+
+    function: FunctionSpec | None = None
+    type: str = "function"
+
+
+class CalledSpec(msgspec.Struct):
+    """What a call named, and its arguments as JSON text."""
+
+    name: str
+    arguments: str = "{}"
+
+
+class CallSpec(msgspec.Struct):
+    """One call of an assistant's message."""
+
+    function: CalledSpec
+    id: str = ""
+
+
+class UrlSpec(msgspec.Struct):
+    """Where an image is."""
+
+    url: str
+
+
+class PartSpec(msgspec.Struct):
+    """One part of a message's content."""
+
+    type: str
+    text: str | None = None
+    refusal: str | None = None
+    image_url: UrlSpec | str | None = None
+
+
+class MessageSpec(msgspec.Struct):
+    """One message as it was sent."""
+
+    role: str
+    content: str | list[PartSpec] | None = None
+    name: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[CallSpec] | None = None
+    tool_call_id: str | None = None
+
+
+class StreamOptions(msgspec.Struct):
+    """What a stream ends with."""
+
+    include_usage: bool | None = None
+
+
+class SamplingSpec(msgspec.Struct, kw_only=True):
+    """What chat and plain completions have in common."""
+
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    n: int | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
+    ignore_eos: bool | None = None
+
+
+class ChatBody(SamplingSpec, kw_only=True):
+    """The body of POST /v1/chat/completions."""
+
+    messages: list[MessageSpec]
+    max_completion_tokens: int | None = None
+    tools: list[ToolSpec] | None = None
+    tool_choice: msgspec.Raw = _EMPTY
+    parallel_tool_calls: bool | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    reasoning_effort: str | None = None
+    chat_template_kwargs: msgspec.Raw = _EMPTY
+
+
+class CompletionBody(SamplingSpec, kw_only=True):
+    """The body of POST /v1/completions; `prompt` is text or ids."""
+
+    prompt: str | list[int] | list[str] | list[list[int]]
+    logprobs: int | None = None
+    best_of: int | None = None
+
+
+def fields_of(body: bytes) -> tuple[bytes, dict[str, msgspec.Raw]]:
+    """The body, and its parameters by name, each still JSON text. Raises for anything but a JSON object.
+
+    JavaScript clients send half a surrogate pair where they cut text; those become U+FFFD, in a body of our own.
+    """
+    try:
+        return body, msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except msgspec.ValidationError:
+        raise RequestError("the body is no JSON object", fix="send the parameters as one object") from None
+    except msgspec.DecodeError:
+        if b"\\ud" not in body.lower():
+            raise
+        return fields_of(_without_half_pairs(body))
+
+
+def parsed(body: bytes, kind: type[T]) -> T:
+    """The body as that structure. Raises msgspec.ValidationError naming the place."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:  # a half pair deeper down: `fields_of` has not looked inside values
+        return msgspec.json.decode(_without_half_pairs(body), type=kind)
+
+
+def value_of(raw: msgspec.Raw) -> Json:
+    """One parameter as data; None where it was not sent."""
+    if not bytes(raw):
+        return None
+    value: Json = msgspec.json.decode(raw)
+    return value
+
+
+def messages_of(specs: Sequence[MessageSpec]) -> tuple[Message, ...]:
+    """The messages. Raises RequestError naming the first that cannot be used."""
+    if not specs:
+        raise RequestError("messages is empty", fix="send at least one message", param="messages")
+    return tuple(_message(spec, f"messages[{index}]") for index, spec in enumerate(specs))
+
+
+def tools_of(specs: Sequence[ToolSpec]) -> tuple[Tool, ...]:
+    """The tools. Raises RequestError for kinds other than functions."""
+    found: list[Tool] = []
+    for index, spec in enumerate(specs):
+        if spec.type != "function" or spec.function is None:
+            raise RequestError(
+                f"tools[{index}] is a {spec.type!r} tool",
+                fix="send functions; others are not known here",
+                param="tools",
+            )
+        parameters = value_of(spec.function.parameters)
+        if parameters is None:
+            parameters = {"type": "object", "properties": {}}
+        if not isinstance(parameters, dict):
+            raise RequestError(
+                f"tools[{index}].function.parameters is no object", fix="send a JSON schema", param="tools"
+            )
+        found.append(Tool(spec.function.name, spec.function.description or "", parameters))
+    return tuple(found)
+
+
+def facts_of(fields: Mapping[str, msgspec.Raw]) -> dict[str, Json]:
+    """The body's own words on sessions, those that were sent."""
+    return {name: value for name in FACTS if name in fields and (value := value_of(fields[name])) is not None}
+
+
+def _message(spec: MessageSpec, where: str) -> Message:
+    role = _ROLES.get(spec.role)
+    if role is None:
+        raise RequestError(
+            f"{where}.role is {spec.role!r}", fix=f"use one of {', '.join(sorted(_ROLES))}", param=f"{where}.role"
+        )
+    if spec.tool_calls and role is not Role.ASSISTANT:
+        raise RequestError(
+            f"{where} is a {spec.role} message with tool_calls", fix="only an assistant calls tools", param=where
+        )
+    calls = tuple(ToolCall(call.id, call.function.name, call.function.arguments) for call in spec.tool_calls or ())
+    if spec.content is None and role is not Role.ASSISTANT:
+        raise RequestError(f"{where} has no content", fix="send text", param=f"{where}.content")
+    return Message(
+        role,
+        _content(spec.content, where),
+        reasoning=spec.reasoning_content,
+        tool_calls=calls,
+        tool_call_id=spec.tool_call_id,
+        name=spec.name,
+    )
+
+
+def _content(content: str | list[PartSpec] | None, where: str) -> tuple[TextPart | ImagePart, ...]:
+    if content is None:
+        return ()
+    if isinstance(content, str):
+        return (TextPart(content),)
+    return tuple(_part(part, f"{where}.content[{index}]") for index, part in enumerate(content))
+
+
+def _part(part: PartSpec, where: str) -> TextPart | ImagePart:
+    if part.type in ("text", "input_text", "output_text") and part.text is not None:
+        return TextPart(part.text)
+    if part.type == "refusal" and part.refusal is not None:
+        return TextPart(part.refusal)
+    if part.type == "image_url":
+        raise RequestError(
+            f"{where} is an image, and the model served here reads text only",
+            fix="leave the image out, or serve a model that sees",
+            code="image_not_supported",
+            param=where,
+        )
+    raise RequestError(f"{where} is a {part.type!r} part", fix="send text parts", param=where)
+
+
+def _without_half_pairs(body: bytes) -> bytes:
+    try:
+        return json.dumps(json.loads(body), ensure_ascii=False).encode("utf-8", "replace")
+    except (ValueError, RecursionError) as problem:
+        raise RequestError(f"the body is no valid JSON: {problem}", code="invalid_json") from problem
