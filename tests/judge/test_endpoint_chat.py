@@ -58,13 +58,15 @@ class Pauses:
     """Notes how long it was asked to wait, and does not."""
 
     seconds: list[float] = field(default_factory=list)
+    now_s: float = 100.0
 
     async def __call__(self, seconds: float) -> None:
         self.seconds.append(seconds)
+        self.now_s += seconds
 
 
 async def ask(endpoint: Endpoint, pauses: Pauses, *, retries: int = 2) -> str:
-    chat = EndpointChat(endpoint.url, "judge-1", "secret", retries=retries, pause=pauses)
+    chat = EndpointChat(endpoint.url, "judge-1", "secret", retries=retries, pause=pauses, clock=lambda: pauses.now_s)
     async with chat:
         return await chat.reply(ASK, temperature=0.6, max_tokens=99, seed=7)
 
@@ -89,6 +91,20 @@ async def test_it_waits_as_long_as_the_endpoint_asks_and_no_longer_than_a_minute
     async with serving((429, "slow", {"Retry-After": "7"}), (503, "", {"Retry-After": "9999"}), (200, GOOD, {})) as at:
         assert await ask(at, pauses) == "\\boxed{1}"
     assert pauses.seconds == [7.0, 60.0]
+
+
+async def test_the_next_call_waits_too_where_one_was_told_to_come_back_later() -> None:
+    pauses = Pauses()
+    async with serving((429, "slow", {"Retry-After": "7"}), (200, GOOD, {}), (200, GOOD, {})) as endpoint:
+        chat = EndpointChat(endpoint.url, "judge-1", retries=0, pause=pauses, clock=lambda: pauses.now_s)
+        async with chat:
+            with pytest.raises(JudgeError, match="429"):
+                await chat.reply(ASK, temperature=0.6, max_tokens=9)
+            assert pauses.seconds == []
+            pauses.now_s += 2.0
+            for _ in range(2):
+                assert await chat.reply(ASK, temperature=0.6, max_tokens=9) == "\\boxed{1}"
+    assert pauses.seconds == [5.0]
 
 
 async def test_without_a_word_on_when_the_pause_doubles_and_then_it_gives_up() -> None:

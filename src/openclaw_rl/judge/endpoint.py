@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -29,8 +30,8 @@ class _TryAgain(Exception):
 class EndpointChat:
     """A `Chat` over `POST {url}/chat/completions`. Use it as an async context: it holds the connections.
 
-    An answer of 429 or 5xx and a lost connection are tried again `retries` times, after `Retry-After` where the
-    endpoint gave one (at most a minute), else after `retry_s`, doubled each time.
+    An answer of 429 or 5xx and a lost connection are tried again `retries` times, after `retry_s`, doubled each time.
+    No call is made, of these or of others, before the time an endpoint named in `Retry-After`, at most a minute off.
     """
 
     url: str
@@ -39,7 +40,9 @@ class EndpointChat:
     timeout_s: float = 60.0
     retries: int = 2
     retry_s: float = 1.0
+    clock: Callable[[], float] = time.monotonic
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    _not_before_s: float = 0.0
     _session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> EndpointChat:
@@ -67,15 +70,20 @@ class EndpointChat:
         if seed is not None:
             body["seed"] = seed
         for attempt in range(self.retries + 1):
+            wait_s = self._not_before_s - self.clock()
+            if wait_s > 0:
+                await self.pause(wait_s)
             try:
                 return await self._post(body)
             except _TryAgain as problem:
+                if problem.after_s is not None:
+                    self._not_before_s = self.clock() + min(problem.after_s, LONGEST_WAIT_S)
                 if attempt == self.retries:
                     raise JudgeError(
                         f"{self.url} does not answer: {problem}", fix="see whether it is running and reachable"
                     ) from problem
-                asked = problem.after_s if problem.after_s is not None else self.retry_s * 2**attempt
-            await self.pause(min(asked, LONGEST_WAIT_S))
+            if self._not_before_s <= self.clock():  # it did not say when to come back
+                await self.pause(min(self.retry_s * 2**attempt, LONGEST_WAIT_S))
         raise AssertionError("the last attempt returns or raises")
 
     async def _post(self, body: Mapping[str, Json]) -> str:
