@@ -12,7 +12,7 @@ from openclaw_rl.engines.local.rows import Row
 
 WORTH_REUSE = 16  # tokens; a shorter prefix is read again
 WORTH_WAITING = 128  # tokens that a neighbour is reading just now, which a row waits for to copy
-AHEAD = 128  # tokens of answer a row gets room for at once; it is moved to a block twice as large after
+AHEAD = 512  # tokens of answer a row gets room for at once; it is moved to a block twice as large after
 
 
 class Room:
@@ -33,7 +33,7 @@ class Room:
             if other is row or other.version != row.version:
                 continue
             alike = shared(other.prompt, wanted)
-            if alike > max(size, min(other.stored, alike)) + WORTH_WAITING and other.unread:
+            if other.stored < alike and alike - size >= WORTH_WAITING:
                 return False
             if min(other.stored, alike) > size:
                 kept, size, donor = None, min(other.stored, alike), other.block
