@@ -1,0 +1,183 @@
+"""The command `openclaw-rl`: what each command is for is said in its help."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from openclaw_rl import __version__
+from openclaw_rl.errors import OpenClawRLError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Serve a model that learns from the conversations it has. Start with `openclaw-rl demo` to watch it learn, or "
+    "`openclaw-rl serve` to talk to it.",
+)
+say = Console(stderr=True, highlight=False)
+
+Home = Annotated[Path | None, typer.Option("--home", help="The installation's folder. [default: ~/.openclaw-rl]")]
+
+
+def main() -> None:
+    """The entry point: an error for people is printed without a traceback and ends with code 2."""
+    try:
+        app()
+    except OpenClawRLError as problem:
+        say.print(f"[bold red]error:[/] {problem.problem}", soft_wrap=True)
+        if problem.fix:
+            say.print(f"[bold]what to do:[/] {problem.fix}", soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"openclaw-rl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Options of every command."""
+
+
+@app.command()
+def serve(
+    *,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="A model folder, a hub name, or `bundled`. [default: bundled, a toy]"),
+    ] = None,
+    home: Home = None,
+    host: Annotated[str | None, typer.Option("--host", help="The address to listen on. [default: 127.0.0.1]")] = None,
+    port: Annotated[int | None, typer.Option("--port", help="The port; 0 for any free one. [default: 30000]")] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option("--api-key", help="The key clients must send. [default: one is made and kept in the home folder]"),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="A TOML file of settings. [default: config.toml in the home folder]")
+    ] = None,
+    learn: Annotated[bool, typer.Option("--learn/--no-learn", help="Judge, train and publish while serving.")] = True,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more, conversation text included.")] = False,
+) -> None:
+    """Serve a model and let it learn from what is said next.
+
+    Point any OpenAI-style client at the address it prints. Ctrl-C finishes what is being answered and leaves; a second
+    Ctrl-C leaves at once. Nothing is lost either way.
+    """
+    from openclaw_rl.config import read_config
+    from openclaw_rl.runtime.serving import run
+
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    settings = read_config(
+        config,
+        overrides={
+            "model": model,
+            "home": None if home is None else str(home),
+            "serve.host": host,
+            "serve.port": port,
+            "serve.api_key": api_key,
+        },
+    )
+    asyncio.run(run(settings, learn=learn, announce=lambda line: say.print(line, soft_wrap=True)))
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Where the report goes.")] = Path("demo"),
+    sessions: Annotated[int, typer.Option("--sessions", help="At most this many sessions.", min=1)] = 24,
+    seed: Annotated[int, typer.Option("--seed", help="Which student, which problems.")] = 0,
+) -> None:
+    """Watch the bundled model adopt a preference from being corrected; takes a few minutes."""
+    from openclaw_rl.evals.demo import run_demo
+
+    asyncio.run(run_demo(out, sessions=sessions, seed=seed))
+
+
+@app.command()
+def inspect(home: Home = None, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Show what was served, what it taught, and what was left out and why."""
+    from openclaw_rl.runtime.inspection import ledger_of
+
+    facts = asyncio.run(ledger_of(_home(home)))
+    if as_json:
+        print(json.dumps(facts))
+        return
+    table = Table("what", "turns", title=f"Ledger of {_home(home)}")
+    for name, count in facts.items():
+        table.add_row(name, str(count))
+    Console().print(table)
+
+
+@app.command()
+def versions(home: Home = None) -> None:
+    """List every version: what made it, whether it passed the gate, which one is served."""
+    from openclaw_rl.runtime.inspection import versions_of
+
+    table = Table("version", "parent", "status", "turns", "why")
+    for row in asyncio.run(versions_of(_home(home))):
+        turns = row["turns"]
+        name = f"[bold]{row['version']} (served)[/]" if row["is_current"] else str(row["version"])
+        learned = str(len(turns)) if isinstance(turns, list) else ""
+        table.add_row(name, str(row["parent"] or ""), str(row["status"]), learned, str(row["why"]))
+    Console().print(table)
+
+
+@app.command()
+def rollback(
+    version: Annotated[str, typer.Argument(help="The version to serve again, as `openclaw-rl versions` lists it.")],
+    home: Home = None,
+) -> None:
+    """Serve an earlier version again; training goes on from it. Works while the server runs, and while it does not."""
+    from openclaw_rl.runtime.inspection import roll_back
+
+    print(asyncio.run(roll_back(_home(home), version)))
+
+
+@app.command()
+def export(
+    out: Annotated[Path, typer.Argument(help="The JSONL file to write.")],
+    home: Home = None,
+) -> None:
+    """Write every turn with its next state, votes, score and hints as one line of JSON each."""
+    from openclaw_rl.runtime.inspection import export_to
+
+    print(f"{asyncio.run(export_to(_home(home), out))} turns in {out}")
+
+
+def _home(given: Path | None) -> Path:
+    from openclaw_rl.config import read_config
+
+    home = read_config(overrides={"home": None if given is None else str(given)}).home
+    if not (home / "store.db").is_file():
+        from openclaw_rl.errors import ConfigError
+
+        raise ConfigError(f"{home} holds no store", fix="name the folder a server was started with, by --home")
+    return home
+
+
+def _mount() -> None:
+    from openclaw_rl.tiny.cli import app as tiny
+
+    app.add_typer(tiny, name="tiny", help="Make the bundled model again, or score it.")
+
+
+_mount()

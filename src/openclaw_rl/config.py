@@ -1,0 +1,161 @@
+"""One TOML file and the environment make one frozen Config, joined from each part's own Settings.
+
+What is given on the command line outranks the environment, which outranks the file, which outranks the defaults.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar, get_type_hints
+
+import msgspec
+
+from openclaw_rl.collect.stage import CollectSettings
+from openclaw_rl.core.message import Json
+from openclaw_rl.engines.local.settings import LocalEngineSettings
+from openclaw_rl.errors import ConfigError
+from openclaw_rl.judge.settings import JudgeSettings
+from openclaw_rl.publish.settings import PublishSettings
+from openclaw_rl.serve.settings import ServeSettings
+from openclaw_rl.train.settings import TrainStageSettings
+from openclaw_rl.trainers.settings import TrainerSettings
+
+BUNDLED = "bundled"
+FILE_NAME = "config.toml"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings of one installation; each part is handed its own."""
+
+    home: Path = field(default_factory=lambda: Path.home() / ".openclaw-rl")
+    """The folder that holds everything this installation knows."""
+    model: str = BUNDLED
+    """A model folder, a name on the Hugging Face hub, or `bundled` for the toy model in the package."""
+    record_file: str = ""
+    """Where each judged turn is also written as a line of JSON; empty for nowhere."""
+    engine: LocalEngineSettings = field(default_factory=LocalEngineSettings)
+    """How tokens are computed."""
+    serve: ServeSettings = field(default_factory=ServeSettings)
+    """How clients are answered."""
+    collect: CollectSettings = field(default_factory=CollectSettings)
+    """How turns become pairs."""
+    judge: JudgeSettings = field(default_factory=JudgeSettings)
+    """How pairs become verdicts."""
+    train: TrainStageSettings = field(default_factory=TrainStageSettings)
+    """When a step is taken."""
+    trainer: TrainerSettings = field(default_factory=TrainerSettings)
+    """How a step is taken."""
+    publish: PublishSettings = field(default_factory=PublishSettings)
+    """What a version must pass before it is served."""
+
+
+# Names that users of earlier systems know, and the setting each one fills.
+ENVIRONMENT: dict[str, str] = {
+    "OPENCLAW_RL_HOME": "home",
+    "HF_CKPT": "model",
+    "HOST": "serve.host",
+    "PORT": "serve.port",
+    "SGLANG_API_KEY": "serve.api_key",
+    "SERVED_MODEL_NAME": "serve.model_name",
+    "PRM_M": "judge.votes",
+    "OPENCLAW_RECORD_FILE": "record_file",
+    "OPENCLAW_COMBINE_W_RL": "trainer.method.w_rl",
+    "OPENCLAW_COMBINE_W_OPD": "trainer.method.w_opd",
+}
+SECRETS = frozenset({"serve.api_key", "judge.api_key"})
+
+
+def read_config(
+    file: Path | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Json] | None = None,
+) -> Config:
+    """The settings in force. `overrides` maps dotted names to values, as the command line gives them.
+
+    Without `file`, `config.toml` in the home folder is read where it is there. Raises ConfigError for an unknown key
+    (offering the nearest known one), a wrong type, or a value that a part refuses.
+    """
+    words = os.environ if environment is None else environment
+    named: dict[str, Json] = {
+        ENVIRONMENT[name]: value for name, value in words.items() if name in ENVIRONMENT and value
+    }
+    named.update({name: value for name, value in (overrides or {}).items() if value is not None})
+    if file is None:
+        home = Path(str(named.get("home", Path.home() / ".openclaw-rl"))).expanduser()
+        file = home / FILE_NAME if (home / FILE_NAME).is_file() else None
+    table = {} if file is None else _table(file)
+    for name, value in named.items():
+        _put(table, name, value)
+    return _build(Config, table, "")
+
+
+def _table(file: Path) -> dict[str, Json]:
+    try:
+        table: dict[str, Json] = tomllib.loads(file.read_text("utf-8"))
+    except OSError as problem:
+        raise ConfigError(
+            f"{file} cannot be read: {problem.strerror}", fix="name a TOML file that is there"
+        ) from problem
+    except ValueError as problem:
+        raise ConfigError(f"{file} is no TOML: {problem}", fix="mend the line it names") from problem
+    for secret in SECRETS:
+        part, _, key = secret.partition(".")
+        section = table.get(part)
+        if isinstance(section, dict) and section.get(key):
+            raise ConfigError(
+                f"{file} holds the secret {secret}",
+                fix="take it out; secrets come from the environment or the command line alone",
+            )
+    return table
+
+
+def _put(table: dict[str, Json], name: str, value: Json) -> None:
+    *parents, last = name.split(".")
+    for parent in parents:
+        below = table.setdefault(parent, {})
+        if not isinstance(below, dict):
+            raise ConfigError(f"{parent} is {below!r}", fix=f"make it a table with {last} in it")
+        table = below
+    table[last] = value
+
+
+def _build(kind: type[T], table: Mapping[str, Json], where: str) -> T:
+    """An instance of the settings class from the table; nested settings classes are nested tables."""
+    hints = get_type_hints(kind)
+    names = [item.name for item in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    values: dict[str, object] = {}
+    for key, value in table.items():
+        if key not in names:
+            near = difflib.get_close_matches(key, names, n=1)
+            fix = f"did you mean {where}{near[0]}?" if near else f"known here: {', '.join(names)}"
+            raise ConfigError(f"{where}{key} is no setting", fix=fix)
+        values[key] = _value(hints[key], value, f"{where}{key}")
+    try:
+        return kind(**values)
+    except ValueError as problem:
+        raise ConfigError(f"{where.rstrip('.') or 'the configuration'}: {problem}") from problem
+
+
+def _value(kind: object, value: Json, name: str) -> object:
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        if not isinstance(value, dict):
+            raise ConfigError(f"{name} is {value!r}", fix=f"write a table: [{name}]")
+        built: object = _build(kind, value, f"{name}.")
+        return built
+    if kind is Path:
+        return Path(str(value)).expanduser()
+    try:
+        # Words from the environment are strings: "3" is taken for a number where one is wanted.
+        converted: object = msgspec.convert(value, kind, strict=not isinstance(value, str))
+    except msgspec.ValidationError as problem:
+        raise ConfigError(f"{name} is {value!r}: {problem}", fix="give a value of that type") from problem
+    return converted

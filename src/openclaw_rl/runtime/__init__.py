@@ -1,0 +1,1 @@
+"""Builds the parts of an installation and runs its stages side by side."""

@@ -1,0 +1,70 @@
+"""The small files of a home folder beside the store: the key clients bring, and where the running server listens."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from openclaw_rl.errors import StoreError
+
+KEY = "api_key"
+ADDRESS = "server.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the server of a home folder listens, for commands that talk to it."""
+
+    url: str
+    pid: int
+
+
+def kept_key(home: Path) -> str:
+    """The installation's own API key, made when it is first asked for. Raises StoreError."""
+    path = home / KEY
+    try:
+        if path.is_file() and (kept := path.read_text("utf-8").strip()):
+            return kept
+        key = f"sk-openclaw-{secrets.token_urlsafe(24)}"
+        _write(path, key + "\n")
+    except OSError as problem:
+        raise StoreError(
+            f"{path} cannot be used: {problem.strerror}", fix="give --home a folder of your own"
+        ) from problem
+    return key
+
+
+def note_address(home: Path, address: Address) -> None:
+    """Lets other commands find the server."""
+    _write(home / ADDRESS, msgspec.json.encode(address).decode() + "\n")
+
+
+def forget_address(home: Path) -> None:
+    """No server listens any more."""
+    with suppress(FileNotFoundError):
+        (home / ADDRESS).unlink()
+
+
+def address_of(home: Path) -> Address | None:
+    """Where the server listens; None where none runs. A file that a killed server left does not count."""
+    try:
+        found = msgspec.json.decode((home / ADDRESS).read_bytes(), type=Address)
+        os.kill(found.pid, 0)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return found
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all, readable by the owner alone."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_name(path.name + ".new")
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    fresh.replace(path)

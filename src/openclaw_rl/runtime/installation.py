@@ -1,0 +1,161 @@
+"""The parts of one installation, built and joined. Wiring only: no rule lives here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from openclaw_rl.collect.stage import Collect
+from openclaw_rl.config import Config
+from openclaw_rl.core.message import Json
+from openclaw_rl.core.protocols import Chat
+from openclaw_rl.engines.local.client import LocalEngine
+from openclaw_rl.judge.endpoint import EndpointChat
+from openclaw_rl.judge.llm import LlmJudge
+from openclaw_rl.judge.local import EngineChat
+from openclaw_rl.judge.stage import JudgeStage
+from openclaw_rl.publish.gate import Gate
+from openclaw_rl.publish.stage import PublishStage
+from openclaw_rl.publish.swap import Served
+from openclaw_rl.render.renderer import ChatRenderer
+from openclaw_rl.render.template import read_template
+from openclaw_rl.runtime.activity import Activity
+from openclaw_rl.runtime.home import kept_key
+from openclaw_rl.runtime.models import model_folder
+from openclaw_rl.runtime.status import Facts, status_of
+from openclaw_rl.store.db import Store
+from openclaw_rl.train.entry import Entry
+from openclaw_rl.train.settings import Wants
+from openclaw_rl.train.stage import TrainStage
+from openclaw_rl.trainers.process import TrainerProcess
+
+log = logging.getLogger(__name__)
+BASE_JUDGE = "base"
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """The running parts of one home folder."""
+
+    config: Config
+    folder: Path
+    key: str
+    store: Store
+    engine: LocalEngine
+    renderer: ChatRenderer
+    collect: Collect
+    served: Served
+    judging: JudgeStage
+    training: TrainStage
+    publishing: PublishStage
+    activity: Activity
+
+    async def learn(self) -> None:
+        """Judges, trains and publishes until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.judging.run())
+            group.create_task(self.training.run())
+            group.create_task(self.publishing.run())
+
+    async def status(self, *, learns: bool) -> dict[str, Json]:
+        """The whole of `/v1/rl/status`."""
+        facts = Facts(
+            counts=await self.store.counts(),
+            prompts=dict(self.renderer.stats),
+            judging=self.judging.status,
+            training=self.training.status,
+            publishing=self.publishing.status,
+            info=self.engine.info,
+            engine=await self.engine.stats(),
+            learns=learns,
+        )
+        return status_of(facts)
+
+
+@asynccontextmanager
+async def installed(config: Config) -> AsyncIterator[Installation]:
+    """The parts, started; closed in reverse order at the end. Raises OpenClawRLError where one cannot start."""
+    folder = await asyncio.to_thread(model_folder, config.model)
+    async with AsyncExitStack() as stack:
+        store = await Store.open(config.home)
+        stack.push_async_callback(store.aclose)
+        key = config.serve.api_key or await asyncio.to_thread(kept_key, config.home)
+        renderer = ChatRenderer(await asyncio.to_thread(read_template, folder))
+        engine = await LocalEngine.start(replace(config.engine, model=str(folder)))
+        stack.push_async_callback(engine.aclose)
+        trainer = TrainerProcess(folder, config.trainer)
+        stack.push_async_callback(trainer.aclose)
+        chat: Chat = EngineChat(engine, renderer, engine.info.eos_ids)
+        if config.judge.url:
+            chat = await stack.enter_async_context(_endpoint(config))
+        judge = LlmJudge(chat, config.judge, name=config.judge.model or BASE_JUDGE)
+        parts = _assembled(config, folder, key, Built(store, renderer, engine, trainer, judge))
+        await parts.publishing.start()
+        yield parts
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The parts that stages share."""
+
+    store: Store
+    renderer: ChatRenderer
+    engine: LocalEngine
+    trainer: TrainerProcess
+    judge: LlmJudge
+
+
+def _assembled(config: Config, folder: Path, key: str, built: Built) -> Installation:
+    activity = Activity()
+    store, engine, renderer = built.store, built.engine, built.renderer
+    served = Served(store, engine, keep_loaded=config.publish.keep_loaded)
+    weights = config.trainer.method.weights
+    wants = Wants.of(rl=weights.rl, hints=weights.opd + weights.distill)
+    candidate_made, version_settled = asyncio.Event(), asyncio.Event()
+    recipe: dict[str, Json] = msgspec.to_builtins({"train": config.train, "trainer": config.trainer})
+    training = TrainStage(
+        store,
+        Entry(store, renderer, config.train, wants),
+        built.trainer,
+        config.train,
+        wants,
+        config.home,
+        recipe=recipe,
+        idle_s=activity.idle_s,
+        candidate_made=candidate_made,
+        version_settled=version_settled,
+    )
+    publishing = PublishStage(
+        store,
+        served,
+        Gate(store, engine, renderer, engine.info.eos_ids, config.publish),
+        config.publish,
+        candidate_made=candidate_made,
+        version_settled=version_settled,
+    )
+    return Installation(
+        config=config,
+        folder=folder,
+        key=key,
+        store=store,
+        engine=engine,
+        renderer=renderer,
+        collect=Collect(store, config.collect, time.time),
+        served=served,
+        judging=JudgeStage(store, built.judge, config.judge, is_idle=lambda: activity.is_idle),
+        training=training,
+        publishing=publishing,
+        activity=activity,
+    )
+
+
+def _endpoint(config: Config) -> EndpointChat:
+    judge = config.judge
+    return EndpointChat(judge.url, judge.model, api_key=judge.api_key, timeout_s=judge.timeout_s, retries=0)

@@ -1,0 +1,108 @@
+"""The HTTP side of an installation: listens, and at the end lets every stream finish."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from aiohttp import web
+
+from openclaw_rl.core.message import Json
+from openclaw_rl.core.version import SHARED, PolicyVersion
+from openclaw_rl.errors import ConfigError
+from openclaw_rl.publish.swap import rollback
+from openclaw_rl.runtime.home import Address, forget_address, note_address
+from openclaw_rl.runtime.installation import Installation
+from openclaw_rl.serve.app import build_app, runner_of
+from openclaw_rl.serve.auth import Keys
+from openclaw_rl.serve.params import defaults_of
+from openclaw_rl.serve.parts import Control, ServeParts
+
+log = logging.getLogger(__name__)
+OWNER = "owner"
+
+
+@asynccontextmanager
+async def listening(parts: Installation, *, learns: bool) -> AsyncIterator[str]:
+    """The server's URL, while it listens. At the end no new request is taken and those under way are answered whole.
+
+    Raises ConfigError where the address cannot be had.
+    """
+    settings = parts.config.serve
+    app = build_app(_serve_parts(parts, learns=learns))
+    app.middlewares.append(parts.activity.middleware)
+    runner = runner_of(app)
+    await runner.setup()
+    site = web.TCPSite(runner, settings.host, settings.port)
+    try:
+        await _start(site, settings.host, settings.port)
+        host, port = runner.addresses[0][:2]
+        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        await asyncio.to_thread(note_address, parts.config.home, Address(url, os.getpid()))
+        yield url
+        await site.stop()
+        await parts.activity.quiet()
+    finally:
+        await asyncio.to_thread(forget_address, parts.config.home)
+        await runner.cleanup()
+
+
+async def _start(site: web.TCPSite, host: str, port: int) -> None:
+    try:
+        await site.start()
+    except OSError as problem:
+        raise ConfigError(
+            f"{host}:{port} cannot be listened on: {problem.strerror or problem}",
+            fix="stop what listens there, or give another --port (0 takes any free one)",
+        ) from problem
+
+
+def _serve_parts(parts: Installation, *, learns: bool) -> ServeParts:
+    settings = parts.config.serve
+
+    async def status() -> Mapping[str, Json]:
+        return await parts.status(learns=learns)
+
+    async def session_done(session: str, why: str) -> None:
+        await parts.collect.done(parts.collect.session_name(OWNER, session), why)
+
+    async def roll_back(version: PolicyVersion) -> None:
+        await rollback(parts.store, version, served=parts.served)
+
+    return ServeParts(
+        engine=parts.engine,
+        renderer=parts.renderer,
+        collector=parts.collect,
+        store=parts.store,
+        control=Control(
+            feedback=parts.store.add_feedback,
+            session_done=session_done,
+            status=status,
+            rollback=roll_back,
+        ),
+        current=lambda user: parts.served.current(SHARED),
+        models=(settings.model_name or parts.engine.info.name,),
+        context_length=parts.engine.info.context_length,
+        eos_ids=parts.engine.info.eos_ids,
+        keys=Keys({OWNER: parts.key}),
+        settings=settings,
+        defaults=defaults_of(settings, _generation_config(parts.folder)),
+    )
+
+
+def _generation_config(folder: Path) -> dict[str, Json]:
+    """What the model's makers recommend for sampling; nothing where they say nothing."""
+    path = folder / "generation_config.json"
+    if not path.is_file():
+        return {}
+    try:
+        held = json.loads(path.read_text("utf-8"))
+    except ValueError:
+        log.warning("%s is no JSON; sampling falls back to temperature 1", path)
+        return {}
+    return held if isinstance(held, dict) else {}

@@ -1,0 +1,42 @@
+"""Where a model's folder is: the bundled one, a path, or a name on the Hugging Face hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from openclaw_rl.errors import ModelError
+
+BUNDLED = "bundled"
+
+
+def model_folder(name: str) -> Path:
+    """The folder of a model, downloaded first where `name` is one of the hub's. Raises ModelError."""
+    if name == BUNDLED:
+        from openclaw_rl.tiny.world import bundled_model
+
+        return bundled_model()
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise ModelError(f"{folder} holds no config.json", fix="name a folder that `save_pretrained` wrote")
+        return folder
+    if folder.exists() or name.startswith((".", "/", "~")) or name.count("/") != 1:
+        raise ModelError(
+            f"there is no model folder {name}", fix="give a folder, a hub name such as Qwen/Qwen3-4B, or `bundled`"
+        )
+    return _from_hub(name)
+
+
+def _from_hub(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    wanted = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
+    try:
+        return Path(snapshot_download(name, allow_patterns=wanted))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as problem:
+        first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
+        raise ModelError(
+            f"{name} is neither a folder here nor to be had from the hub ({first})",
+            fix="check the name and the network, or give the path of a folder",
+        ) from problem

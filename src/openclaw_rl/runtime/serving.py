@@ -1,0 +1,56 @@
+"""Runs an installation: its stages beside the server, until a signal comes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+
+from openclaw_rl.config import Config
+from openclaw_rl.core.version import SHARED
+from openclaw_rl.runtime.installation import Installation, installed
+from openclaw_rl.runtime.listening import listening
+
+
+async def run(config: Config, *, learn: bool = True, announce: Callable[[str], None]) -> None:
+    """Serves until a signal comes. The first one ends it in order; a second one at once."""
+    stop = _stop_signal(announce)
+    async with installed(config) as parts, asyncio.TaskGroup() as group:
+        behind = [group.create_task(parts.collect.run())]
+        if learn:
+            behind.append(group.create_task(parts.learn()))
+        try:
+            async with listening(parts, learns=learn) as url:
+                _introduce(parts, url, announce)
+                await stop.wait()
+        finally:
+            for task in behind:
+                task.cancel()
+    announce("stopped; nothing is lost")
+
+
+def _stop_signal(announce: Callable[[str], None]) -> asyncio.Event:
+    """Set by the first SIGINT or SIGTERM. The second leaves at once: what was acknowledged is in the store."""
+    stop = asyncio.Event()
+
+    def on_signal() -> None:
+        if stop.is_set():
+            os._exit(130)
+        announce("finishing what is being answered; press Ctrl-C again to leave at once")
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+    return stop
+
+
+def _introduce(parts: Installation, url: str, announce: Callable[[str], None]) -> None:
+    info = parts.engine.info
+    announce(f"serving {info.name} ({info.parameters / 1e6:.1f} M parameters, {info.device}, {info.dtype}) at {url}/v1")
+    announce(f"version {parts.served.current(SHARED)}; home {parts.config.home}")
+    if parts.config.serve.api_key:
+        announce("the API key is the one given")
+    else:
+        announce(f"API key: {parts.key} (kept in {parts.config.home / 'api_key'})")
