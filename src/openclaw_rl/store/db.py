@@ -124,9 +124,9 @@ class Store:
         """The newest turn whose conversation has this digest."""
         return await self._reader.do(lambda sql: turns.by_chain(sql, chain))
 
-    async def served(self, chains: Sequence[str]) -> list[Served]:
-        """Which turns' conversations have these digests, oldest first."""
-        return await self._reader.do(lambda sql: turns.served(sql, chains))
+    async def served(self, chains: Sequence[str], *, session: str | None = None) -> list[Served]:
+        """The latest turns whose conversations have these digests, in this session or in any, oldest first."""
+        return await self._reader.do(lambda sql: turns.served(sql, chains, session))
 
     async def last_turn(self, session: str) -> Turn | None:
         """The newest main turn of a session."""

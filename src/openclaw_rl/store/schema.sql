@@ -29,8 +29,9 @@ CREATE TABLE turns (
   CHECK ((reason IS NOT NULL) = (state IS 'dropped'))
 );
 CREATE INDEX turns_chain ON turns (chain, seq);
+CREATE INDEX turns_chain_of ON turns (chain, session, seq);
 CREATE INDEX turns_prefix ON turns (prefix);
-CREATE INDEX turns_line ON turns (session, kind, seq);
+CREATE INDEX turns_line ON turns (session, seq);
 CREATE INDEX turns_stand ON turns (session, state);
 CREATE INDEX turns_state ON turns (state, seq);
 CREATE INDEX turns_reason ON turns (reason) WHERE reason IS NOT NULL;

@@ -16,7 +16,7 @@ from openclaw_rl.core.version import parse_version
 from openclaw_rl.store import codec
 from openclaw_rl.store.codec import listed, mapped, number, plain, text_or_none
 
-CHAINS_PER_QUERY = 400
+MOST_ALIKE = 64  # turns of one digest that are given: the same short exchange may come a thousand times
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +107,17 @@ def last_of(sql: sqlite3.Connection, session: str) -> Turn | None:
     )
 
 
-def served(sql: sqlite3.Connection, chains: Sequence[str]) -> list[Served]:
-    """The turns whose conversations have these digests, oldest first."""
+def served(sql: sqlite3.Connection, chains: Sequence[str], session: str | None) -> list[Served]:
+    """The latest turns whose conversations have these digests, in this session or in any, oldest first."""
     found: list[tuple[int, Served]] = []
-    for at in range(0, len(chains), CHAINS_PER_QUERY):
-        some = chains[at : at + CHAINS_PER_QUERY]
-        marks = ", ".join("?" * len(some))
-        rows = sql.execute(f"SELECT seq, id, session, kind, chain, state FROM turns WHERE chain IN ({marks})", some)
-        for seq, turn, session, kind, chain, state in rows:
+    of_session, values = ("", ()) if session is None else ("AND session = ? ", (plain(session),))
+    asked = (
+        f"SELECT seq, id, session, kind, chain, state FROM turns WHERE chain = ? {of_session}ORDER BY seq DESC LIMIT ?"
+    )
+    for each in chains:
+        for seq, turn, name, kind, chain, state in sql.execute(asked, (each, *values, MOST_ALIKE)):
             stands = None if state is None else State(state)
-            found.append((int(seq), Served(str(turn), str(session), TurnKind(kind), str(chain), stands)))
+            found.append((int(seq), Served(str(turn), str(name), TurnKind(kind), str(chain), stands)))
     return [item for _, item in sorted(found, key=lambda pair: pair[0])]
 
 

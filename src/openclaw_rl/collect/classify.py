@@ -1,0 +1,61 @@
+"""Main or side, and which replies teach nothing whatever follows them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from openclaw_rl.collect.clients.rules import ClientRules
+from openclaw_rl.core.completion import Finish
+from openclaw_rl.core.ledger import DropReason
+from openclaw_rl.core.turn import Arrival, Turn, TurnKind
+
+LONGEST_UNIT = 200  # letters that come again and again
+LEAST_REPEATS = 6
+KINDS = {kind.value: kind for kind in TurnKind}
+LEAST_LOOPED = 120  # letters: a ruler or a row of noughts at the end of a reply is shorter
+
+
+def kind_of(arrival: Arrival, rules: ClientRules) -> tuple[TurnKind, str]:
+    """Main or side, and by which rule."""
+    said = arrival.facts.get("turn_type")
+    claims = [("X-Turn-Type", arrival.headers.get("x-turn-type"))]
+    claims.append(("the body's turn_type", said if isinstance(said, str) else None))
+    passed_over = ""
+    for where, claim in claims:
+        if claim is None:
+            continue
+        word = claim.strip().lower()
+        if word in KINDS:
+            return KINDS[word], f"{word}: {where} says so"
+        passed_over += f", {where} is neither main nor side"
+    known = rules.kind(arrival.messages, arrival.tools)
+    if known is not None:
+        return known[0], f"{known[0].value}: {known[1]}{passed_over}"
+    return TurnKind.MAIN, f"main: no rule says otherwise{passed_over}"
+
+
+def degenerate(turn: Turn, control_tokens: Collection[str]) -> DropReason | None:
+    """Why this reply teaches nothing, or None where it may."""
+    if turn.completion.finish is Finish.CANCELLED:
+        return DropReason.CANCELLED
+    if turn.completion.finish is Finish.LENGTH:
+        return DropReason.CUT_BY_LENGTH
+    text = turn.reply.text.strip()
+    if not text and not turn.reply.tool_calls:
+        return DropReason.EMPTY
+    if text in control_tokens and not turn.reply.tool_calls:
+        return DropReason.CONTROL_TOKEN
+    if loops(text) or any(loops(call.arguments.rstrip(' \n"}]')) for call in turn.reply.tool_calls):
+        return DropReason.LOOP
+    return None
+
+
+def loops(text: str) -> bool:
+    """Whether the text ends in one piece said over and over."""
+    for unit in range(1, min(LONGEST_UNIT, len(text) // LEAST_REPEATS) + 1):
+        if text[-1] != text[-1 - unit]:
+            continue
+        looped = max(LEAST_LOOPED, unit * LEAST_REPEATS)
+        if looped <= len(text) and text[-looped + unit :] == text[-looped:-unit]:
+            return True
+    return False

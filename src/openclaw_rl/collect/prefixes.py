@@ -1,0 +1,173 @@
+"""Histories compared: a digest of the conversation after each message, and which served turns have which digest.
+
+System messages change within a session and are left out; so are call ids, reasoning and white space at the ends,
+which clients do not send back as they came. A tool call's arguments are compared as JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from openclaw_rl.core.ledger import State
+from openclaw_rl.core.message import ImagePart, Message, Role, ToolCall
+from openclaw_rl.core.turn import Turn, TurnKind
+from openclaw_rl.store.turns import Served
+
+MOST_ALIKE = 64  # conversations of one digest that are held; others are found in the store by their session
+FOLLOWED = frozenset({State.PAIRED, State.JUDGED, State.READY, State.TRAINED})
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The messages of a request without the system's, and the digest of the conversation up to each of them."""
+
+    spoken: tuple[Message, ...]
+    chains: tuple[str, ...]
+    prefix: str  # the digest of all of it
+
+    def replies(self) -> list[int]:
+        """Where the assistant spoke, latest first."""
+        last = len(self.spoken) - 1
+        return [at for at in range(last, -1, -1) if self.spoken[at].role is Role.ASSISTANT]
+
+
+def history_of(space: str, messages: Sequence[Message]) -> History:
+    """The history of a request under an API key, whose `space` no other key shares."""
+    chain = hashlib.blake2b(space.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    spoken, chains = [], []
+    for item in messages:
+        if item.role is not Role.SYSTEM:
+            chain = extended(chain, item)
+            spoken.append(item)
+            chains.append(chain)
+    return History(tuple(spoken), tuple(chains), chain)
+
+
+def extended(chain: str, item: Message) -> str:
+    """The digest of a conversation with one message more."""
+    pieces = [chain, item.role.value, _text(item)]
+    for call in item.tool_calls:
+        pieces += ["call", call.name, _arguments(call)]
+    for part in item.content:
+        if isinstance(part, ImagePart):
+            pieces += ["image", part.url]
+    framed = "".join([f"{len(piece)}:{piece}" for piece in pieces])
+    return hashlib.blake2b(framed.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def following(history: History, at: int) -> tuple[Message, ...]:
+    """The messages after the one at `at`, up to the next reply."""
+    stop = at + 1
+    while stop < len(history.spoken) and history.spoken[stop].role is not Role.ASSISTANT:
+        stop += 1
+    return history.spoken[at + 1 : stop]
+
+
+@dataclass(slots=True)
+class Known:
+    """A served turn as the index knows it. `state` may lag behind the store, which has the last word."""
+
+    turn: str
+    session: str
+    kind: TurnKind
+    state: State | None
+
+    @property
+    def is_main(self) -> bool:
+        """Whether it may be learned from."""
+        return self.kind is TurnKind.MAIN
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may still get a next state."""
+        return self.state is State.SERVED
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether it has one."""
+        return self.state in FOLLOWED
+
+
+class Index:
+    """The conversations of late by their digest, in front of the store, and the latest turns themselves.
+
+    Both are bounded: what has not been used for longest is forgotten, and found in the store again.
+    """
+
+    def __init__(self, *, chains: int, tokens: int) -> None:
+        self._most_chains = chains
+        self._most_tokens = tokens
+        self._chains: OrderedDict[str, list[Known]] = OrderedDict()
+        self._turns: OrderedDict[str, Turn] = OrderedDict()
+        self._tokens = 0
+
+    def add(self, chain: str, known: Known) -> None:
+        """Notes a turn; the newest of a digest stands last."""
+        held = self._chains.setdefault(chain, [])
+        if all(each.turn != known.turn for each in held):
+            held.append(known)
+            del held[:-MOST_ALIKE]
+        self._chains.move_to_end(chain)
+        while len(self._chains) > self._most_chains:
+            self._chains.popitem(last=False)
+
+    def fill(self, found: Sequence[Served]) -> None:
+        """Notes turns the store knows, oldest first."""
+        for item in found:
+            self.add(item.chain, Known(item.turn, item.session, item.kind, item.state))
+
+    def find(self, chain: str, session: str | None) -> list[Known]:
+        """The turns whose conversation has this digest, in this session or in any, oldest first."""
+        held = self._chains.get(chain)
+        if held is None:
+            return []
+        self._chains.move_to_end(chain)
+        return [known for known in held if session is None or known.session == session]
+
+    def keep(self, turn: Turn) -> None:
+        """Holds the turn itself, and lets go of the ones longest unused."""
+        self.forget(turn.id)
+        self._turns[turn.id] = turn
+        self._tokens += _size(turn)
+        while self._tokens > self._most_tokens and self._turns:
+            self.forget(next(iter(self._turns)))
+
+    def turn(self, name: str) -> Turn | None:
+        """The turn of this id, where it is held."""
+        if name in self._turns:
+            self._turns.move_to_end(name)
+        return self._turns.get(name)
+
+    def forget(self, name: str) -> None:
+        """Lets go of the turn of this id."""
+        turn = self._turns.pop(name, None)
+        if turn is not None:
+            self._tokens -= _size(turn)
+
+
+def _text(item: Message) -> str:
+    text = item.text.strip()
+    if item.role is Role.ASSISTANT and text.startswith("<think>") and "</think>" in text:
+        text = text.partition("</think>")[2].lstrip()
+    return text
+
+
+def _arguments(call: ToolCall) -> str:
+    """The arguments with their keys in order; 1.0 is 1, as a client written in JavaScript sends it back."""
+    try:
+        return json.dumps(json.loads(call.arguments.strip() or "{}", parse_float=_number), sort_keys=True)
+    except (ValueError, RecursionError):
+        return call.arguments.strip()
+
+
+def _number(text: str) -> float | int:
+    value = float(text)
+    return int(value) if value.is_integer() else value
+
+
+def _size(turn: Turn) -> int:
+    return len(turn.prompt.tokens) + len(turn.completion.tokens)

@@ -1,0 +1,105 @@
+"""Which session a request says it belongs to, and the names sessions have.
+
+A session's name begins with that of the API key, so that nobody can write into a session of another key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from openclaw_rl.core.message import Json
+from openclaw_rl.core.turn import Arrival
+
+LONGEST_NAME = 120
+HEADERS = ("x-session-id", "x-session-affinity", "session_id")
+FACTS = ("session_id", "prompt_cache_key", "user")
+YES = frozenset({"1", "true", "yes", "on"})
+WRITTEN = {"x-session-id": "X-Session-Id"}
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A session, and how we know."""
+
+    session: str
+    how: str
+
+
+def space_of(key_name: str) -> str:
+    """The part of a session's name that stands for the API key; no colon is in it."""
+    return quote(key_name, safe="", errors="surrogatepass")
+
+
+def space_in(session: str) -> str:
+    """The part of this session's name that stands for the API key."""
+    return session.partition(":")[0]
+
+
+def session_name(key_name: str, given: str) -> str:
+    """The session that a client of this key calls `given`."""
+    return f"{space_of(key_name)}:{tidy(given)}"
+
+
+def fresh_session(key_name: str) -> str:
+    """A session nobody has named before."""
+    return f"{space_of(key_name)}:auto-{secrets.token_hex(8)}"
+
+
+def tidy(given: str) -> str:
+    """A name a person can read and a log can hold; different names stay different."""
+    name = given.strip()
+    if len(name) <= LONGEST_NAME and name.isprintable():
+        return name
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    readable = "".join(letter if letter.isprintable() else "?" for letter in name[: LONGEST_NAME // 2])
+    return f"{readable}~{digest}"
+
+
+def named(arrival: Arrival) -> Named | None:
+    """The session that headers or body name, the first that is there."""
+    for given, how in _claims(arrival):
+        if given:
+            return Named(session_name(arrival.key_name, given), f"session from {how}")
+    return None
+
+
+def previous_response(arrival: Arrival) -> str | None:
+    """The response this request says it goes on from."""
+    return _word(arrival.facts.get("previous_response_id")) or None
+
+
+def user_of(arrival: Arrival) -> str:
+    """Who speaks: as the header says, else the owner of the key."""
+    return tidy(arrival.headers.get("x-user-id", "")) or tidy(arrival.key_name)
+
+
+def agent_of(arrival: Arrival) -> str:
+    """Which agent asks, as the header says."""
+    return tidy(arrival.headers.get("x-agent-id", "")) or "default"
+
+
+def says_done(arrival: Arrival) -> bool:
+    """Whether the client calls this the session's last turn."""
+    held = arrival.facts.get("session_done")
+    return arrival.headers.get("x-session-done", "").strip().lower() in YES or _word(held).lower() in YES
+
+
+def _claims(arrival: Arrival) -> Iterator[tuple[str, str]]:
+    for header in HEADERS:
+        yield arrival.headers.get(header, "").strip(), WRITTEN.get(header, f"the {header} header")
+    for fact in FACTS:
+        yield _word(arrival.facts.get(fact)), f"the body's {fact}"
+    metadata = arrival.facts.get("metadata")
+    if isinstance(metadata, dict):
+        yield _word(metadata.get("session_id")), "the body's metadata.session_id"
+
+
+def _word(value: Json) -> str:
+    """A name or flag as text; anything else is no name."""
+    if isinstance(value, bool):
+        return "true" if value else ""
+    return str(value).strip() if isinstance(value, str | int) else ""
