@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from trainer_models import Recorder, settings_of
+
+from openclaw_rl.core import pipe
+from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.errors import TrainerError
+from openclaw_rl.trainers.frames import Open, Opened, Step
+from openclaw_rl.trainers.lora import LoraTrainer
+from openclaw_rl.trainers.process import TrainerProcess
+from openclaw_rl.trainers.settings import Method, MethodSettings
+
+ONE = PolicyVersion("shared", 1)
+TWO = PolicyVersion("shared", 2)
+SETTINGS = settings_of(MethodSettings(name=Method.COMBINE))
+
+
+def long_batch(recorder: Recorder) -> list[Sample]:
+    """Enough to be found in the middle of it."""
+    response = tuple(range(10, 60)) * 4
+    return [recorder.sample((1, number % 60), response, turn=str(number), score=1.0) for number in range(60)]
+
+
+def ticks(pid: int) -> int:
+    """CPU time a process has used, in the kernel's ticks."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11])
+
+
+def is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+async def busy(pid: int) -> None:
+    """Returns once a process has computed for a while."""
+    before = ticks(pid)
+    while ticks(pid) < before + 10:  # noqa: ASYNC110  (another process's work has no event)
+        await asyncio.sleep(0)
+
+
+async def test_the_process_does_what_the_trainer_does(trainer_model: Path, recorder: Recorder, tmp_path: Path) -> None:
+    trainer = await TrainerProcess.start(trainer_model, SETTINGS)
+    try:
+        report = await trainer.step(recorder.batch(), resume=None)
+        adapter = await trainer.export(tmp_path / "1", ONE)
+        await trainer.step(recorder.batch(), resume=adapter.folder)
+        second = await trainer.export(tmp_path / "2", TWO)
+        # a refused version: training goes on from the one before
+        await trainer.step(recorder.batch(), resume=adapter.folder)
+        again = await trainer.export(tmp_path / "3", TWO)
+        from_base = await trainer.step(recorder.batch(), resume=None)
+    finally:
+        await trainer.aclose()
+    own = LoraTrainer.open(trainer_model, SETTINGS)
+    here = own.step(recorder.batch())
+    assert report.took_step
+    assert report.metrics["loss"] == here.metrics["loss"] == from_base.metrics["loss"]
+    assert own.export(tmp_path / "own", ONE).digest == adapter.digest
+    assert again.digest == second.digest != adapter.digest
+
+
+async def test_a_process_killed_in_mid_step_is_replaced_and_nothing_is_lost(
+    trainer_model: Path, recorder: Recorder, tmp_path: Path
+) -> None:
+    trainer = TrainerProcess(trainer_model, SETTINGS)
+    assert trainer.pid is None  # it starts when it is needed
+    try:
+        await trainer.step(recorder.batch(), resume=None)
+        first = await trainer.export(tmp_path / "1", ONE)
+        pid = trainer.pid
+        assert pid is not None
+        step = asyncio.create_task(trainer.step(long_batch(recorder), resume=first.folder))
+        await busy(pid)
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(TrainerError, match="killed"):
+            await step
+        with pytest.raises(TrainerError, match="gone"):
+            await trainer.export(tmp_path / "never", TWO)
+        await trainer.step(recorder.batch(), resume=first.folder)
+        assert trainer.pid != pid
+        second = await trainer.export(tmp_path / "2", TWO)
+    finally:
+        await trainer.aclose()
+    own = LoraTrainer.open(trainer_model, SETTINGS)
+    own.restore(first.folder)
+    own.step(recorder.batch())
+    assert own.export(tmp_path / "own", TWO).digest == second.digest
+
+
+async def test_a_cancelled_wait_ends_the_process_so_that_no_answer_meets_the_wrong_call(
+    trainer_model: Path, recorder: Recorder
+) -> None:
+    trainer = await TrainerProcess.start(trainer_model, SETTINGS)
+    pid = trainer.pid
+    assert pid is not None
+    step = asyncio.create_task(trainer.step(long_batch(recorder), resume=None))
+    await busy(pid)
+    step.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await step
+    assert trainer.pid is None
+    assert not is_alive(pid)
+    report = await trainer.step(recorder.batch(), resume=None)
+    assert report.metrics["samples"] == 3.0
+    await trainer.aclose()
+
+
+async def test_closing_ends_a_step_in_progress(trainer_model: Path, recorder: Recorder) -> None:
+    trainer = await TrainerProcess.start(trainer_model, SETTINGS)
+    pid = trainer.pid
+    assert pid is not None
+    step = asyncio.create_task(trainer.step(long_batch(recorder), resume=None))
+    await busy(pid)
+    await trainer.aclose()
+    with pytest.raises(TrainerError):
+        await step
+    assert not is_alive(pid)
+
+
+async def test_a_step_that_takes_too_long_is_ended(trainer_model: Path, recorder: Recorder) -> None:
+    trainer = await TrainerProcess.start(trainer_model, SETTINGS)
+    assert trainer.pid is not None
+    os.kill(trainer.pid, signal.SIGSTOP)
+    hurried = TrainerProcess(trainer_model, replace(SETTINGS, timeout_s=0.05))
+    with pytest.raises(TrainerError, match=r"within 0.05 s"):
+        await hurried.step(recorder.batch(), resume=None)
+    assert hurried.pid is None
+    await trainer.aclose()  # a stopped process cannot leave by itself, and is gone all the same
+    assert trainer.pid is None
+
+
+async def test_what_the_process_cannot_do_is_said_in_words(
+    trainer_model: Path, recorder: Recorder, tmp_path: Path
+) -> None:
+    with pytest.raises(TrainerError, match="no causal language model"):
+        await TrainerProcess.start(tmp_path, SETTINGS)
+    trainer = TrainerProcess(trainer_model, SETTINGS)
+    with pytest.raises(TrainerError, match="no adapter to go on from"):
+        await trainer.step(recorder.batch(), resume=tmp_path / "nowhere")
+    assert (await trainer.step(recorder.batch(), resume=None)).took_step
+    await trainer.aclose()
+
+
+def test_the_process_leaves_in_mid_step_when_its_owner_is_gone(trainer_model: Path, recorder: Recorder) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-m", "openclaw_rl.trainers.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert child.stdin is not None and child.stdout is not None
+    pipe.write(child.stdin, Open(trainer_model, SETTINGS, None))
+    assert isinstance(pipe.read(child.stdout), Opened)
+    assert os.getpriority(os.PRIO_PROCESS, child.pid) == 19
+    pipe.write(child.stdin, Step(tuple(long_batch(recorder) * 20), None))
+    asyncio.run(busy(child.pid))
+    child.stdin.close()
+    assert child.wait(timeout=30) == 0
+    assert child.stdout.read() == b""
+    child.stdout.close()
+
+
+def test_knowing_the_process_loads_no_torch() -> None:
+    script = "import sys, openclaw_rl.trainers.process; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "False"
