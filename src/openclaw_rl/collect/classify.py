@@ -12,7 +12,7 @@ from openclaw_rl.core.turn import Arrival, Turn, TurnKind
 LONGEST_UNIT = 200  # letters that come again and again
 LEAST_REPEATS = 6
 KINDS = {kind.value: kind for kind in TurnKind}
-LEAST_LOOPED = 120  # letters: a ruler or a row of noughts at the end of a reply is shorter
+LEAST_LOOPED = 120  # letters
 
 
 def kind_of(arrival: Arrival, rules: ClientRules) -> tuple[TurnKind, str]:
@@ -51,11 +51,13 @@ def degenerate(turn: Turn, control_tokens: Collection[str]) -> DropReason | None
 
 
 def loops(text: str) -> bool:
-    """Whether the text ends in one piece said over and over."""
+    """Whether the text ends in one piece said over and over; a ruler may be as long as it likes."""
     for unit in range(1, min(LONGEST_UNIT, len(text) // LEAST_REPEATS) + 1):
         if text[-1] != text[-1 - unit]:
             continue
         looped = max(LEAST_LOOPED, unit * LEAST_REPEATS)
-        if looped <= len(text) and text[-looped + unit :] == text[-looped:-unit]:
+        if looped > len(text) or not any(letter.isalnum() for letter in text[-unit:]):
+            continue
+        if text[-looped + unit :] == text[-looped:-unit]:
             return True
     return False
