@@ -1,0 +1,65 @@
+"""The engine's core and transformers' `generate`, each asked for the same: tokens and their log-probabilities."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.version import BASE
+from openclaw_rl.engines.local.build import open_core
+from openclaw_rl.engines.local.settings import LocalEngineSettings
+from openclaw_rl.engines.local.wire import Submit
+
+
+class Ours:
+    """The core, in this process, its tokens taken out step by step."""
+
+    def __init__(self, model: Path) -> None:
+        self.core = open_core(LocalEngineSettings(model=str(model), device="cpu", threads=1))
+        self._asked = 0
+
+    def seconds(self, prompts: list[tuple[int, ...]], count: int) -> float:
+        """How long so many tokens behind each prompt take."""
+        taken = []
+        begin = time.perf_counter()
+        for prompt in prompts:
+            self._asked += 1
+            self.core.submit(Submit(self._asked, prompt, Sampling(max_tokens=count), BASE, seed=self._asked))
+        while self.core.has_work:
+            step = self.core.step()
+            taken.append((step.rows, step.tokens, step.logp_sampled, step.logp))
+        seconds = time.perf_counter() - begin
+        assert sum(len(rows) for rows, _, _, _ in taken) == len(prompts) * count
+        return seconds
+
+
+class Theirs:
+    """`generate` on the same weights, with the raw logits and the log-probabilities of what was sampled."""
+
+    def __init__(self, model: Path) -> None:
+        torch.set_num_threads(1)
+        self.model = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
+
+    @torch.inference_mode()
+    def seconds(self, prompts: list[tuple[int, ...]], count: int) -> float:
+        """How long so many tokens behind each prompt take; all prompts are of one length."""
+        begin = time.perf_counter()
+        tokens = torch.tensor(prompts)
+        out = self.model.generate(
+            tokens,
+            attention_mask=torch.ones_like(tokens),
+            max_new_tokens=count,
+            min_new_tokens=count,
+            do_sample=True,
+            top_k=0,
+            pad_token_id=0,
+            return_dict_in_generate=True,
+            output_logits=True,
+        )
+        logp = torch.log_softmax(torch.stack(out.logits, 1).float(), -1)
+        logp.gather(-1, out.sequences[:, tokens.shape[1] :, None]).tolist()
+        return time.perf_counter() - begin
