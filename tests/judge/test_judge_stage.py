@@ -105,6 +105,48 @@ async def test_every_waiting_turn_gets_its_verdict_some_at_once(tmp_path: Path) 
     assert stage.status.seconds_p50 == 0.0
 
 
+class SlowStore(Store):
+    """Its second reading of what waits returns only when the turn of the first has been judged meanwhile."""
+
+    readings = 0
+    judged = asyncio.Event()
+    second_reading = asyncio.Event()
+
+    async def paired(self, *, limit: int) -> list[tuple[Turn, NextState, Feedback | None]]:
+        self.readings += 1
+        rows = await super().paired(limit=limit)
+        if self.readings == 2:
+            self.second_reading.set()
+            await self.judged.wait()
+            for _ in range(5):  # the worker that judged it puts it down
+                await asyncio.sleep(0)
+        return rows
+
+    async def judge(self, verdict: Verdict) -> bool:
+        await self.second_reading.wait()
+        done = await super().judge(verdict)
+        self.judged.set()
+        return done
+
+
+async def test_a_turn_judged_while_another_worker_reads_is_not_judged_again(tmp_path: Path) -> None:
+    store = await SlowStore.open(tmp_path)
+    await store.see_session(Session("s1", "ann", "main", 0.0, 1.0))
+    for name in ("t1", "t2"):
+        await store.add_turn(turn(name), chain=name)
+    await store.pair(said("No."))
+    judge = ToldJudge(down)
+    running = asyncio.create_task(JudgeStage(store, judge, SETTINGS).run())
+    async with asyncio.timeout(20):
+        await all_judged(store, 1)
+        await store.pair(said("No.", "t2"))
+        await all_judged(store, 2)
+    running.cancel()
+    await asyncio.wait([running])
+    await store.aclose()
+    assert judge.asked == ["t1", "t2"]
+
+
 async def test_a_judge_that_is_away_delays_and_loses_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     attempts = 0
 

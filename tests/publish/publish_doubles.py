@@ -65,11 +65,13 @@ class ToldEngine:
     chance: dict[PolicyVersion, float] = field(default_factory=dict)
     loaded: list[PolicyVersion] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
+    prompts: list[str] = field(default_factory=list)
     away: bool = False
 
     async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
         self._check(version)
         self.calls.append(f"generate {version}")
+        self.prompts.append("".join(map(chr, prompt.tokens)))
         text = self.says.get(version, GOOD)[: sampling.max_tokens]
         for index, letter in enumerate(text):
             is_last = index + 1 == len(text)
@@ -88,6 +90,7 @@ class ToldEngine:
 
     async def load(self, adapter: Adapter) -> None:
         if self.away:
+            self.calls.append("nobody there")
             raise EngineError("the engine is gone")
         if b"nan" in (adapter.folder / WEIGHTS).read_bytes():
             raise AdapterError(f"the adapter in {adapter.folder} is not finite", fix="roll back")
@@ -161,12 +164,14 @@ class Flow:
         gate = Gate(self.store, self.engine, Letters(), (END,), self.settings)
         self.stage = PublishStage(self.store, self.served, gate, self.settings, clock=lambda: self.now_s)
 
-    async def candidate(self, number: int, *, parent: int | None = None, data: bytes = b"weights") -> VersionRow:
+    async def candidate(
+        self, number: int, *, parent: int | None = None, data: bytes = b"weights", turns: tuple[str, ...] = ()
+    ) -> VersionRow:
         """A version a step has made, on disk and in the store."""
         made, from_version = version(number), version(number - 1 if parent is None else parent)
         adapter = write_adapter(self.home, made, from_version, data)
         row = VersionRow(
-            made, from_version, adapter.folder, adapter.digest, VersionStatus.CANDIDATE, "", 1.0, (), {"loss": 0.5}
+            made, from_version, adapter.folder, adapter.digest, VersionStatus.CANDIDATE, "", 1.0, turns, {"loss": 0.5}
         )
         await self.store.commit_step(StepRecord(f"step {made}", 1.0, 2.0, (), (), {"loss": 0.5}, row))
         return row

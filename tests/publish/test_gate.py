@@ -140,10 +140,11 @@ async def test_a_long_answer_where_long_ones_were_given_is_no_fault(tmp_path: Pa
 async def test_prompts_the_version_was_not_trained_on_are_tried_first_and_each_once(tmp_path: Path) -> None:
     settings = PublishSettings(kl_turns=2, probes=2)
     async with flowing(tmp_path, settings=settings) as flow:
-        await flow.talk(turn("new"), turn("again", "Question new?"), turn("trained"), turn("long", "x" * 5000))
-        row = await flow.candidate(1)
-        found = await flow.stage.gate._turns(row)
-        assert [item.id for item in found] == ["trained", "again"]
+        await flow.talk(turn("again"), turn("twice", "Question again?"), turn("trained"), turn("long", "x" * 5000))
+        row = await flow.candidate(1, turns=("trained",))
+        await flow.served.load(row)
+        await flow.stage.gate.check(row, parent=version(0))
+        assert flow.engine.prompts == ["Question again?", "Question trained?"]
 
 
 async def test_without_prompts_or_with_the_gate_off_nothing_is_tried(tmp_path: Path) -> None:

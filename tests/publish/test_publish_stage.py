@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,14 @@ async def test_a_damaged_candidate_is_refused_with_what_is_wrong(tmp_path: Path,
         assert "roll back" in caught.value.fix
 
 
+async def test_a_folder_of_another_version_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        adapter = (await flow.candidate(1)).adapter()
+        assert adapter is not None and verified(adapter).version == version(1)
+        with pytest.raises(AdapterError, match=r"holds version shared\.1, not shared\.2"):
+            verified(replace(adapter, version=version(2)))
+
+
 def test_a_weights_file_tells_how_much_of_it_is_missing(tmp_path: Path) -> None:
     path = tmp_path / "weights"
     path.write_bytes(b"\x10\0\0")
@@ -133,6 +142,7 @@ async def test_an_engine_that_is_away_leaves_the_candidate_waiting(tmp_path: Pat
         for _ in range(30):
             assert not await flow.stage.once()
             flow.now_s += 1.0
+        assert flow.engine.calls == ["nobody there"] * 3  # at 0, 5 and 15 s; the next is at 35 s
         assert (await flow.row(1)).status is VersionStatus.CANDIDATE
         assert "the engine is gone" in flow.stage.status.notice
         assert not flow.stage.version_settled.is_set()

@@ -95,6 +95,8 @@ def test_a_method_of_hints_promotes_without_a_reward() -> None:
     praised = judged("a", 1, mean=1.0)  # a score that this method has no use for
     assert decide(praised, wants=Wants.HINT) == Admission()
     assert decide(praised, wants=Wants.HINT, complete=ENDED).promoted == ((praised, 0.0),)
+    zero = judged("a", 0, mean=1 / 3)
+    assert decide(zero, wants=Wants.HINT, complete=ENDED).promoted == ((zero, 0.0),)
 
 
 def test_sessions_are_decided_apart() -> None:

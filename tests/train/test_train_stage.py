@@ -234,11 +234,15 @@ async def test_a_version_that_cannot_be_written_leaves_no_folder_and_keeps_the_s
 
 async def test_stale_samples_are_dropped_by_the_versions_that_were_served_since(tmp_path: Path) -> None:
     async with flowing(tmp_path, settings=replace(SETTINGS, batch_size=1)) as flow:
-        for number in range(1, 4):
-            await flow.judged(f"t{number}", -1, version=PolicyVersion(SHARED, number - 1))
+        for number, is_good in ((1, True), (2, False), (3, True), (4, True)):
+            await flow.judged(f"t{number}", -1, version=await flow.store.current(SHARED))
             await rounds(flow)
-            await flow.pass_gate(PolicyVersion(SHARED, number))
-        await flow.judged("old", -1, version=PolicyVersion(SHARED, 0))  # three versions ago, two are allowed
+            if is_good:
+                await flow.pass_gate(PolicyVersion(SHARED, number))
+            else:
+                await flow.store.settle(PolicyVersion(SHARED, number), VersionStatus.REFUSED, "empty replies", {})
+        # Two are allowed: after 0 there were 1, 3 and 4; after 1 there were 3 and 4, for 2 was never served.
+        await flow.judged("old", -1, version=PolicyVersion(SHARED, 0))
         await flow.judged("fits", -1, version=ONE)
         await rounds(flow)
         assert await flow.state("old") is DropReason.STALE

@@ -159,12 +159,12 @@ class PublishStage:
         intact = PolicyVersion(version.scope, 0)
         for row in ancestors(rows, version):
             try:
-                if row.status is VersionStatus.LIVE:
-                    await self.served.load(row)
-                    intact = row.version
-                    break
+                await self.served.load(row)
             except AdapterError as next_problem:
                 log.error("cannot serve version=%s either: %s", row.version, next_problem)
+            else:
+                intact = row.version
+                break
         await self.served.swap(intact, why=f"version {version} is damaged")
         notice = f"version {version} is damaged, so {intact} is served: {problem.problem}"
         self.status = replace(self.status, notice=notice)
