@@ -163,6 +163,14 @@ def export(
     print(f"{asyncio.run(export_to(_home(home), out))} turns in {out}")
 
 
+@app.command()
+def settings() -> None:
+    """Print every setting with its meaning and its default, as a TOML file to start from."""
+    from openclaw_rl.runtime.settings_text import settings_text
+
+    print(settings_text())
+
+
 def _home(given: Path | None) -> Path:
     from openclaw_rl.config import read_config
 

@@ -39,8 +39,6 @@ class Config:
     """The folder that holds everything this installation knows."""
     model: str = BUNDLED
     """A model folder, a name on the Hugging Face hub, or `bundled` for the toy model in the package."""
-    record_file: str = ""
-    """Where each judged turn is also written as a line of JSON; empty for nowhere."""
     engine: LocalEngineSettings = field(default_factory=LocalEngineSettings)
     """How tokens are computed."""
     serve: ServeSettings = field(default_factory=ServeSettings)
@@ -66,7 +64,6 @@ ENVIRONMENT: dict[str, str] = {
     "SGLANG_API_KEY": "serve.api_key",
     "SERVED_MODEL_NAME": "serve.model_name",
     "PRM_M": "judge.votes",
-    "OPENCLAW_RECORD_FILE": "record_file",
     "OPENCLAW_COMBINE_W_RL": "trainer.method.w_rl",
     "OPENCLAW_COMBINE_W_OPD": "trainer.method.w_opd",
 }

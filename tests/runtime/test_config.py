@@ -1,0 +1,70 @@
+"""Settings come from one file, the environment and the command line, in that order, and a mistake is named."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from openclaw_rl.config import read_config
+from openclaw_rl.errors import ConfigError
+from openclaw_rl.runtime.settings_text import settings_text
+from openclaw_rl.trainers.settings import Method
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def _file(folder: Path, text: str) -> Path:
+    path = folder / "config.toml"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_the_command_line_outranks_the_environment_which_outranks_the_file(tmp_path: Path) -> None:
+    file = _file(tmp_path, "[serve]\nport = 1\nhost = 'filed'\n[judge]\nvotes = 7\n")
+    config = read_config(
+        file, environment={"PORT": "2", "HOST": "named"}, overrides={"serve.port": 3, "serve.host": None}
+    )
+    assert (config.serve.port, config.serve.host, config.judge.votes) == (3, "named", 7)
+
+
+def test_names_from_earlier_systems_still_work() -> None:
+    words = {"HF_CKPT": "m", "PRM_M": "5", "SGLANG_API_KEY": "k", "OPENCLAW_COMBINE_W_RL": "0.5", "PATH": "/bin"}
+    config = read_config(environment=words, overrides={"home": "somewhere"})
+    assert config.model == "m" and config.judge.votes == 5 and config.serve.api_key == "k"
+    assert config.trainer.method.w_rl == 0.5
+
+
+def test_nested_tables_and_closed_sets_of_words_are_read(tmp_path: Path) -> None:
+    config = read_config(_file(tmp_path, "[trainer.method]\nname = 'binary'\n[trainer]\nlr = 1e-4\n"), environment={})
+    assert config.trainer.method.name is Method.BINARY and config.trainer.lr == 1e-4
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[train]\nbatch_sise = 4\n", r"train\.batch_sise is no setting.*Did you mean train\.batch_size"),
+        ("[train]\nbatch_size = 'four'\n", r"train\.batch_size is 'four'"),
+        ("[train]\nbatch_size = 0\n", r"train: batch_size is 0"),
+        ("[trainer.method]\nname = 'magic'\n", r"trainer\.method\.name is 'magic'"),
+        ("train = 3\n", r"train is 3.*\[train\]"),
+        ("[train\n", r"is no TOML"),
+        ("[serve]\napi_key = 'secret'\n", r"holds the secret serve\.api_key"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named_with_what_to_do(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        read_config(_file(tmp_path, text), environment={})
+
+
+def test_a_file_that_is_not_there_is_an_error_and_a_home_without_one_is_not(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_config(tmp_path / "none.toml", environment={})
+    assert read_config(environment={}, overrides={"home": str(tmp_path)}).home == tmp_path
+
+
+def test_the_documentation_lists_every_setting_as_it_is() -> None:
+    assert settings_text() in (ROOT / "docs" / "settings.md").read_text("utf-8")
+    meant = "\n".join(line.removeprefix("# ") if " = " in line else line for line in settings_text().splitlines())
+    assert tomllib.loads(meant)["train"]["batch_size"] == 16
