@@ -109,7 +109,7 @@ class SlowStore(Store):
     """Its second reading of what waits returns only when the turn of the first has been judged meanwhile."""
 
     readings = 0
-    judged = asyncio.Event()
+    committed = asyncio.Event()
     second_reading = asyncio.Event()
 
     async def paired(self, *, limit: int) -> list[tuple[Turn, NextState, Feedback | None]]:
@@ -117,7 +117,7 @@ class SlowStore(Store):
         rows = await super().paired(limit=limit)
         if self.readings == 2:
             self.second_reading.set()
-            await self.judged.wait()
+            await self.committed.wait()
             for _ in range(5):  # the worker that judged it puts it down
                 await asyncio.sleep(0)
         return rows
@@ -125,7 +125,7 @@ class SlowStore(Store):
     async def judge(self, verdict: Verdict) -> bool:
         await self.second_reading.wait()
         done = await super().judge(verdict)
-        self.judged.set()
+        self.committed.set()
         return done
 
 
