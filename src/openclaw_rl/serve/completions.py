@@ -114,16 +114,17 @@ class _Words:
 def _prompt(body: CompletionBody) -> str | tuple[int, ...]:
     if body.best_of not in (None, 1, body.n):
         raise RequestError("best_of is not supported", fix="use n", code="unsupported_parameter", param="best_of")
-    prompt = body.prompt
-    if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
-        if len(prompt) > 1:
-            raise RequestError(f"prompt holds {len(prompt)} prompts", fix="send one request for each", param="prompt")
-        prompt = prompt[0]
-    if not prompt:
-        raise RequestError("prompt is empty", fix="send some text", param="prompt")
-    if isinstance(prompt, str):
+    prompt: str | int | list[int | str | list[int]] | list[int] = body.prompt
+    if isinstance(prompt, list) and len(prompt) == 1 and not isinstance(prompt[0], int):
+        prompt = prompt[0]  # a list of one prompt
+    if isinstance(prompt, str) and prompt:
         return prompt
-    return tuple(token for token in prompt if isinstance(token, int))
+    ids = tuple(token for token in prompt if isinstance(token, int)) if isinstance(prompt, list) else ()
+    if not prompt or not isinstance(prompt, list):
+        raise RequestError("prompt is empty", fix="send some text", param="prompt")
+    if len(ids) != len(prompt):
+        raise RequestError(f"prompt holds {len(prompt)} prompts", fix="send one request for each", param="prompt")
+    return ids
 
 
 def _logprobs(sampled: Sequence[SampledToken], table: TokenBytes) -> dict[str, Json]:

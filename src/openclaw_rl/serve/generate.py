@@ -218,7 +218,8 @@ async def begin(parts: ServeParts, asked: Asked, headers: Mapping[str, str], key
     facts = dict(asked.facts)
     if asked.prompt is not None:
         facts["turn_type"] = TurnKind.SIDE.value
-    placement = await parts.collector.place(Arrival(asked.messages, asked.tools, headers, facts, key_name, at_s))
+    told = {name.lower(): value for name, value in headers.items() if name.lower() not in _SECRET}
+    placement = await parts.collector.place(Arrival(asked.messages, asked.tools, told, facts, key_name, at_s))
     prompt = await _prompt(parts, asked, placement)
     room = parts.context_length - len(prompt)
     if room < 1:

@@ -54,6 +54,7 @@ class Outbox:
             self.response.enable_chunked_encoding()
         self._writer = await self.response.prepare(self._request)
         await self.response.write(first or _HELLO)
+        self._flush()  # tokens may have come before the headers were out
 
     def put(self, event: bytes) -> None:
         """Goes out at the end of this pass of the loop."""

@@ -121,7 +121,7 @@ class ChatBody(SamplingSpec, kw_only=True):
 class CompletionBody(SamplingSpec, kw_only=True):
     """The body of POST /v1/completions; `prompt` is text or ids."""
 
-    prompt: str | list[int] | list[str] | list[list[int]]
+    prompt: str | list[int | str | list[int]]
     logprobs: int | None = None
     best_of: int | None = None
 

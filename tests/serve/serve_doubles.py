@@ -1,0 +1,198 @@
+"""What stands behind the server in these tests: an engine that says what it is told, and a book of turns."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+
+from aiohttp import web
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from openclaw_rl.core.adapter import Adapter
+from openclaw_rl.core.completion import Finish, SampledToken, Scores
+from openclaw_rl.core.message import Json
+from openclaw_rl.core.next_state import Feedback
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.turn import Arrival, Placement, Turn, TurnKind
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.render.renderer import ChatRenderer
+from openclaw_rl.render.template import ChatTemplate, compile_template
+from openclaw_rl.serve.app import build_app, runner_of
+from openclaw_rl.serve.auth import Keys
+from openclaw_rl.serve.parts import Control, ServeParts
+from openclaw_rl.serve.settings import ServeSettings
+from openclaw_rl.store.db import Store
+
+VERSION = PolicyVersion("shared", 3)
+SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+MARKS = ["<think>", "</think>", "<tool_call>", "</tool_call>"]
+
+
+def a_renderer() -> ChatRenderer:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=600, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator(["user assistant system read the file and write the answer hello there"] * 4, trainer)
+    tokenizer.add_tokens(MARKS)
+    source = files("openclaw_rl.tiny").joinpath("chat_template.jinja").read_text("utf-8")
+    return ChatRenderer(ChatTemplate(tokenizer, compile_template(source), {"eos_token": "<|im_end|>"}))
+
+
+@dataclass
+class Says:
+    """One answer: ids, and what happens on the way."""
+
+    ids: Sequence[int]
+    waits_at: int | None = None  # before this token the engine waits for `go`
+    fails_at: int | None = None
+    problem: Exception | None = None
+
+
+class Scripted:
+    """An engine that gives out the answers it was told, in order, and notes what it was asked."""
+
+    def __init__(self, eos: int) -> None:
+        self.answers: deque[Says] = deque()
+        self.asked: list[tuple[Prompt, Sampling, PolicyVersion]] = []
+        self.go = asyncio.Event()
+        self.closed: asyncio.Queue[int] = asyncio.Queue()
+        self._eos = eos
+
+    async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
+        says = self.answers.popleft()
+        self.asked.append((prompt, sampling, version))
+        given = 0
+        try:
+            for index, token in enumerate(says.ids[: sampling.max_tokens]):
+                if index == says.fails_at and says.problem is not None:
+                    raise says.problem
+                if index == says.waits_at:
+                    await self.go.wait()
+                finish = None
+                if token in sampling.stop_ids:
+                    finish = Finish.STOP
+                elif index == min(len(says.ids), sampling.max_tokens) - 1:
+                    finish = Finish.LENGTH
+                top = ((token, -0.5), (7, -1.5))[: sampling.top_logprobs]
+                given += 1
+                yield SampledToken(token, -0.25, -0.5, version, top, finish, cached=5 if index == 0 else 0)
+        finally:
+            self.closed.put_nowait(given)
+
+    async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
+        raise NotImplementedError
+
+    async def load(self, adapter: Adapter) -> None:
+        raise NotImplementedError
+
+    async def unload(self, version: PolicyVersion) -> None:
+        raise NotImplementedError
+
+
+class Book:
+    """A collector: every request goes on from the newest turn of its session; commits can be held."""
+
+    def __init__(self, store: Store) -> None:
+        self.arrivals: list[Arrival] = []
+        self.turns: list[Turn] = []
+        self.committed: asyncio.Queue[Turn] = asyncio.Queue()
+        self.may_commit = asyncio.Event()
+        self.may_commit.set()
+        self._store = store
+
+    async def place(self, arrival: Arrival) -> Placement:
+        self.arrivals.append(arrival)
+        session = arrival.headers.get("x-session-id", "s")
+        kind = TurnKind.SIDE if arrival.facts.get("turn_type") == "side" else TurnKind.MAIN
+        mine = [turn for turn in self.turns if turn.session == session and turn.is_main]
+        return Placement(session, arrival.key_name, "default", kind, "test", mine[-1] if mine else None)
+
+    async def commit(self, turn: Turn) -> None:
+        await self.may_commit.wait()
+        await self._store.add_turn(turn, chain=turn.id)
+        self.turns.append(turn)
+        self.committed.put_nowait(turn)
+
+
+@dataclass
+class Serving:
+    """A running server and what stands behind it."""
+
+    url: str
+    parts: ServeParts
+    engine: Scripted
+    book: Book
+    feedback: list[Feedback] = field(default_factory=list)
+    ended: list[tuple[str, str]] = field(default_factory=list)
+    rolled: list[PolicyVersion] = field(default_factory=list)
+
+    def says(self, text: str, *, ends: bool = True, **how: int | Exception) -> tuple[int, ...]:
+        """The engine's next answer; returns its ids."""
+        ids = self.parts.renderer.encode(text + ("<|im_end|>" if ends else ""))
+        self.says_ids(ids, **how)
+        return ids
+
+    def says_ids(self, ids: Sequence[int], **how: int | Exception) -> None:
+        self.engine.answers.append(Says(ids, **how))  # type: ignore[arg-type]
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    renderer: ChatRenderer,
+    store: Store,
+    *,
+    settings: ServeSettings | None = None,
+    keys: Mapping[str, str] | None = None,
+    change: Callable[[ServeParts], ServeParts] = lambda parts: parts,
+) -> AsyncIterator[Serving]:
+    """A server on a free port, over real HTTP."""
+    eos = renderer.template.eos_ids()[0]
+    engine, book = Scripted(eos), Book(store)
+    made: list[Serving] = []
+
+    async def feedback(said: Feedback) -> None:
+        made[0].feedback.append(said)
+
+    async def session_done(session: str, why: str) -> None:
+        made[0].ended.append((session, why))
+
+    async def status() -> Mapping[str, Json]:
+        return {"turns": len(book.turns)}
+
+    async def rollback(version: PolicyVersion) -> None:
+        made[0].rolled.append(version)
+
+    parts = change(
+        ServeParts(
+            engine=engine,
+            renderer=renderer,
+            collector=book,
+            store=store,
+            control=Control(feedback, session_done, status, rollback),
+            current=lambda user: VERSION,
+            models=("tiny",),
+            context_length=1024,
+            eos_ids=(eos,),
+            keys=Keys({"alice": "secret"} if keys is None else keys),
+            settings=settings or ServeSettings(),
+        )
+    )
+    runner = runner_of(build_app(parts))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        port = runner.addresses[0][1]
+        made.append(Serving(f"http://127.0.0.1:{port}", parts, engine, book))
+        yield made[0]
+    finally:
+        await runner.cleanup()
