@@ -100,8 +100,7 @@ def _targets(model: Path) -> str | list[str]:
 
 def install(core: Core, adapter: Adapter) -> None:
     """Reads and installs, as the host does."""
-    linears = {name: (linear.in_features, linear.out_features) for name, linear in core.served.linears.items()}
-    core.install(read_adapter(adapter, linears), adapter.version, adapter.digest)
+    core.install(read_adapter(adapter, core.adapters.linears()), adapter.version, adapter.digest)
 
 
 def prompt_of(size: int, seed: int = 0) -> tuple[int, ...]:

@@ -23,26 +23,29 @@ BASE_SLOT = -1
 class Stack:
     """One linear's adapters. A slot's columns are zero where its adapter leaves this linear alone."""
 
-    down: Tensor  # [in, slots * rank]
-    up: Tensor  # [slots * rank, out]
+    down: Tensor  # [in, slots * width]
+    up: Tensor  # [slots * width, out]
+    width: int  # columns a slot takes: the rank, times the linears that are computed as one
 
 
 @dataclass(slots=True)
 class AdapterPass:
-    """Which columns this forward uses; shared by all linears, set before each pass."""
+    """Which slots this forward uses; shared by all linears, set before each pass."""
 
     is_active: bool = False
     first: int = 0
     last: int = 0
-    mask: Tensor | None = None  # [tokens, last - first]; None where one version has all rows
+    mask: Tensor | None = None  # [tokens, last - first, 1]; None where one version has all rows
     kept_mask: Tensor | None = None  # the same for the tokens whose logits are kept
 
     def add(self, out: Tensor, flat: Tensor, stack: Stack) -> Tensor:
         """`out` with the adapters' share added in place."""
-        share = torch.mm(flat, stack.down[:, self.first : self.last])
+        columns = slice(self.first * stack.width, self.last * stack.width)
+        share = torch.mm(flat, stack.down[:, columns])
         if self.mask is not None and self.kept_mask is not None:
-            share.mul_(self.mask if share.shape[0] == self.mask.shape[0] else self.kept_mask)
-        return out.addmm_(share, stack.up[self.first : self.last])
+            mask = self.mask if share.shape[0] == self.mask.shape[0] else self.kept_mask
+            share.view(share.shape[0], -1, stack.width).mul_(mask)
+        return out.addmm_(share, stack.up[columns])
 
 
 @dataclass(slots=True)
@@ -54,17 +57,29 @@ class _Held:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """One of the model's linears: the outputs `start` up to `stop` of the linear `owner` that computes it."""
+
+    owner: str
+    index: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
 class Shape:
-    """What an adapter of a linear must fit."""
+    """A linear as it is computed, and how many of the model's own it stands for."""
 
     in_features: int
     out_features: int
+    parts: int
 
 
 @dataclass(slots=True)
 class Adapters:
     """The slots. `stacks` are handed to the linears by whoever owns both."""
 
+    parts: dict[str, Part]
     shapes: dict[str, Shape]
     most: int
     dtype: torch.dtype
@@ -75,6 +90,12 @@ class Adapters:
     stacks: dict[str, Stack] = field(default_factory=dict)
     _held: dict[int, _Held] = field(default_factory=dict)
     _seen: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+
+    def linears(self) -> dict[str, tuple[int, int]]:
+        """What an adapter may adapt: the model's own linears, (in, out) by name."""
+        return {
+            name: (self.shapes[part.owner].in_features, part.stop - part.start) for name, part in self.parts.items()
+        }
 
     def versions(self) -> list[PolicyVersion]:
         """What can be asked for, beside the base."""
@@ -127,10 +148,13 @@ class Adapters:
             )
         self._make_room(weights, slot)
         self._held[slot] = _Held(version, digest)
-        columns = slice(slot * self.rank, slot * self.rank + weights.rank)
         for name, (down, up) in weights.linears.items():
-            self.stacks[name].down[:, columns].copy_(down.t())
-            self.stacks[name].up[columns].copy_(up.t() * weights.scale)
+            part = self.parts[name]
+            stack = self.stacks[part.owner]
+            first = slot * stack.width + part.index * self.rank
+            columns = slice(first, first + weights.rank)
+            stack.down[:, columns].copy_(down.t())
+            stack.up[columns, part.start : part.stop].copy_(up.t() * weights.scale)
 
     def choose(self, slots: list[int], counts: list[int], kept: Tensor) -> None:
         """Sets the pass up for runs of tokens: `counts[i]` tokens on `slots[i]`; `kept` indexes those with logits."""
@@ -143,12 +167,12 @@ class Adapters:
         now.is_active = bool(live)
         if not live:
             return
-        now.first, now.last = live[0] * self.rank, (live[-1] + 1) * self.rank
+        now.first, now.last = live[0], live[-1] + 1
         now.mask = now.kept_mask = None
         if len(set(slots)) > 1:
             own = torch.tensor(slots, device=self.device).repeat_interleave(torch.tensor(counts, device=self.device))
-            columns = torch.arange(now.first, now.last, device=self.device) // self.rank
-            now.mask = (own[:, None] == columns).to(self.dtype)
+            columns = torch.arange(now.first, now.last, device=self.device)
+            now.mask = (own[:, None] == columns).to(self.dtype)[:, :, None]
             now.kept_mask = now.mask[kept]
 
     def _forget_unused(self, slot: int) -> PolicyVersion | None:
@@ -156,8 +180,8 @@ class Adapters:
         if not held.is_leaving or held.users:
             return None
         del self._held[slot]
-        columns = slice(slot * self.rank, (slot + 1) * self.rank)
         for stack in self.stacks.values():
+            columns = slice(slot * stack.width, (slot + 1) * stack.width)
             stack.down[:, columns] = 0
             stack.up[columns] = 0
         return held.version
@@ -166,21 +190,25 @@ class Adapters:
         """Widens the stacks for a higher rank, one more slot, or a linear that had no adapter yet."""
         rank = max(self.rank, weights.rank)
         slots = max(self.slots, slot + 1)
-        names = set(self.stacks) | set(weights.linears)
-        for name in names:
+        for name in set(self.stacks) | {self.parts[name].owner for name in weights.linears}:
             old = self.stacks.get(name)
-            if old is not None and (rank, slots) == (self.rank, self.slots):
-                continue
-            shape = self.shapes[name]
-            down = torch.zeros(shape.in_features, slots * rank, dtype=self.dtype, device=self.device)
-            up = torch.zeros(slots * rank, shape.out_features, dtype=self.dtype, device=self.device)
-            if old is not None:
-                for index in range(self.slots):
-                    have = slice(index * self.rank, (index + 1) * self.rank)
-                    want = slice(index * rank, index * rank + self.rank)
-                    down[:, want] = old.down[:, have]
-                    up[want] = old.up[have]
-            self.stacks[name] = Stack(down, up)
-        if (rank, slots) != (self.rank, self.slots):
-            self._seen = None
+            if old is None or (rank, slots) != (self.rank, self.slots):
+                self.stacks[name] = self._widened(old, self.shapes[name], rank, slots)
+                self._seen = None
         self.rank, self.slots = rank, slots
+
+    def _widened(self, old: Stack | None, shape: Shape, rank: int, slots: int) -> Stack:
+        width = shape.parts * rank
+        new = Stack(
+            torch.zeros(shape.in_features, slots * width, dtype=self.dtype, device=self.device),
+            torch.zeros(slots * width, shape.out_features, dtype=self.dtype, device=self.device),
+            width,
+        )
+        for slot in range(self.slots if old is not None else 0):
+            for part in range(shape.parts):
+                assert old is not None
+                have = slice(slot * old.width + part * self.rank, slot * old.width + (part + 1) * self.rank)
+                first = slot * width + part * rank
+                new.down[:, first : first + self.rank] = old.down[:, have]
+                new.up[first : first + self.rank] = old.up[have]
+        return new

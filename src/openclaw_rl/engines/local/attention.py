@@ -112,7 +112,7 @@ def _runs(rows: list[tuple[Block, int]]) -> list[_Run]:
 
 @dataclass(frozen=True, slots=True)
 class Attending:
-    """One layer's call: queries [heads, tokens, dim] and how they look."""
+    """One layer's call: queries [tokens, heads, dim] and how they look."""
 
     layer: int
     query: Tensor
@@ -150,17 +150,14 @@ def attend(
         openclaw_pass.layers[layer] = Geometry(key.shape[1], key.shape[3], value.shape[3])
         out = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
         return out.transpose(1, 2), None
-    call = Attending(layer, query[0], scaling, sliding_window)
-    return attend_cached(openclaw_pass, call, key[0], value[0])[None], None
+    call = Attending(layer, query[0].transpose(0, 1), scaling, sliding_window)
+    return attend_cached(openclaw_pass, call, key[0].transpose(0, 1), value[0].transpose(0, 1))[None], None
 
 
 def attend_cached(now: Pass, call: Attending, key: Tensor, value: Tensor) -> Tensor:
-    """Writes keys and values [heads, tokens, dim], attends, and returns [tokens, heads, dim]."""
+    """Writes keys and values [tokens, heads, dim], attends, and returns the same."""
     now.cache.write(
-        call.layer,
-        now.index[key.shape[0]],
-        key.transpose(0, 1).reshape(-1, key.shape[2]),
-        value.transpose(0, 1).reshape(-1, value.shape[2]),
+        call.layer, now.index[key.shape[1]], key.reshape(-1, key.shape[2]), value.reshape(-1, value.shape[2])
     )
     outs = [_attend_run(now, run, call) for run in now.runs]
     outs += [_attend_piece(now, begin, piece, call) for begin, piece in now.pieces]
@@ -172,7 +169,7 @@ def _attend_run(now: Pass, run: _Run, call: Attending) -> Tensor:
     keys, values = now.cache.view(call.layer, run.base, count, run.size)
     first = 0 if call.window is None else max(0, run.shortest - call.window)
     # the query heads that share a key head are taken as so many positions: all of them see every key
-    grouped = call.query[:, run.first : run.last].transpose(0, 1)
+    grouped = call.query[run.first : run.last]
     out = F.scaled_dot_product_attention(
         grouped.reshape(count, keys.shape[1], -1, grouped.shape[2]),
         keys[:, :, first : run.longest],
@@ -204,13 +201,13 @@ def _attend_piece(now: Pass, begin: int, piece: Piece, call: Attending) -> Tenso
     first = 0 if window is None else max(0, piece.start + 1 - window)
     is_plain = piece.start == 0 and (window is None or piece.stop <= window)
     out = F.scaled_dot_product_attention(
-        call.query[None, :, begin : begin + count],
+        call.query[None, begin : begin + count].transpose(1, 2),
         keys[:, :, first : piece.stop],
         values[:, :, first : piece.stop],
         attn_mask=None if is_plain else _piece_mask(now, piece, first, window),
         is_causal=is_plain,
         scale=call.scaling,
-        enable_gqa=call.query.shape[0] != keys.shape[1],
+        enable_gqa=call.query.shape[1] != keys.shape[1],
     )
     return out[0].transpose(0, 1)
 

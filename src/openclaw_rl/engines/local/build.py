@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import time
 
 import torch
 
-from openclaw_rl.engines.local.adapters import AdapterPass, Adapters, Shape
+from openclaw_rl.engines.local.adapters import AdapterPass, Adapters
 from openclaw_rl.engines.local.attention import Piece, plan
 from openclaw_rl.engines.local.blocks import Block
 from openclaw_rl.engines.local.cache import Cache
@@ -16,6 +17,7 @@ from openclaw_rl.engines.local.model import OTHER_ENGINE, Served, load_model
 from openclaw_rl.engines.local.settings import EngineInfo, LocalEngineSettings
 from openclaw_rl.errors import ModelError
 
+log = logging.getLogger(__name__)
 SLACK = {torch.float32: 2e-3, torch.bfloat16: 0.25, torch.float16: 0.05}  # of the logits' own spread
 
 
@@ -23,16 +25,38 @@ def open_core(settings: LocalEngineSettings) -> Core:
     """Loads the model, checks it, and makes the engine. Raises ModelError or ConfigError."""
     torch.set_num_threads(settings.threads)
     now = AdapterPass()
-    served = load_model(settings, now)
+    wrong: ModelError | None = None
+    cache: Cache | None = None
+    for served in load_model(settings, now):
+        cache = cache or _cache(settings, served)
+        try:
+            seconds = _check(served, cache, settings.model)
+        except (ModelError, RuntimeError) as error:
+            # RuntimeError: shapes that do not fit are another way of being another architecture
+            log.info("not served so: form=%s why=%s", type(served.logits).__name__, error)
+            wrong = error if isinstance(error, ModelError) else ModelError(str(error), fix=OTHER_ENGINE)
+            continue
+        log.info(
+            "loaded model=%s form=%s parameters=%d dtype=%s device=%s linears=%s",
+            settings.model,
+            type(served.logits).__name__,
+            served.parameters,
+            served.dtype,
+            served.device,
+            served.linears.kernels(),
+        )
+        linears = served.linears
+        adapters = Adapters(linears.parts, linears.shapes, settings.max_versions, served.dtype, served.device, now)
+        core = Core(served, cache, adapters, settings)
+        core.pace.saw(seconds, [(0, served.probe.shape[1])], 0)
+        return core
+    raise wrong or ModelError(f"{settings.model} has no form that can be served", fix=OTHER_ENGINE)
+
+
+def _cache(settings: LocalEngineSettings, served: Served) -> Cache:
     token_bytes = sum(layer.numbers for layer in served.layers.values()) * served.dtype.itemsize
     tokens = cache_tokens(settings, token_bytes=token_bytes, context=served.context_length, device=served.device)
-    cache = Cache(served.layers, tokens, dtype=served.dtype, device=served.device)
-    shapes = {name: Shape(linear.in_features, linear.out_features) for name, linear in served.linears.items()}
-    adapters = Adapters(shapes, settings.max_versions, served.dtype, served.device, now)
-    seconds = _check(served, cache, settings.model)
-    core = Core(served, cache, adapters, settings)
-    core.pace.saw(seconds, [(0, served.probe.shape[1])], 0)
-    return core
+    return Cache(served.layers, tokens, dtype=served.dtype, device=served.device)
 
 
 def info_of(core: Core) -> EngineInfo:
@@ -48,7 +72,7 @@ def info_of(core: Core) -> EngineInfo:
         dtype=str(served.dtype).removeprefix("torch."),
         device=str(served.device),
         cache_tokens=core.room.blocks.total,
-        linear_kernels=served.kernels,
+        linear_kernels=(type(served.logits).__name__.lower(), *served.linears.kernels()),
     )
 
 
@@ -81,5 +105,7 @@ def _check(served: Served, cache: Cache, name: str) -> float:
         )
     begin = time.perf_counter()
     now = plan(cache, [], [Piece(block, 0, size)], served.dtype)
-    served.logits(ids, torch.arange(size, device=served.device), torch.zeros(1, dtype=torch.long), now)
+    served.logits(
+        ids, torch.arange(size, device=served.device), torch.zeros(1, dtype=torch.long, device=served.device), now
+    )
     return time.perf_counter() - begin

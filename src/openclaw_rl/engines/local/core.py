@@ -61,7 +61,8 @@ class Core:
         self.context = min(served.context_length, largest)
         self.room = Room(cache, context=self.context, largest=largest)
         layers = sum(layer.numbers for layer in served.layers.values())
-        self.pace = Pace(served.matmul_parameters, 1.5 * layers, settings.step_target_ms / 1e3)
+        weights = sum(linear.in_features * linear.out_features for linear in served.linears.made.values())
+        self.pace = Pace(weights, 1.5 * layers, settings.step_target_ms / 1e3)
         self._waiting: deque[Row] = deque()
         self._jobs: deque[Row] = deque()
         self._reading: list[Row] = []
@@ -101,7 +102,7 @@ class Core:
         """Makes a version ready. Raises AdapterError, and then nothing has changed."""
         self.adapters.install(weights, version, digest)
         for name, stack in self.adapters.stacks.items():
-            self.served.linears[name].stack = stack
+            self.served.linears.made[name].stack = stack
 
     def unload(self, version: PolicyVersion) -> None:
         """Forgets a version once nothing runs on it."""

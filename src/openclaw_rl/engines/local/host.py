@@ -141,10 +141,7 @@ class Host:
         """Reads and checks the adapter beside the steps; only the copying happens between them."""
         from openclaw_rl.engines.local.adapter_files import read_adapter
 
-        linears = {
-            name: (linear.in_features, linear.out_features) for name, linear in self._core.served.linears.items()
-        }
-        future = self._readers.submit(read_adapter, load.adapter, linears)
+        future = self._readers.submit(read_adapter, load.adapter, self._core.adapters.linears())
         self._loads.append((load, future))
         future.add_done_callback(lambda _: os.write(self._wake, b"."))
 

@@ -7,19 +7,27 @@ rows up, on others a plain product with a transposed copy is; so both are timed 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from openclaw_rl.engines.local.adapters import AdapterPass, Stack
+from openclaw_rl.engines.local.adapters import AdapterPass, Part, Shape, Stack
 
 FEW = 3  # rows below which a product is a matter of reading the weight
 PACKED_FOR = 16
 WIDTHS = (1, 8, 16, 64)  # what is timed
-Product = Callable[[Tensor], Tensor]
+
+
+class Product(Protocol):
+    """A linear in one of its forms."""
+
+    def __call__(self, flat: Tensor, onto: Tensor | None = None) -> Tensor:
+        """flat W^T + bias [rows, out], added to `onto` where there is one; `onto` itself stays as it is."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,30 +56,79 @@ class FastLinear(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """x W^T + b, and the adapters' share for the rows that run on one."""
-        flat = inputs.reshape(-1, self.in_features)
-        out = self._few(flat) if flat.shape[0] < FEW else self._many(flat)
+        return self.rows(inputs.reshape(-1, self.in_features)).view(*inputs.shape[:-1], self.out_features)
+
+    def rows(self, flat: Tensor, onto: Tensor | None = None) -> Tensor:
+        """The same for [rows, in], added to `onto` where there is one."""
+        out = self._few(flat, onto) if flat.shape[0] < FEW else self._many(flat, onto)
         if self.stack is not None and self.adapters is not None and self.adapters.is_active:
             out = self.adapters.add(out, flat, self.stack)
-        return out.view(*inputs.shape[:-1], self.out_features)
+        return out
+
+
+class Linears:
+    """All linears of a model in their fast forms, those made of several of the model's own included."""
+
+    def __init__(self, adapters: AdapterPass, *, may_copy: bool) -> None:
+        self.made: dict[str, FastLinear] = {}
+        self.parts: dict[str, Part] = {}
+        self.shapes: dict[str, Shape] = {}
+        self._adapters = adapters
+        self._may_copy = may_copy
+        self._chosen: dict[tuple[int, int, bool], Kernels] = {}
+
+    def make(self, owner: str, parts: Mapping[str, nn.Linear]) -> FastLinear:
+        """One linear for these, which read the same inputs; their outputs lie side by side."""
+        own = list(parts.values())
+        weight = own[0].weight.data if len(own) == 1 else torch.cat([part.weight.data for part in own])
+        bias = None
+        if any(part.bias is not None for part in own):
+            zeros = [weight.new_zeros(part.out_features) if part.bias is None else part.bias.data for part in own]
+            bias = torch.cat(zeros)
+        key = (weight.shape[0], weight.shape[1], bias is None)
+        if key not in self._chosen:
+            self._chosen[key] = fastest(weight, bias, may_copy=self._may_copy)
+        fast = FastLinear(weight, bias, self._chosen[key])
+        fast.adapters = self._adapters
+        at = 0
+        for index, (name, part) in enumerate(parts.items()):
+            self.parts[name] = Part(owner, index, at, at + part.out_features)
+            at += part.out_features
+        self.made[owner] = fast
+        self.shapes[owner] = Shape(fast.in_features, fast.out_features, len(own))
+        return fast
+
+    def kernels(self) -> tuple[str, ...]:
+        """What was chosen, as the log shows it."""
+        return tuple(sorted(f"{out}x{into}:{kernels}" for (out, into, _), kernels in self._chosen.items()))
 
 
 def product(kind: str, weight: Tensor, bias: Tensor | None) -> Product:
     """The linear in one of the three forms, holding its own copy of the weight where it needs one."""
     if kind == "transposed":
         turned = weight.t().contiguous()
-        if bias is None:
-            return lambda flat: torch.mm(flat, turned)
-        return lambda flat: torch.addmm(bias, flat, turned)
+
+        def run_turned(flat: Tensor, onto: Tensor | None = None) -> Tensor:
+            start = bias if onto is None else onto
+            out = torch.mm(flat, turned) if start is None else torch.addmm(start, flat, turned)
+            return out if bias is None or onto is None else out.add_(bias)
+
+        return run_turned
     if kind == "packed":
         reorder, pointwise = torch.ops.mkldnn._reorder_linear_weight, torch.ops.mkldnn._linear_pointwise
         packed = reorder(weight, PACKED_FOR)
 
-        def run(flat: Tensor) -> Tensor:
+        def run_packed(flat: Tensor, onto: Tensor | None = None) -> Tensor:
             out: Tensor = pointwise(flat, packed, bias, "none", [], "")
-            return out
+            return out if onto is None else out.add_(onto)
 
-        return run
-    return lambda flat: F.linear(flat, weight, bias)
+        return run_packed
+
+    def run_plain(flat: Tensor, onto: Tensor | None = None) -> Tensor:
+        out = F.linear(flat, weight, bias)
+        return out if onto is None else out.add_(onto)
+
+    return run_plain
 
 
 def fastest(weight: Tensor, bias: Tensor | None, *, may_copy: bool) -> Kernels:

@@ -6,9 +6,10 @@ A model is only served if the engine computes what the model itself computes: ch
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,8 @@ from torch import Tensor, nn
 from openclaw_rl.engines.local.adapters import AdapterPass
 from openclaw_rl.engines.local.attention import NAME, Pass, Probe, attend
 from openclaw_rl.engines.local.cache import Geometry
-from openclaw_rl.engines.local.linears import FastLinear, Kernels, fastest
+from openclaw_rl.engines.local.lean import lean_forward
+from openclaw_rl.engines.local.linears import Linears
 from openclaw_rl.engines.local.memory import free_bytes
 from openclaw_rl.engines.local.norms import replace_norms
 from openclaw_rl.engines.local.settings import LocalEngineSettings
@@ -32,27 +34,21 @@ PROBE_TOKENS = 48
 OTHER_ENGINE = "serve it with the vllm or sglang engine"
 
 
-@dataclass(slots=True)
-class Served:
-    """A model ready to serve, and what is known of it."""
+class Forward(Protocol):
+    """A model as the engine runs it."""
+
+    def __call__(self, ids: Tensor, positions: Tensor, kept: Tensor, now: Pass) -> Tensor:
+        """Logits [kept, V] of one pass over ids and positions [tokens]."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The model through its own modules: whatever transformers serves with an attention of our own."""
 
     model: nn.Module
-    name: str
-    architecture: str
-    parameters: int
-    matmul_parameters: int  # those every token is multiplied with
-    vocab_size: int
-    context_length: int
-    eos_ids: tuple[int, ...]
-    dtype: torch.dtype
-    device: torch.device
-    layers: dict[int, Geometry]
-    linears: dict[str, FastLinear]
-    kernels: tuple[str, ...]
-    probe: Tensor  # ids [1, n]
-    reference: Tensor  # the model's own log-probabilities for them, [n, V]
 
-    def logits(self, ids: Tensor, positions: Tensor, kept: Tensor, now: Pass) -> Tensor:
+    def __call__(self, ids: Tensor, positions: Tensor, kept: Tensor, now: Pass) -> Tensor:
         """Logits [kept, V] of one pass over ids and positions [tokens]."""
         out: Tensor = self.model(
             input_ids=ids[None], position_ids=positions[None], use_cache=False, logits_to_keep=kept, openclaw_pass=now
@@ -60,43 +56,66 @@ class Served:
         return out[0]
 
 
-def load_model(settings: LocalEngineSettings, adapters: AdapterPass) -> Served:
-    """The model of `settings.model`, its linears bound to `adapters`. Raises ModelError or ConfigError."""
+@dataclass(slots=True)
+class Served:
+    """A model ready to serve, and what is known of it."""
+
+    logits: Forward
+    linears: Linears
+    name: str
+    architecture: str
+    parameters: int
+    vocab_size: int
+    context_length: int
+    eos_ids: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+    layers: dict[int, Geometry]
+    probe: Tensor  # ids [1, n]
+    reference: Tensor  # the model's own log-probabilities for them, [n, V]
+
+
+def load_model(settings: LocalEngineSettings, adapters: AdapterPass) -> Iterator[Served]:
+    """The model of `settings.model` in the forms it can be served in, the fastest first; take the first that is right.
+
+    Raises ModelError or ConfigError.
+    """
     device = _device(settings.device)
     config = _config(settings.model)
     dtype = _dtype(settings.dtype, config, device)
     model = _weights(settings.model, config, dtype).to(device)
     count = sum(parameter.numel() for parameter in model.parameters())
-    own = torch.Generator().manual_seed(0)
     text = config.get_text_config()
-    window = min(whole_number(text.to_dict(), "sliding_window", 0), 256)
-    probe = torch.randint(0, text.vocab_size, (1, PROBE_TOKENS + window), generator=own).to(device)
+    facts = text.to_dict()
+    own = torch.Generator().manual_seed(0)
+    size = PROBE_TOKENS + min(whole_number(facts, "sliding_window", 0), 256)
+    probe = torch.randint(0, text.vocab_size, (1, size), generator=own).to(device)
     reference, layers = _probe(model, probe, text.num_hidden_layers)
     _clone_parameters(model)
-    replace_norms(model)
     may_copy = 2 * count * dtype.itemsize < free_bytes(device) // 4
-    linears = _replace_linears(model, adapters, may_copy=may_copy)
-    kernels = tuple(sorted({f"{n.in_features}x{n.out_features}:{n.kernels}" for n in linears.values()}))
-    log.info(
-        "loaded model=%s parameters=%d dtype=%s device=%s linears=%s", settings.model, count, dtype, device, kernels
-    )
-    return Served(
-        model=model,
-        name=Path(settings.model).name,
-        architecture=type(model).__name__,
-        parameters=count,
-        matmul_parameters=sum(linear.in_features * linear.out_features for linear in linears.values()),
-        vocab_size=text.vocab_size,
-        context_length=whole_number(text.to_dict(), "max_position_embeddings", 2048),
-        eos_ids=_eos_ids(model, text),
-        dtype=dtype,
-        device=device,
-        layers=layers,
-        linears=linears,
-        kernels=kernels,
-        probe=probe,
-        reference=reference,
-    )
+
+    def served(logits: Forward, linears: Linears) -> Served:
+        return Served(
+            logits=logits,
+            linears=linears,
+            name=Path(settings.model).name,
+            architecture=type(model).__name__,
+            parameters=count,
+            vocab_size=text.vocab_size,
+            context_length=whole_number(facts, "max_position_embeddings", 2048),
+            eos_ids=_eos_ids(model, text),
+            dtype=dtype,
+            device=device,
+            layers=layers,
+            probe=probe,
+            reference=reference,
+        )
+
+    lean = lean_forward(model, adapters, may_copy=may_copy)
+    if lean is not None:
+        yield served(*lean)
+    replace_norms(model)
+    yield served(Whole(model), _replace_linears(model, adapters, may_copy=may_copy))
 
 
 def whole_number(config: dict[str, object], key: str, default: int) -> int:
@@ -211,20 +230,11 @@ def _clone_parameters(model: nn.Module) -> None:
 
 
 @torch.inference_mode()
-def _replace_linears(model: nn.Module, adapters: AdapterPass, *, may_copy: bool) -> dict[str, FastLinear]:
-    chosen: dict[tuple[tuple[int, ...], bool], Kernels] = {}
-    linears = {}
+def _replace_linears(model: nn.Module, adapters: AdapterPass, *, may_copy: bool) -> Linears:
+    linears = Linears(adapters, may_copy=may_copy)
     for name, module in list(model.named_modules()):
-        if type(module) is not nn.Linear:
-            continue
-        bias = None if module.bias is None else module.bias.data
-        key = (tuple(module.weight.shape), bias is None)
-        if key not in chosen:
-            chosen[key] = fastest(module.weight.data, bias, may_copy=may_copy)
-        fast = FastLinear(module.weight.data, bias, chosen[key])
-        fast.adapters = adapters
-        model.set_submodule(name, fast)
-        linears[name] = fast
+        if type(module) is nn.Linear:
+            model.set_submodule(name, linears.make(name, {name: module}))
     return linears
 
 

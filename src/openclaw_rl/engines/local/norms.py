@@ -17,10 +17,10 @@ class FastNorm(nn.Module):
     def __init__(self, weight: Tensor, eps: float) -> None:
         super().__init__()
         self.weight = nn.Parameter(weight, requires_grad=False)
-        self.shape = tuple(weight.shape)
+        self.shape = tuple(weight.shape)  # [size], or [heads, size] for heads with weights of their own
         self.eps = eps
         # x / sqrt(|x|^2 / d + eps) = sqrt(d) x / hypot(|x|, sqrt(d eps)): half the time of torch's, in one precision
-        size = weight.shape[0]
+        size = weight.shape[-1]
         self.register_buffer("floor", torch.tensor((size * eps) ** 0.5, dtype=weight.dtype, device=weight.device))
         self.scaled = nn.Parameter(weight * size**0.5, requires_grad=False)
         self.is_exact = weight.dtype == torch.float32
@@ -28,7 +28,7 @@ class FastNorm(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """The normed inputs."""
         if not self.is_exact:
-            return F.rms_norm(inputs, self.shape, self.weight, self.eps)
+            return F.rms_norm(inputs, self.shape[-1:], None, self.eps) * self.weight
         length = torch.hypot(torch.linalg.vector_norm(inputs, dim=-1, keepdim=True), self.floor)
         return (inputs / length).mul_(self.scaled)
 
@@ -38,14 +38,15 @@ def replace_norms(model: nn.Module) -> int:
     count = 0
     for name, module in list(model.named_modules()):
         if type(module).__name__.endswith("RMSNorm"):
-            fast = _equal_norm(module)
+            fast = equal_norm(module)
             if fast is not None:
                 model.set_submodule(name, fast)
                 count += 1
     return count
 
 
-def _equal_norm(module: nn.Module) -> FastNorm | None:
+def equal_norm(module: nn.Module) -> FastNorm | None:
+    """The module as a FastNorm, where that computes the same."""
     weight = dict(module.named_parameters(recurse=False)).get("weight")
     eps = next((value for name in EPS_NAMES if isinstance(value := vars(module).get(name), float)), None)
     if weight is None or eps is None or weight.dim() != 1:
