@@ -13,6 +13,7 @@ LONGEST_UNIT = 200  # letters that come again and again
 LEAST_REPEATS = 6
 KINDS = {kind.value: kind for kind in TurnKind}
 LEAST_LOOPED = 120  # letters
+END = 8  # letters by which a repetition is looked for
 
 
 def kind_of(arrival: Arrival, rules: ClientRules) -> tuple[TurnKind, str]:
@@ -52,9 +53,9 @@ def degenerate(turn: Turn, control_tokens: Collection[str]) -> DropReason | None
 
 def loops(text: str) -> bool:
     """Whether the text ends in one piece said over and over; a ruler may be as long as it likes."""
-    for unit in range(1, min(LONGEST_UNIT, len(text) // LEAST_REPEATS) + 1):
-        if text[-1] != text[-1 - unit]:
-            continue
+    start, at = max(0, len(text) - LONGEST_UNIT - END), len(text) - END
+    while at > 0 and (at := text.rfind(text[-END:], start, at + END - 1)) >= 0:  # where the last letters stand before
+        unit = len(text) - END - at
         looped = max(LEAST_LOOPED, unit * LEAST_REPEATS)
         if looped > len(text) or not any(letter.isalnum() for letter in text[-unit:]):
             continue

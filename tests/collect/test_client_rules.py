@@ -1,0 +1,57 @@
+"""A client with habits of its own: what it inserts, names and asks on the side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from conversation import reply, serving, user
+
+from openclaw_rl.collect.clients.rules import CLIENTS, AnyClient
+from openclaw_rl.core.ledger import State
+from openclaw_rl.core.message import Message, Tool
+from openclaw_rl.core.turn import TurnKind
+
+
+class Chatty(AnyClient):
+    """Writes its session into the first message, inserts a reminder at the end of each request, and nags."""
+
+    def recognises(self, messages: Sequence[Message]) -> bool:
+        return bool(messages) and messages[0].text.startswith("#")
+
+    def spoken(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        return tuple(item for item in messages if not item.text.startswith("<reminder>"))
+
+    def heard(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        return tuple(item for item in messages if item.text != "continue!")
+
+    def session(self, messages: Sequence[Message]) -> tuple[str, str] | None:
+        return messages[0].text.split()[0].lstrip("#"), "the chatty client's first word"
+
+    def kind(self, messages: Sequence[Message], tools: Sequence[Tool]) -> tuple[TurnKind, str] | None:
+        return (TurnKind.SIDE, "it asks for a title") if messages[-1].text == "title?" else None
+
+
+async def test_a_clients_rules_name_the_session_and_tell_its_inserts_and_side_requests(tmp_path: Path) -> None:
+    async with serving(tmp_path, clients=(Chatty(), *CLIENTS)) as served:
+        first, placement = await served.ask([user("#7 hi"), user("<reminder> one")], "hello")
+        assert placement.session == "key:7"
+        assert placement.why == "main: no rule says otherwise; session from the chatty client's first word"
+        history = [user("#7 hi"), reply("hello")]
+        side, told = await served.ask([*history, user("title?")], "Greeting")
+        assert told.why.startswith("side: it asks for a title; ")
+        _, again = await served.ask([*history, user("continue!"), user("<reminder> two")], "so")
+        assert again.parent == first
+        assert await served.state(first) is State.SERVED  # a nag is no feedback
+        _, onward = await served.ask([*history, user("in French"), user("<reminder> three")], "bonjour")
+        assert onward.parent == first
+        assert await served.next_state(first) == (user("in French"),)
+        assert await served.state(side) is None
+        _, plain = await served.ask("hi", headers={"X-Session-Id": "x", "X-Turn-Type": "main"})
+        assert plain.session == "key:x"
+
+
+async def test_a_header_outranks_what_a_user_could_have_typed(tmp_path: Path) -> None:
+    async with serving(tmp_path, clients=(Chatty(), *CLIENTS)) as served:
+        _, placement = await served.ask([user("#7 title?")], headers={"X-Session-Id": "x", "X-Turn-Type": "main"})
+        assert (placement.session, placement.kind) == ("key:x", TurnKind.MAIN)
