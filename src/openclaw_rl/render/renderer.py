@@ -9,17 +9,17 @@ history, and the prompt is encoded whole.
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from threading import Lock
 
 from openclaw_rl.core.completion import Span
 from openclaw_rl.core.hint import Hint, hinted, last_user_index
-from openclaw_rl.core.message import Json, Message, Tool
+from openclaw_rl.core.message import Json, Message, Role, Tool
 from openclaw_rl.core.prompt import Prompt, Segment
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.render.detokenise import TokenBytes
+from openclaw_rl.render.matching import Block, matching
 from openclaw_rl.render.meaning import key_of, key_of_text
 from openclaw_rl.render.parsers import StreamParser, family_of, parser_of
 from openclaw_rl.render.parsers.plain import PlainParser
@@ -33,7 +33,11 @@ _OPENING_IDS = 16  # an answer's opening is looked at this far back for a think 
 
 
 class ChatRenderer:
-    """Renders for one model. `stats` counts prompts: first, continued, rejoined, rewritten, whole."""
+    """Renders for one model. `stats` counts prompts by how they were made, and renderings.
+
+    `first` goes on from nothing; `continued` holds the served reply as sampled; `rejoined` only what was before an
+    edited reply; `rewritten` met a template that changes history; `whole` had no blocks to be told apart.
+    """
 
     def __init__(self, template: ChatTemplate) -> None:
         self.template = template
@@ -101,7 +105,7 @@ class ChatRenderer:
         return tuple(self.template.encode(text))
 
     def _whole(self, messages: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None) -> Prompt:
-        text = self.template.text(messages, tools, generation_prompt=True, options=options)
+        text = self._text(messages, tools, options, opened=True)
         cut = self._cut(text, messages, tools, opened=True)
         if cut is None:
             self.stats["whole"] += 1
@@ -122,8 +126,12 @@ class ChatRenderer:
         if shape is None or old_runs is None or runs is None or len(segments) != len(old_runs) + 1:
             return None
         keys = self._keys(messages, tools, runs)
-        old_keys = [*(segment.key for segment in segments[:-1]), key_of((served.reply,))]
-        pairs = _matching(old_keys, keys)
+        old = [
+            _block(segment.key, served.messages[start:stop])
+            for segment, (start, stop) in zip(segments[:-1], old_runs, strict=True)
+        ]
+        new = [_block(key, messages[start:stop]) for key, (start, stop) in zip(keys, runs, strict=True)]
+        pairs = matching([*old, _block(key_of((served.reply,)), (served.reply,))], new)
         spoken = (*served.messages, served.reply)
         same = _with_served_forms(messages, runs, spoken, [*old_runs, (len(spoken) - 1, len(spoken))], pairs)
         before = self._blocks(spoken, served.tools, served.options, opened=False)
@@ -135,11 +143,11 @@ class ChatRenderer:
             return None
         pieces: list[Piece] = []
         for index, (block, key) in enumerate(zip(after[1][:-1], keys, strict=True)):
-            old = pairs.get(index)
-            if old is None:
+            at = pairs.get(index)
+            if at is None:
                 pieces.append((self._encode(block), key))
-            elif old < len(old_runs):
-                pieces.append((served.prompt.tokens[segments[old].start : segments[old].stop], key))
+            elif at < len(old_runs):
+                pieces.append((served.prompt.tokens[segments[at].start : segments[at].stop], key))
             else:
                 pieces.append((self._reply_ids(served, shape), key))
         pieces.append((self._encode(after[1][-1]), key_of_text(after[1][-1])))
@@ -166,8 +174,19 @@ class ChatRenderer:
         *,
         opened: bool,
     ) -> tuple[list[Run], list[str]] | None:
-        text = self.template.text(messages, tools, generation_prompt=opened, options=options)
+        text = self._text(messages, tools, options, opened=opened)
         return self._cut(text, messages, tools, opened=opened)
+
+    def _text(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        options: Mapping[str, Json] | None,
+        *,
+        opened: bool,
+    ) -> str:
+        self.stats["renders"] += 1
+        return self.template.text(messages, tools, generation_prompt=opened, options=options)
 
     def _cut(
         self, text: str, messages: Sequence[Message], tools: Sequence[Tool], *, opened: bool
@@ -194,12 +213,8 @@ class ChatRenderer:
         return found
 
 
-def _matching(old_keys: Sequence[str], keys: Sequence[str]) -> dict[int, int]:
-    """For each new block that the old ones hold, which of them it is; in order, and each at most once."""
-    matcher = difflib.SequenceMatcher(None, old_keys, keys, autojunk=False)
-    return {
-        match.b + offset: match.a + offset for match in matcher.get_matching_blocks() for offset in range(match.size)
-    }
+def _block(key: str, messages: Sequence[Message]) -> Block:
+    return Block(key, any(item.role is Role.ASSISTANT for item in messages))
 
 
 def _with_served_forms(
