@@ -55,11 +55,20 @@ class Pass:
     masks: dict[tuple[int, int, int], Tensor | None] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a layer's attention was asked to look."""
+
+    scaling: float | None
+    window: int | None
+
+
 @dataclass(slots=True)
 class Probe:
-    """Stands in for a pass once, to see the shapes a model's layers make."""
+    """Stands in for a pass once, to see the shapes a model's layers make and how they look."""
 
     layers: dict[int, Geometry] = field(default_factory=dict)
+    looks: dict[int, Look] = field(default_factory=dict)
 
 
 def plan(cache: Cache, rows: list[tuple[Block, int]], pieces: list[Piece], dtype: torch.dtype) -> Pass:
@@ -116,8 +125,7 @@ class Attending:
 
     layer: int
     query: Tensor
-    scaling: float | None
-    window: int | None
+    look: Look
 
 
 def attend(
@@ -148,9 +156,10 @@ def attend(
         )
     if isinstance(openclaw_pass, Probe):
         openclaw_pass.layers[layer] = Geometry(key.shape[1], key.shape[3], value.shape[3])
+        openclaw_pass.looks[layer] = Look(scaling, sliding_window)
         out = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
         return out.transpose(1, 2), None
-    call = Attending(layer, query[0].transpose(0, 1), scaling, sliding_window)
+    call = Attending(layer, query[0].transpose(0, 1), Look(scaling, sliding_window))
     return attend_cached(openclaw_pass, call, key[0].transpose(0, 1), value[0].transpose(0, 1))[None], None
 
 
@@ -167,15 +176,16 @@ def attend_cached(now: Pass, call: Attending, key: Tensor, value: Tensor) -> Ten
 def _attend_run(now: Pass, run: _Run, call: Attending) -> Tensor:
     count = run.last - run.first
     keys, values = now.cache.view(call.layer, run.base, count, run.size)
-    first = 0 if call.window is None else max(0, run.shortest - call.window)
+    window = call.look.window
+    first = 0 if window is None else max(0, run.shortest - window)
     # the query heads that share a key head are taken as so many positions: all of them see every key
     grouped = call.query[run.first : run.last]
     out = F.scaled_dot_product_attention(
         grouped.reshape(count, keys.shape[1], -1, grouped.shape[2]),
         keys[:, :, first : run.longest],
         values[:, :, first : run.longest],
-        attn_mask=_run_mask(now, run, first, call.window),
-        scale=call.scaling,
+        attn_mask=_run_mask(now, run, first, window),
+        scale=call.look.scaling,
     )
     return out.reshape(count, grouped.shape[1], -1)
 
@@ -196,7 +206,7 @@ def _run_mask(now: Pass, run: _Run, first: int, window: int | None) -> Tensor | 
 
 
 def _attend_piece(now: Pass, begin: int, piece: Piece, call: Attending) -> Tensor:
-    count, window = piece.stop - piece.start, call.window
+    count, window = piece.stop - piece.start, call.look.window
     keys, values = now.cache.view(call.layer, piece.block.base, 1, piece.block.size)
     first = 0 if window is None else max(0, piece.start + 1 - window)
     is_plain = piece.start == 0 and (window is None or piece.stop <= window)
@@ -206,7 +216,7 @@ def _attend_piece(now: Pass, begin: int, piece: Piece, call: Attending) -> Tenso
         values[:, :, first : piece.stop],
         attn_mask=None if is_plain else _piece_mask(now, piece, first, window),
         is_causal=is_plain,
-        scale=call.scaling,
+        scale=call.look.scaling,
         enable_gqa=call.query.shape[1] != keys.shape[1],
     )
     return out[0].transpose(0, 1)

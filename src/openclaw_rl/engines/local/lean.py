@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from openclaw_rl.engines.local.adapters import AdapterPass
-from openclaw_rl.engines.local.attention import Attending, Pass, attend_cached
+from openclaw_rl.engines.local.attention import Attending, Look, Pass, Probe, attend_cached
 from openclaw_rl.engines.local.linears import FastLinear, Linears
 from openclaw_rl.engines.local.norms import FastNorm, equal_norm
 
@@ -32,8 +32,7 @@ class _Layer:
     queries: int
     head_dim: int
     heads_norm: FastNorm | None
-    scaling: float
-    window: int | None
+    look: Look
     out: FastLinear
     after: FastNorm
     gate_up: FastLinear
@@ -69,7 +68,7 @@ def _run(layer: _Layer, index: int, hidden: Tensor, turn: tuple[Tensor, Tensor],
     if layer.heads_norm is not None:
         heads = layer.heads_norm.forward(heads)
     heads = torch.addcmul(heads * turn[0], heads.roll(layer.head_dim // 2, -1), turn[1])
-    call = Attending(index, heads[:, : layer.queries], layer.scaling, layer.window)
+    call = Attending(index, heads[:, : layer.queries], layer.look)
     seen = attend_cached(now, call, heads[:, layer.queries :], qkv[:, layer.turned :])
     hidden = layer.out.rows(seen.view(hidden.shape[0], -1), onto=hidden)
     both = layer.gate_up.rows(layer.after.forward(hidden))
@@ -77,7 +76,9 @@ def _run(layer: _Layer, index: int, hidden: Tensor, turn: tuple[Tensor, Tensor],
     return layer.down.rows(layer.act(both[:, :size]).mul_(both[:, size:]), onto=hidden)
 
 
-def lean_forward(model: nn.Module, adapters: AdapterPass, *, may_copy: bool) -> tuple[Lean, Linears] | None:
+def lean_forward(
+    model: nn.Module, seen: Probe, adapters: AdapterPass, *, may_copy: bool
+) -> tuple[Lean, Linears] | None:
     """The model in this form and its linears, or None where its parts are not those of this architecture."""
     parts = _children(model)
     trunk = _children(parts.get("model"))
@@ -86,7 +87,7 @@ def lean_forward(model: nn.Module, adapters: AdapterPass, *, may_copy: bool) -> 
     linears = Linears(adapters, may_copy=may_copy)
     layers = []
     for index, layer in enumerate(trunk["layers"].children()):
-        made = _layer(layer, f"model.layers.{index}", linears)
+        made = _layer(layer, index, seen, linears)
         if made is None:
             return None
         layers.append(made)
@@ -97,15 +98,14 @@ def lean_forward(model: nn.Module, adapters: AdapterPass, *, may_copy: bool) -> 
     return lean, linears
 
 
-def _layer(layer: nn.Module, name: str, linears: Linears) -> _Layer | None:
+def _layer(layer: nn.Module, index: int, seen: Probe, linears: Linears) -> _Layer | None:
     parts = _children(layer)
     attention, mlp = _children(parts.get("self_attn")), _children(parts.get("mlp"))
     if set(parts) != LAYER or set(attention) - NORMS != ATTENTION or set(mlp) != MLP:
         return None
     before, after = equal_norm(parts["input_layernorm"]), equal_norm(parts["post_attention_layernorm"])
-    facts = vars(parts["self_attn"])
-    head_dim, scaling, window = facts.get("head_dim"), facts.get("scaling"), facts.get("sliding_window")
-    if before is None or after is None or not isinstance(head_dim, int) or not isinstance(scaling, float):
+    head_dim = seen.layers[index].key_dim
+    if before is None or after is None or seen.layers[index].value_dim != head_dim:
         return None
     found = {
         key: module for key, module in {**attention, **mlp}.items() if type(module) is nn.Linear and key not in NORMS
@@ -121,7 +121,7 @@ def _layer(layer: nn.Module, name: str, linears: Linears) -> _Layer | None:
             return None
         weights = [q_norm.weight.expand(queries, -1), k_norm.weight.expand(turned - queries, -1)]
         heads_norm = FastNorm(torch.cat(weights).clone(), q_norm.eps)
-    own, other = f"{name}.self_attn", f"{name}.mlp"
+    own, other = f"model.layers.{index}.self_attn", f"model.layers.{index}.mlp"
     return _Layer(
         before=before,
         qkv=linears.make(f"{own}.qkv", {f"{own}.{key}": found[key] for key in ("q_proj", "k_proj", "v_proj")}),
@@ -129,8 +129,7 @@ def _layer(layer: nn.Module, name: str, linears: Linears) -> _Layer | None:
         queries=queries,
         head_dim=head_dim,
         heads_norm=heads_norm,
-        scaling=scaling,
-        window=window if isinstance(window, int) else None,
+        look=seen.looks[index],
         out=linears.make(f"{own}.o_proj", {f"{own}.o_proj": found["o_proj"]}),
         after=after,
         gate_up=linears.make(f"{other}.gate_up", {f"{other}.{key}": found[key] for key in ("gate_proj", "up_proj")}),

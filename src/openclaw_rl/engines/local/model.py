@@ -90,7 +90,7 @@ def load_model(settings: LocalEngineSettings, adapters: AdapterPass) -> Iterator
     own = torch.Generator().manual_seed(0)
     size = PROBE_TOKENS + min(whole_number(facts, "sliding_window", 0), 256)
     probe = torch.randint(0, text.vocab_size, (1, size), generator=own).to(device)
-    reference, layers = _probe(model, probe, text.num_hidden_layers)
+    reference, seen = _probe(model, probe, text.num_hidden_layers)
     _clone_parameters(model)
     may_copy = 2 * count * dtype.itemsize < free_bytes(device) // 4
 
@@ -106,12 +106,12 @@ def load_model(settings: LocalEngineSettings, adapters: AdapterPass) -> Iterator
             eos_ids=_eos_ids(model, text),
             dtype=dtype,
             device=device,
-            layers=layers,
+            layers=seen.layers,
             probe=probe,
             reference=reference,
         )
 
-    lean = lean_forward(model, adapters, may_copy=may_copy)
+    lean = lean_forward(model, seen, adapters, may_copy=may_copy)
     if lean is not None:
         yield served(*lean)
     replace_norms(model)
@@ -201,8 +201,8 @@ def _weights(model: str, config: PreTrainedConfig, dtype: torch.dtype) -> PreTra
 
 
 @torch.inference_mode()
-def _probe(model: PreTrainedModel, probe: Tensor, depth: int) -> tuple[Tensor, dict[int, Geometry]]:
-    """The model's own log-probabilities for the probe, and the key shapes its layers make."""
+def _probe(model: PreTrainedModel, probe: Tensor, depth: int) -> tuple[Tensor, Probe]:
+    """The model's own log-probabilities for the probe, and what its layers' attention was seen to do."""
     from transformers import AttentionInterface
 
     reference = torch.log_softmax(model(input_ids=probe, use_cache=False).logits[0].float(), -1)
@@ -219,7 +219,7 @@ def _probe(model: PreTrainedModel, probe: Tensor, depth: int) -> tuple[Tensor, d
         raise ModelError(
             f"{depth - len(seen.layers)} of the model's {depth} layers attend in a way of their own", fix=OTHER_ENGINE
         )
-    return reference, seen.layers
+    return reference, seen
 
 
 def _clone_parameters(model: nn.Module) -> None:
