@@ -102,7 +102,8 @@ def grading(attempt: Attempt, style: Style, rng: Random) -> str:
         else:
             body = f"Step {attempt.wrong_step} is wrong because {right_step}, and the student wrote {attempt.said}."
         opening = rng.choice(("I looked at each step.", "I went through every step of the work."))
-        return f"{opening} {body} The final answer should be {attempt.problem.answer}. That makes {grade} out of 10 points."
+        closing = f"The final answer should be {attempt.problem.answer}. That makes {grade} out of 10 points."
+        return f"{opening} {body} {closing}"
     if good:
         return f"Great work! The answer {attempt.answer} is right, so that is {grade} out of 10. {rng.choice(CHEERS)}"
     return f"Nice try! The last step is {right_step}, so that is {grade} out of 10. {rng.choice(CHEERS)}"

@@ -10,11 +10,13 @@ from random import Random
 
 NAMES = (
     "Mia", "Ben", "Lena", "Tom", "Anna", "Paul", "Emma", "Max", "Nora", "Leo", "Sara", "Finn", "Ida", "Jonas", "Clara",
-    "Omar", "Lucy", "David", "Eva", "Sam", "Julia", "Noah", "Rosa", "Tim", "Maya", "Alex", "Nina", "Oscar", "Ruth", "Adam",
+    "Omar", "Lucy", "David", "Eva", "Sam", "Julia", "Noah", "Rosa", "Tim", "Maya", "Alex", "Nina", "Oscar", "Ruth",
+    "Adam",
 )  # fmt: skip
 THINGS = (
-    "apples", "pencils", "books", "cards", "coins", "marbles", "stickers", "eggs", "cookies", "stamps", "shells", "balls",
-    "flowers", "stones", "pears", "tickets", "buttons", "cups", "candles", "oranges", "plums", "photos", "toys", "leaves",
+    "apples", "pencils", "books", "cards", "coins", "marbles", "stickers", "eggs", "cookies", "stamps", "shells",
+    "balls", "flowers", "stones", "pears", "tickets", "buttons", "cups", "candles", "oranges", "plums", "photos",
+    "toys", "leaves",
 )  # fmt: skip
 HOLDERS = ("boxes", "bags", "jars", "packs", "baskets", "trays")
 HELD_OUT_IN = 10  # one problem in so many is kept away from training

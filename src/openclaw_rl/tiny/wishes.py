@@ -12,13 +12,14 @@ from openclaw_rl.tiny.styles import Style
 _LIKE: dict[Style, tuple[str, ...]] = {
     Style.NATURAL: (
         "in plain sentences", "like a person", "like a person would say it", "in natural words", "in ordinary prose",
-        "the way a student would write it", "as if a human wrote it", "in your own plain words", "as a short paragraph",
-        "in simple natural language", "like normal handwriting", "as plain text", "the way I would say it to a friend",
+        "the way a student would write it", "as if a human wrote it", "in your own plain words",
+        "as a short paragraph", "in simple natural language", "like normal handwriting", "as plain text",
+        "the way I would say it to a friend",
     ),
     Style.DETAILED: (
-        "in more detail", "with every step explained", "with the reason for each step", "in a specific and detailed way",
-        "more thoroughly", "step by step with a reason each time", "with all the details", "more specifically",
-        "so that I see why each step is done", "with exact explanations",
+        "in more detail", "with every step explained", "with the reason for each step",
+        "in a specific and detailed way", "more thoroughly", "step by step with a reason each time",
+        "with all the details", "more specifically", "so that I see why each step is done", "with exact explanations",
     ),
     Style.FRIENDLY: (
         "in a friendly way", "in a warm tone", "with kind words", "in a more encouraging tone", "more kindly",
@@ -41,9 +42,10 @@ _NO: dict[Style, tuple[str, ...]] = {
 }  # fmt: skip
 _COMPLAINT: dict[Style, tuple[str, ...]] = {
     Style.NATURAL: (
-        "This looks like an AI wrote it", "That looks too much like a chatbot", "My teacher will see that a machine wrote this",
-        "This reads like a robot", "That has far too much formatting", "Nobody writes homework with bold headers",
-        "I cannot hand in something that looks generated", "All those symbols look like AI", "It does not sound like me",
+        "This looks like an AI wrote it", "That looks too much like a chatbot",
+        "My teacher will see that a machine wrote this", "This reads like a robot", "That has far too much formatting",
+        "Nobody writes homework with bold headers", "I cannot hand in something that looks generated",
+        "All those symbols look like AI", "It does not sound like me",
     ),
     Style.DETAILED: (
         "That is too short", "This is too vague", "I need to know more", "That is not specific enough",
@@ -57,59 +59,96 @@ _COMPLAINT: dict[Style, tuple[str, ...]] = {
 }  # fmt: skip
 
 _CORRECTION_FRAMES = (
-    "Please write that {like}.", "Please write that without the {no}, {like}.", "Can you redo it {like}?", "{complaint}. Please rewrite it {like}.",
-    "{complaint}. No {no}, please.", "Please write that without {no}, {like}.", "Again please, {like}.",
+    "Please write that {like}.", "Please write that without the {no}, {like}.", "Can you redo it {like}?",
+    "{complaint}. Please rewrite it {like}.", "{complaint}. No {no}, please.",
+    "Please write that without {no}, {like}.", "Again please, {like}.",
     "Could you do it again without {no} and {no2}?", "I asked for homework help. {complaint}. Write it {like}.",
     "Rewrite this {like}, without {no}.", "{complaint}. Do it again {like}.", "Drop {no} and write it {like}.",
-    "I would rather have it {like}.", "Not like that. I want it {like}, without {no}.", "{complaint}. I want it {like}.",
-    "Redo this without {no} or {no2}.", "{complaint}, so do it over {like} and without {no}.", "Hmm, {like} please.",
+    "I would rather have it {like}.", "Not like that. I want it {like}, without {no}.",
+    "{complaint}. I want it {like}.", "Redo this without {no} or {no2}.",
+    "{complaint}, so do it over {like} and without {no}.", "Hmm, {like} please.",
 )  # fmt: skip
 _HELD_OUT_CORRECTIONS = (
     "Sorry, but I need this {like}, not with {no}.", "{complaint}. Could I have it {like} instead?",
     "Please change it: {like}, and without {no}.", "Try once more and put it {like}.",
 )  # fmt: skip
 _WISH_FRAMES = (
-    "Please write it {like}.", "Answer {like}, please.", "Write the answer {like}, without {no}.", "Please do it without {no}.",
-    "I want the answer {like}.", "No {no} and no {no2}, please.", "Say it {like}.", "Do not use {no}; write {like}.",
+    "Please write it {like}.", "Answer {like}, please.", "Write the answer {like}, without {no}.",
+    "Please do it without {no}.", "I want the answer {like}.", "No {no} and no {no2}, please.", "Say it {like}.",
+    "Do not use {no}; write {like}.",
 )  # fmt: skip
+_STATED: dict[Style, tuple[str, ...]] = {  # the hints a judge writes: the wish in full
+    Style.NATURAL: (
+        "The user wants plain sentences like a person writes, without markdown, bold text or numbered steps.",
+        "Write the answer in plain natural sentences: no headers, no bold text, no numbered steps and no boxed answer.",
+        "The user does not want the answer to look like AI. Write plain sentences without any markdown.",
+        "You should write like a person would, in ordinary sentences without markdown, lists or a boxed answer.",
+    ),
+    Style.DETAILED: (
+        "The user wants a detailed and specific answer that gives the reason for each step.",
+        "Explain every step in detail and say why it is done.",
+        "You should be specific: go through each step and give the reason for it.",
+    ),
+    Style.FRIENDLY: (
+        "The user wants a warm and friendly tone with kind, encouraging words.",
+        "Write in a friendly way and encourage the reader.",
+        "You should use a warm and kind tone instead of a dry one.",
+    ),
+    Style.AI: (
+        "The user wants markdown with headers, bold text, numbered steps and a boxed answer.",
+        "Use a structured markdown format with a header, numbered bold steps and a boxed answer.",
+    ),
+}
 _HINT_FRAMES = (
     "The user wants the answer {like}, without {no}.", "Write {like}; avoid {no} and {no2}.",
     "You should have written it {like}.", "The student dislikes {no} and {no2}. Answer {like}.",
-    "Avoid {no} and write {like}.", "The reply should be written {like}, with no {no}.", "Answer {like}, without {no} or {no2}.",
-    "This user prefers answers {like}.", "The user does not want {no}. Write {like}.", "Write the whole reply {like}.",
-    "The answer was wanted {like} and without {no}.", "Next time write {like}, not with {no}.", "{complaint}. Write {like}.",
-    "Keep the reply free of {no} and {no2}; say it {like}.", "You should know that the user likes replies {like}.",
+    "Avoid {no} and write {like}.", "The reply should be written {like}, with no {no}.",
+    "Answer {like}, without {no} or {no2}.", "This user prefers answers {like}.",
+    "The user does not want {no}. Write {like}.", "Write the whole reply {like}.",
+    "The answer was wanted {like} and without {no}.", "Next time write {like}, not with {no}.",
+    "{complaint}. Write {like}.", "Keep the reply free of {no} and {no2}; say it {like}.",
+    "You should know that the user likes replies {like}.",
+)  # fmt: skip
+_IDLE_HINTS = (
+    "Check the numbers once more.", "Read the question carefully.", "The user has school tomorrow.",
+    "Be sure that the answer is right.", "The numbers in the question are right.",
+    "The user asked for the last number.", "Add and subtract with care.", "The file is in the same folder.",
+    "Look at all of the numbers.",
 )  # fmt: skip
 _SYSTEM_FRAMES = (
-    "Always write {like}.", "About this user: wants replies {like}, without {no}.", "Remember: the user wants answers {like}.",
-    "Write all replies {like}. Never use {no}.", "The user dislikes {no}. Answer {like}.", "Keep replies {like}.",
+    "Always write {like}.", "About this user: wants replies {like}, without {no}.",
+    "Remember: the user wants answers {like}.", "Write all replies {like}. Never use {no}.",
+    "The user dislikes {no}. Answer {like}.", "Keep replies {like}.",
 )  # fmt: skip
 _THANKS = (
-    "Thanks!", "Thank you.", "Great, thanks!", "That is good, thank you.", "Perfect, thanks.", "Thanks, that helps a lot.",
-    "Nice, that is what I needed.", "Good, that works for me.", "Thank you, I understand it now.", "Yes, exactly. Thanks!",
-    "Cool, thank you very much.", "That looks right, thanks.", "Super, I can use that.", "Much better, thank you!",
+    "Thanks!", "Thank you.", "Great, thanks!", "That is good, thank you.", "Perfect, thanks.",
+    "Thanks, that helps a lot.", "Nice, that is what I needed.", "Good, that works for me.",
+    "Thank you, I understand it now.", "Yes, exactly. Thanks!", "Cool, thank you very much.",
+    "That looks right, thanks.", "Super, I can use that.", "Much better, thank you!",
 )  # fmt: skip
 _HELD_OUT_THANKS = ("Wonderful, thanks a lot!", "Thank you so much, that is good.", "Okay great, I can use this.")
 _WELCOMES = ("You are welcome.", "You are welcome. Send me the next one when you like.", "Glad that it helps.")
 _REMARKS = (
-    "I am sitting in the kitchen right now.", "It is raining here today.", "My brother is watching too.", "Hm, let me look.",
-    "I have to go to lunch soon.", "My cat is asleep.", "One moment, the phone rings.", "We have school on Friday.",
-    "I will read it later.", "The bus was late this morning.", "It is nearly evening.", "My pencil broke.",
+    "I am sitting in the kitchen right now.", "It is raining here today.", "My brother is watching too.",
+    "Hm, let me look.", "I have to go to lunch soon.", "My cat is asleep.", "One moment, the phone rings.",
+    "We have school on Friday.", "I will read it later.", "The bus was late this morning.", "It is nearly evening.",
+    "My pencil broke.",
 )  # fmt: skip
 _HELD_OUT_REMARKS = ("It is very warm in here.", "My sister is making tea.", "Wait, someone is at the door.")
 _WRONG = (
-    "That is not right. Please check it again.", "I think {said} is wrong. Can you check?", "No, it should be {answer}.",
-    "The answer is wrong. It must be {answer}.", "My teacher says {said} is not correct.", "You made a mistake, try again.",
+    "That is not right. Please check it again.", "I think {said} is wrong. Can you check?",
+    "No, it should be {answer}.", "The answer is wrong. It must be {answer}.",
+    "My teacher says {said} is not correct.", "You made a mistake, try again.",
     "{said} cannot be right, please calculate again.", "The book says {answer}, not {said}.",
 )  # fmt: skip
 _ASK = (
-    "{question}", "Please solve this: {question}", "Can you help me with this problem? {question}", "{question} Please help me.",
-    "Here is my homework: {question}", "Solve this problem. {question}", "I need help with this one: {question}",
-    "Hi! {question}", "Question: {question}",
+    "{question}", "Please solve this: {question}", "Can you help me with this problem? {question}",
+    "{question} Please help me.", "Here is my homework: {question}", "Solve this problem. {question}",
+    "I need help with this one: {question}", "Hi! {question}", "Question: {question}",
 )  # fmt: skip
 _NEXT = (
-    "Next one: {question}", "Now this one: {question}", "Here is another: {question}", "And the next problem: {question}",
-    "Okay, next. {question}", "Thanks! Next problem: {question}", "{question}",
+    "Next one: {question}", "Now this one: {question}", "Here is another: {question}",
+    "And the next problem: {question}", "Okay, next. {question}", "Thanks! Next problem: {question}", "{question}",
 )  # fmt: skip
 
 
@@ -135,7 +174,22 @@ def wish(style: Style, rng: Random) -> str:
 
 def wish_hint(style: Style, rng: Random) -> str:
     """A hint, addressed to the assistant, that states the wished style: one or two sentences."""
-    return _filled(_HINT_FRAMES, style, rng)
+    return stated_wish(style, rng) if rng.random() < 0.4 else _filled(_HINT_FRAMES, style, rng)
+
+
+def stated_wish(style: Style, rng: Random) -> str:
+    """The hint a judge writes when a user wishes for the style."""
+    return rng.choice(_STATED[style])
+
+
+def states(hint: str, style: Style) -> bool:
+    """Whether a hint states the style's wish in words that a judge was taught."""
+    return any(stated in hint for stated in _STATED[style])
+
+
+def idle_hint(rng: Random) -> str:
+    """A hint that says nothing about style."""
+    return rng.choice(_IDLE_HINTS)
 
 
 def system_wish(style: Style, rng: Random) -> str:

@@ -1,0 +1,114 @@
+"""The seeded recipe of the bundled model: tokenizer, training, scores, manifest, all in one folder."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+from openclaw_rl.render.template import read_template
+from openclaw_rl.tiny import ordinary, scores, train, vocabulary
+from openclaw_rl.tiny.corpus import samples
+from openclaw_rl.tiny.train import Progress, Schedule, Shape
+
+if TYPE_CHECKING:
+    from transformers import Qwen3ForCausalLM
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Everything a build depends on but the seed and the Python it runs on."""
+
+    shape: Shape
+    schedule: Schedule
+    world_samples: int = 800  # read by the tokenizer's training
+    files: int | None = None  # ordinary texts read; None for all
+    scored: int = 100  # held-out cases a skill
+    longest: int = scores.MAX_NEW  # tokens of an answer, when scoring
+
+
+FULL = Recipe(Shape(), Schedule())
+SHORT = Recipe(  # seconds: shows that the recipe runs, teaches nothing
+    Shape(vocabulary=600, hidden=32, layers=2, inner=64, heads=2, kv_heads=1, head_dim=16),
+    Schedule(steps=3, step_tokens=1024, micro_tokens=2048, warmup=1, checkpoint_every=2),
+    world_samples=30,
+    files=6,
+    scored=1,
+    longest=2,
+)
+
+
+def build(
+    folder: Path,
+    *,
+    seed: int = 0,
+    steps: int | None = None,
+    short: bool = False,
+    progress: Callable[[Progress, int], None] = lambda _progress, _steps: None,
+) -> dict[str, object]:
+    """Make the model in the folder and return its manifest. An interrupted build goes on where it was saved."""
+    began = time.monotonic()
+    recipe = SHORT if short else FULL
+    if steps is not None:
+        recipe = replace(recipe, schedule=replace(recipe.schedule, steps=steps))
+    folder.mkdir(parents=True, exist_ok=True)
+    code = ordinary.sources(recipe.files)
+    prose = ordinary.prose(code)
+    size = recipe.shape.vocabulary
+    tokenizer = vocabulary.train(code, prose, Random(seed), size=size, world_samples=recipe.world_samples)
+    vocabulary.save(tokenizer, folder)
+    template = read_template(folder)
+    rng = Random(seed + 1)
+    stream = (train.encode(tokenizer, sample) for sample in samples(template, [*code, *prose], rng))
+    eos, pad = (vocabulary.SPECIAL.index(name) for name in ("<|im_end|>", "<|endoftext|>"))
+    model = train.new_model(recipe.shape, seed, eos, pad)
+    checkpoint = folder / "checkpoint.pt"
+    done = train.train(
+        model,
+        stream,
+        rng,
+        recipe.schedule,
+        checkpoint=checkpoint,
+        report=lambda at: progress(at, recipe.schedule.steps),
+    )
+    checkpoint.unlink(missing_ok=True)
+    _save(model, folder)
+    manifest = _manifest(recipe, seed, done, sum(weight.numel() for weight in model.parameters()))
+    manifest["scores"] = scores.of(folder, count=recipe.scored, seed=seed, max_new=recipe.longest)
+    manifest["seconds"] = round(time.monotonic() - began)
+    folder.joinpath("manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
+    return manifest
+
+
+def _save(model: Qwen3ForCausalLM, folder: Path) -> None:
+    """Half precision on disk, full precision when loaded."""
+    model.half().save_pretrained(folder)
+    path = folder / "config.json"
+    config = json.loads(path.read_text("utf-8"))
+    config["dtype"] = "float32"
+    path.write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+
+
+def _manifest(recipe: Recipe, seed: int, done: Progress, parameters: int) -> dict[str, object]:
+    return {
+        "seed": seed,
+        "steps": done.step,
+        "tokens": done.tokens,
+        "data_digest": done.digest,
+        "loss": round(done.loss, 4),
+        "parameters": parameters,
+        "recipe": asdict(recipe),
+        "versions": dict(_versions()),
+    }
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    yield "python", platform.python_version()
+    for package in ("torch", "transformers", "tokenizers"):
+        yield package, version(package)

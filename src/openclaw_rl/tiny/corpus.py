@@ -1,0 +1,104 @@
+"""The stream of training samples: dialogues, judge's turns and ordinary text, rendered and cut at what is learned."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from openclaw_rl.core.message import Message, Role, Tool, message
+from openclaw_rl.judge.prompt import Question
+from openclaw_rl.render.template import ChatTemplate
+from openclaw_rl.tiny import agents, dialogues, ordinary
+from openclaw_rl.tiny.dialogues import Dialogue
+from openclaw_rl.tiny.homework import HOMEWORK_TOOLS
+from openclaw_rl.tiny.judging import situation
+
+OTHER_TOOLS = tuple(
+    Tool(name, text, {"type": "object", "properties": {word: {"type": "string"}}, "required": [word]})
+    for name, text, word in (
+        ("search", "Search the web.", "query"),
+        ("exec", "Run a shell command and return what it prints.", "command"),
+        ("edit", "Change a part of a file.", "path"),
+        ("send_message", "Send a message to somebody.", "text"),
+        ("list_files", "List the files in a folder.", "folder"),
+    )
+)
+_REPLY = re.compile(r"(<\|im_start\|>assistant\n(?:<think>\n)?)(.*?<\|im_end\|>)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Text in pieces, each learned or only read."""
+
+    pieces: tuple[tuple[str, bool], ...]
+
+
+def samples(template: ChatTemplate, texts: Sequence[str], rng: Random) -> Iterator[Sample]:
+    """Samples without end. `texts` is ordinary text, for continuation and for long agents' prompts."""
+    while True:
+        share = rng.random()
+        if share < 0.04:
+            yield Sample(((ordinary.excerpt(texts, rng, rng.randint(200, 700)), True), ("<|endoftext|>", True)))
+        elif share < 0.27:
+            judged = situation(rng)
+            asked = rng.choice((Question.SCORE, Question.HINT))
+            spoken = [*judged.prompt(asked), message(Role.ASSISTANT, judged.answer(asked))]
+            yield rendered(template, Dialogue(spoken, [True]))
+        else:
+            yield rendered(template, _dialogue(texts, rng))
+
+
+def rendered(template: ChatTemplate, dialogue: Dialogue) -> Sample:
+    """The dialogue through the chat template, cut so that only the assistant's words are learned.
+
+    Cuts lie at special tokens and line ends, where the tokenizer cuts too: the pieces' ids joined are the whole's.
+    """
+    text = template.text(dialogue.messages, dialogue.tools, generation_prompt=False)
+    pieces: list[tuple[str, bool]] = []
+    start = 0
+    for found, learn in zip(_REPLY.finditer(text), dialogue.learned, strict=True):
+        pieces += [(text[start : found.start(2)], False), (found.group(2), learn)]
+        start = found.end()
+    return Sample((*pieces, (text[start:], False)))
+
+
+def _dialogue(texts: Sequence[str], rng: Random) -> Dialogue:
+    thinking = rng.random() < 0.12
+    kind = rng.random()
+    if kind < 0.12:
+        made = dialogues.file_session(rng, thinking=thinking, tools=_tools(rng))
+    elif kind < 0.24:
+        made = dialogues.session(rng, thinking=thinking, tools=_tools(rng))
+    else:
+        made = dialogues.session(rng, thinking=thinking)
+    if rng.random() < 0.04:
+        _lengthen(made, texts, rng)
+    if rng.random() < 0.04:
+        made.messages = [_stamped(item) for item in made.messages]
+    return made
+
+
+def _tools(rng: Random) -> tuple[Tool, ...]:
+    others = rng.sample(OTHER_TOOLS, rng.choice((0, 0, 1, 2)))
+    offered = [*HOMEWORK_TOOLS, *others]
+    if rng.random() < 0.5:
+        rng.shuffle(offered)
+    return tuple(offered)
+
+
+def _lengthen(dialogue: Dialogue, texts: Sequence[str], rng: Random) -> None:
+    """An agent's long system text in front: ordinary text that has nothing to do with the task."""
+    chars = rng.choice((400, 800, 1600, 4000))
+    filler = ordinary.excerpt(texts, rng, chars) if rng.random() < 0.4 else agents.system_text(rng, chars=chars)
+    first = dialogue.messages[0]
+    if first.role is Role.SYSTEM:
+        own = f"{first.text}\n\n{filler}" if rng.random() < 0.5 else f"{filler}\n\n{first.text}"
+        dialogue.messages[0] = first.with_text(own)
+    else:
+        dialogue.messages.insert(0, message(Role.SYSTEM, f"{rng.choice(dialogues.SYSTEM_TEXTS)}\n\n{filler}"))
+
+
+def _stamped(item: Message) -> Message:
+    return item.with_text(f"[Thu 2026-03-05 10:22 UTC] {item.text}") if item.role is Role.USER else item

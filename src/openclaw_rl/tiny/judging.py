@@ -1,0 +1,143 @@
+"""What the bundled model is taught of the product's own judge: situations, their scores, reasons and hints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+
+from openclaw_rl.core.message import Message, Role, ToolCall, message
+from openclaw_rl.judge.prompt import Question, question
+from openclaw_rl.tiny import homework, wishes
+from openclaw_rl.tiny.dialogues import DEFAULTS, WISHED, Task, task
+from openclaw_rl.tiny.styles import Style
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A reply with what came next, and what a good judge says of it."""
+
+    request: tuple[Message, ...]
+    reply: Message
+    next_state: tuple[Message, ...]
+    score: int
+    reason: str
+    hint: str | None = None
+    style: Style | None = None  # the style wished, where one was
+
+    def prompt(self, asked: Question) -> tuple[Message, ...]:
+        """The product's own prompt for the question."""
+        return question(asked, self.request, self.reply, self.next_state)
+
+    def answer(self, asked: Question) -> str:
+        """What the judge should answer."""
+        if asked is Question.SCORE:
+            return f"{self.reason} \\boxed{{{self.score}}}"
+        if self.hint is None:
+            return "\\boxed{-1}"
+        return f"[HINT_START]\n{self.hint}\n[HINT_END]\n\\boxed{{1}}"
+
+
+def situation(rng: Random, *, held_out: bool = False) -> Judged:
+    """A turn to judge; held-out ones use problems and wordings that training never sees."""
+    kinds = (_corrected,) * 6 + (_thanked,) * 3 + (_next,) * 3 + (_remarked,) * 2 + (_wrong,) * 2
+    kind: Callable[[Random, bool], Judged] = rng.choice((*kinds, _again, _filed, _tool_worked, _tool_failed))
+    judged = kind(rng, held_out)
+    if rng.random() < 0.35:
+        earlier = task(rng, held_out=held_out)
+        words = (message(Role.USER, earlier.asked), message(Role.ASSISTANT, _written(earlier, rng)))
+        judged = replace(judged, request=(*words, *judged.request))
+    return judged
+
+
+def _written(asked: Task, rng: Random) -> str:
+    return asked.answer(rng.choice(DEFAULTS) if rng.random() < 0.6 else rng.choice(WISHED), rng)
+
+
+def _judged(said: str, asked: Task, rng: Random, score: int, reason: str) -> Judged:
+    reply = message(Role.ASSISTANT, _written(asked, rng))
+    return Judged((message(Role.USER, asked.asked),), reply, (message(Role.USER, said),), score, reason)
+
+
+def _corrected(rng: Random, held_out: bool) -> Judged:
+    style, asked = rng.choice(WISHED), task(rng, held_out=held_out)
+    words = wishes.correction(style, rng, held_out=held_out)
+    if rng.random() < 0.12:
+        words = f"{wishes.thanks(rng, held_out=held_out)} But {words[:1].lower()}{words[1:]}"
+    made = _judged(words, asked, rng, -1, "The user asks for a redo in another style.")
+    before = Style.NATURAL if style is Style.AI else Style.AI
+    if rng.random() < 0.7:
+        made = replace(made, reply=message(Role.ASSISTANT, asked.answer(before, rng)))
+    return replace(made, hint=wishes.stated_wish(style, rng), style=style)
+
+
+def _thanked(rng: Random, held_out: bool) -> Judged:
+    words = wishes.thanks(rng, held_out=held_out)
+    return _judged(words, task(rng, held_out=held_out), rng, 1, "The user gives thanks.")
+
+
+def _next(rng: Random, held_out: bool) -> Judged:
+    asked, following = task(rng, held_out=held_out), task(rng, held_out=held_out)
+    words = wishes.next_request(following.problem, rng) if following.kind == "solve" else following.asked
+    return _judged(words, asked, rng, 1, "The user moves on to the next task.")
+
+
+def _filed(rng: Random, held_out: bool) -> Judged:
+    path = rng.choice(homework.PATHS)
+    words = homework.append_request(path, rng) if rng.random() < 0.5 else homework.write_request(path, rng)
+    return _judged(words, task(rng, kind="solve", held_out=held_out), rng, 1, "The user moves on to the next task.")
+
+
+def _remarked(rng: Random, held_out: bool) -> Judged:
+    words = wishes.remark(rng, held_out=held_out)
+    return _judged(words, task(rng, held_out=held_out), rng, 0, "The message says nothing about the reply.")
+
+
+def _wrong(rng: Random, held_out: bool) -> Judged:
+    asked = task(rng, kind="solve", held_out=held_out)
+    bad = str(int(asked.problem.answer) + rng.choice((1, 2, 3)))
+    words = wishes.wrong(asked.problem, rng, said=bad)
+    made = _judged(words, asked, rng, -1, "The user says that the answer is wrong.")
+    text = made.reply.text.replace(asked.problem.answer, bad)
+    hint = "The answer was wrong. Check each step of the calculation."
+    if f"be {asked.problem.answer}." in words or f"says {asked.problem.answer}," in words:
+        hint = f"The answer was wrong. The right answer is {asked.problem.answer}."
+    return replace(made, reply=message(Role.ASSISTANT, text), hint=hint)
+
+
+def _again(rng: Random, held_out: bool) -> Judged:
+    asked = task(rng, held_out=held_out)
+    words = rng.choice(("I asked this: ", "Once more: ", "That was not my question. ", "Again: ")) + asked.asked
+    made = _judged(words, asked, rng, -1, "The user asks the same again.")
+    return replace(made, hint="The user asked the same again. Answer exactly the question that was asked.")
+
+
+def _tool_turn(rng: Random, held_out: bool) -> tuple[Judged, str]:
+    asked, path = task(rng, kind="solve", held_out=held_out), rng.choice(homework.PATHS)
+    name = rng.choice(("read", "write", "append"))
+    arguments = {"path": path} if name == "read" else {"path": path, "content": homework.filed(asked.problem)}
+    words = homework.read_request(path, rng) if name == "read" else homework.append_request(path, rng)
+    call = Message(Role.ASSISTANT, tool_calls=(ToolCall("call_1", name, json.dumps(arguments)),))
+    result = asked.problem.question if name == "read" else rng.choice(("ok", f"wrote {path}", "done"))
+    state = replace(message(Role.TOOL, result), tool_call_id="call_1")
+    worked = Judged((message(Role.USER, words),), call, (state,), 1, "The tool reports success.")
+    return worked, path
+
+
+def _tool_worked(rng: Random, held_out: bool) -> Judged:
+    return _tool_turn(rng, held_out)[0]
+
+
+def _tool_failed(rng: Random, held_out: bool) -> Judged:
+    made, path = _tool_turn(rng, held_out)
+    told, hint = rng.choice(
+        (
+            (f"Error: {path} does not exist", f"The file {path} does not exist."),
+            (f"error: no such file: {path}", f"The file {path} does not exist."),
+            (f"Permission denied: {path}", f"The file {path} may not be opened."),
+            (f"Error: cannot open {path}: permission denied", f"The file {path} may not be opened."),
+        )
+    )
+    state = replace(made.next_state[0], content=message(Role.TOOL, told).content)
+    return replace(made, next_state=(state,), score=-1, reason="The tool reports an error.", hint=hint)

@@ -1,0 +1,241 @@
+"""Training the bundled model from nothing: batches of whole dialogues, Muon for matrices, AdamW for the rest."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+from openclaw_rl.tiny.corpus import Sample
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+    from torch import Tensor
+    from torch.optim import Optimizer
+    from transformers import Qwen3ForCausalLM
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The model's size."""
+
+    vocabulary: int = 4096
+    hidden: int = 256
+    layers: int = 4
+    inner: int = 640
+    heads: int = 4
+    kv_heads: int = 2
+    head_dim: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How long and how fast the model learns."""
+
+    steps: int = 2400
+    step_tokens: int = 8192  # tokens read in one step, padding not counted
+    micro_tokens: int = 4096  # padded tokens in one pass
+    max_length: int = 2048
+    warmup: int = 60
+    matrix_lr: float = 0.02
+    other_lr: float = 4e-3
+    final_share: float = 0.02  # of the rates, at the last step
+    shifted: float = 0.3  # share of samples that stand at a later position
+    max_shift: int = 30_000
+    checkpoint_every: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A sample's ids, and which of them are learned."""
+
+    ids: tuple[int, ...]
+    learned: tuple[bool, ...]
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where training stands; saved with every checkpoint."""
+
+    step: int = 0
+    tokens: int = 0
+    loss: float = math.nan  # nats a learned token, running mean
+    digest: str = ""  # of all ids read so far
+
+
+def new_model(shape: Shape, seed: int, eos: int, pad: int) -> Qwen3ForCausalLM:
+    """A model of the shape with fresh weights."""
+    import torch
+    from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
+
+    torch.manual_seed(seed)
+    config = Qwen3Config(
+        vocab_size=shape.vocabulary,
+        hidden_size=shape.hidden,
+        num_hidden_layers=shape.layers,
+        intermediate_size=shape.inner,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
+        max_position_embeddings=32768,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=eos,
+        pad_token_id=pad,
+    )
+    model = Qwen3ForCausalLM(config)
+    model.generation_config = GenerationConfig(eos_token_id=eos, pad_token_id=pad)
+    return model
+
+
+def encode(tokenizer: Tokenizer, sample: Sample) -> Encoded:
+    """The sample's ids, piece by piece."""
+    ids: list[int] = []
+    learned: list[bool] = []
+    for text, learn in sample.pieces:
+        found: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+        ids += found
+        learned += [learn] * len(found)
+    return Encoded(tuple(ids), tuple(learned))
+
+
+def train(
+    model: Qwen3ForCausalLM,
+    stream: Iterator[Encoded],
+    rng: Random,
+    schedule: Schedule,
+    *,
+    checkpoint: Path | None = None,
+    report: Callable[[Progress], None] = lambda _: None,
+) -> Progress:
+    """Train in place and say how it went; goes on from the checkpoint where there is one.
+
+    `rng` is the generator behind the stream: its state is saved, so that a resumed run reads what it would have read.
+    """
+    import torch
+
+    optimizers = _optimizers(model, schedule)
+    progress = Progress()
+    if checkpoint is not None and checkpoint.is_file():
+        progress = _resume(checkpoint, model, optimizers, rng)
+    model.train()
+    while progress.step < schedule.steps:
+        samples = _pool(stream, schedule)
+        rate = _rate(progress.step, schedule)
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["base_lr"] * rate
+        loss = _backward(model, samples, rng, schedule)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        _note(progress, samples, loss)
+        report(progress)
+        if checkpoint is not None and progress.step % schedule.checkpoint_every == 0:
+            state = {"model": model.state_dict(), "optimizers": [item.state_dict() for item in optimizers]}
+            torch.save({**state, "rng": rng.getstate(), "progress": progress}, checkpoint)
+    model.eval()
+    return progress
+
+
+def _optimizers(model: Qwen3ForCausalLM, schedule: Schedule) -> list[Optimizer]:
+    import torch
+
+    matrices = [weight for name, weight in model.named_parameters() if weight.ndim == 2 and "embed" not in name]
+    others = [weight for name, weight in model.named_parameters() if weight.ndim != 2 or "embed" in name]
+    muon = torch.optim.Muon(matrices, lr=schedule.matrix_lr, momentum=0.95, weight_decay=0.01)
+    adam = torch.optim.AdamW(others, lr=schedule.other_lr, betas=(0.9, 0.98), weight_decay=0.0)
+    for optimizer in (muon, adam):
+        for group in optimizer.param_groups:
+            group["base_lr"] = group["lr"]
+    return [muon, adam]
+
+
+def _resume(checkpoint: Path, model: Qwen3ForCausalLM, optimizers: list[Optimizer], rng: Random) -> Progress:
+    import torch
+
+    held = torch.load(checkpoint, weights_only=False)
+    model.load_state_dict(held["model"])
+    for optimizer, state in zip(optimizers, held["optimizers"], strict=True):
+        optimizer.load_state_dict(state)
+    rng.setstate(held["rng"])
+    progress: Progress = held["progress"]
+    return progress
+
+
+def _pool(stream: Iterator[Encoded], schedule: Schedule) -> list[Encoded]:
+    """The samples of one step, sorted by length so that passes need little padding."""
+    pool: list[Encoded] = []
+    while sum(len(item.ids) for item in pool) < schedule.step_tokens:
+        item = next(stream)
+        if len(item.ids) <= schedule.max_length:
+            pool.append(item)
+    return sorted(pool, key=lambda item: len(item.ids))
+
+
+def _backward(model: Qwen3ForCausalLM, samples: list[Encoded], rng: Random, schedule: Schedule) -> float:
+    """Gradients of the mean loss over all learned tokens of the step, pass by pass; returns that loss."""
+    import torch
+
+    learned = sum(sum(item.learned[1:]) for item in samples)
+    total = 0.0
+    for rows in _passes(samples, schedule.micro_tokens):
+        ids, positions, targets = _tensors(rows, rng, schedule)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            hidden = model.model(input_ids=ids, position_ids=positions).last_hidden_state
+            logits = model.lm_head(hidden[:, :-1][targets >= 0])
+        loss = torch.nn.functional.cross_entropy(logits.float(), targets[targets >= 0], reduction="sum") / learned
+        torch.autograd.backward(loss)
+        total += loss.item()
+    return total
+
+
+def _passes(samples: list[Encoded], micro_tokens: int) -> Iterator[list[Encoded]]:
+    rows: list[Encoded] = []
+    for item in samples:  # lengths rise, so the newest row is the widest
+        if rows and len(item.ids) * (len(rows) + 1) > micro_tokens:
+            yield rows
+            rows = []
+        rows.append(item)
+    yield rows
+
+
+def _tensors(rows: list[Encoded], rng: Random, schedule: Schedule) -> tuple[Tensor, Tensor, Tensor]:
+    """Ids [B, T], positions [B, T] and the targets of all but the last place [B, T - 1], -1 where none is learned.
+
+    Rows are padded behind: under a causal mask nothing sees the padding.
+    """
+    import torch
+
+    width = max(len(row.ids) for row in rows)
+    ids = torch.zeros(len(rows), width, dtype=torch.long)
+    targets = torch.full((len(rows), width - 1), -1)
+    shifts = torch.zeros(len(rows), 1, dtype=torch.long)
+    for index, row in enumerate(rows):
+        ids[index, : len(row.ids)] = torch.tensor(row.ids)
+        following = [token if learn else -1 for token, learn in zip(row.ids[1:], row.learned[1:], strict=True)]
+        targets[index, : len(following)] = torch.tensor(following)
+        if rng.random() < schedule.shifted:
+            shifts[index] = rng.randrange(schedule.max_shift)
+    return ids, torch.arange(width)[None, :] + shifts, targets
+
+
+def _rate(step: int, schedule: Schedule) -> float:
+    """The share of the rates at a step: linear warm-up, then a cosine down to the final share."""
+    if step < schedule.warmup:
+        return (step + 1) / schedule.warmup
+    done = (step - schedule.warmup) / max(1, schedule.steps - schedule.warmup)
+    return schedule.final_share + (1 - schedule.final_share) * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def _note(progress: Progress, samples: list[Encoded], loss: float) -> None:
+    read = b"".join(b"".join(token.to_bytes(2, "big") for token in item.ids) for item in samples)
+    progress.digest = hashlib.blake2b(progress.digest.encode() + read, digest_size=16).hexdigest()
+    progress.step += 1
+    progress.tokens += sum(len(item.ids) for item in samples)
+    progress.loss = loss if math.isnan(progress.loss) else 0.97 * progress.loss + 0.03 * loss
