@@ -111,7 +111,7 @@ class Book:
 
     async def place(self, arrival: Arrival) -> Placement:
         self.arrivals.append(arrival)
-        session = arrival.headers.get("x-session-id", "s")
+        session = f"{arrival.key_name}:{arrival.headers.get('x-session-id', 's')}"
         kind = TurnKind.SIDE if arrival.facts.get("turn_type") == "side" else TurnKind.MAIN
         mine = [turn for turn in self.turns if turn.session == session and turn.is_main]
         return Placement(session, arrival.key_name, "default", kind, "test", mine[-1] if mine else None)
@@ -171,13 +171,16 @@ async def serving(
     async def rollback(version: PolicyVersion) -> None:
         made[0].rolled.append(version)
 
+    def session_name(key_name: str, given: str) -> str:
+        return given if given.startswith(f"{key_name}:") else f"{key_name}:{given}"
+
     parts = change(
         ServeParts(
             engine=engine,
             renderer=renderer,
             collector=book,
             store=store,
-            control=Control(feedback, session_done, status, rollback),
+            control=Control(feedback, session_done, status, rollback, session_name),
             current=lambda user: VERSION,
             models=("tiny",),
             context_length=1024,

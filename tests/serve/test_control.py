@@ -6,7 +6,10 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
-from serve_doubles import VERSION, Serving
+from serve_doubles import VERSION, Serving, serving
+
+from openclaw_rl.render.renderer import ChatRenderer
+from openclaw_rl.store.db import Store
 
 KEY = {"Authorization": "Bearer secret"}
 
@@ -58,6 +61,17 @@ async def test_feedback_that_names_nothing_is_refused(
     assert not server.feedback
 
 
+async def test_nobody_gives_feedback_on_somebody_elses_turn(renderer: ChatRenderer, store: Store) -> None:
+    async with serving(renderer, store, keys={"alice": "secret", "bob": "other"}) as server:
+        async with aiohttp.ClientSession(server.url, headers=KEY) as http:
+            name = await _talk(server, http)
+        async with aiohttp.ClientSession(server.url, headers={"x-api-key": "other"}) as http:
+            for body in ({"response_id": name, "score": -1}, {"session_id": "s", "score": -1}):
+                async with http.post("/v1/feedback", json=body) as answer:
+                    assert answer.status == 404
+        assert not server.feedback
+
+
 async def test_a_session_is_ended_by_path_or_by_header(server: Serving, http: aiohttp.ClientSession) -> None:
     async with http.post("/v1/sessions/abc/done") as answer:
         assert answer.status == 200
@@ -65,7 +79,7 @@ async def test_a_session_is_ended_by_path_or_by_header(server: Serving, http: ai
         assert answer.status == 200
     async with http.post("/v1/rl/session_done") as answer:
         assert answer.status == 400
-    assert [session for session, _ in server.ended] == ["abc", "xyz"]
+    assert [session for session, _ in server.ended] == ["alice:abc", "alice:xyz"]
 
 
 async def test_turns_are_listed_newest_first_and_paged(server: Serving, http: aiohttp.ClientSession) -> None:
@@ -92,7 +106,7 @@ async def test_a_turn_shows_all_that_is_known_of_it(server: Serving, http: aioht
     assert body["messages"] == [{"role": "user", "content": "hi"}]
     assert body["reply"]["content"] == "hello"
     assert (body["kind"], body["why"], body["state"], body["reason"]) == ("main", "test", "served", None)
-    assert body["version"] == str(VERSION) and body["session"] == "s" and body["user"] == "alice"
+    assert body["version"] == str(VERSION) and body["session"] == "alice:s" and body["user"] == "alice"
     assert body["next_state"] is None and body["verdict"] is None and body["step"] is None
     async with http.get("/v1/rl/turns/nothing") as answer:
         assert answer.status == 404

@@ -41,7 +41,7 @@ async def feedback(request: web.Request, parts: ServeParts, key_name: str) -> we
     body = parsed(await request.read(), FeedbackBody)
     if body.score not in (-1, 0, 1):
         raise RequestError(f"score is {body.score}", fix="send -1, 0 or 1", param="score")
-    turn = await _turn_meant(parts, body)
+    turn = await _turn_meant(parts, body, key_name)
     await parts.control.feedback(Feedback(turn, body.score, body.text, parts.clock()))
     return answer({"turn": turn, "score": body.score})
 
@@ -53,7 +53,7 @@ async def session_done(request: web.Request, parts: ServeParts, key_name: str) -
     )
     if not session:
         raise RequestError("no session is named", fix="send its name in the header X-Session-Id", param="X-Session-Id")
-    await parts.control.session_done(session, "ended by the client")
+    await parts.control.session_done(parts.control.session_name(key_name, session), "ended by the client")
     return answer({"session": session, "done": True})
 
 
@@ -72,7 +72,8 @@ async def turns(request: web.Request, parts: ServeParts, key_name: str) -> web.R
         raise RequestError(
             f"state is {query['state']!r}", fix=f"use one of {', '.join(State)}", param="state"
         ) from None
-    rows = await parts.store.rows(limit=limit, session=query.get("session"), state=state, before=query.get("before"))
+    session = parts.control.session_name(key_name, query["session"]) if "session" in query else None
+    rows = await parts.store.rows(limit=limit, session=session, state=state, before=query.get("before"))
     before = rows[-1].turn.id if len(rows) == limit else None
     return answer({"turns": [turn_line(row) for row in rows], "before": before})
 
@@ -118,17 +119,18 @@ def answer(body: Mapping[str, Json]) -> web.Response:
     return web.Response(body=msgspec.json.encode(body), content_type="application/json")
 
 
-async def _turn_meant(parts: ServeParts, body: FeedbackBody) -> str:
+async def _turn_meant(parts: ServeParts, body: FeedbackBody, key_name: str) -> str:
     if body.response_id:
         name = turn_of_response(body.response_id)
         found = await parts.store.turn(name)
         where, value, param = "response", body.response_id, "response_id"
     elif body.session_id:
-        found = await parts.store.last_turn(body.session_id)
+        found = await parts.store.last_turn(parts.control.session_name(key_name, body.session_id))
         where, value, param = "session with a turn", body.session_id, "session_id"
     else:
         raise RequestError("feedback names no turn", fix="send response_id or session_id", param="response_id")
-    if found is None:
+    # A turn of somebody else's session is as unknown as none: only the owner's words teach.
+    if found is None or parts.control.session_name(key_name, found.session) != found.session:
         raise RequestError(
             f"there is no {where} {value}", fix="send the id of an answer of this server", status=404, param=param
         )

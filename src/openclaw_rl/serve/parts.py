@@ -26,13 +26,15 @@ class Control:
     """What a client may ask of the loop behind the server.
 
     `session_done(session, why)` ends a session; `status()` is the whole of `/v1/rl/status`; `rollback(version)` serves
-    an earlier version again and raises OpenClawRLError where that cannot be.
+    an earlier version again and raises OpenClawRLError where that cannot be. `session_name(key_name, given)` is the
+    full name of the session that the owner of a key calls `given`; a full name of theirs stays as it is.
     """
 
     feedback: Callable[[Feedback], Awaitable[None]]
     session_done: Callable[[str, str], Awaitable[None]]
     status: Callable[[], Awaitable[Mapping[str, Json]]]
     rollback: Callable[[PolicyVersion], Awaitable[None]]
+    session_name: Callable[[str, str], str] = lambda key_name, given: given
 
 
 @dataclass(frozen=True, slots=True)
