@@ -113,7 +113,8 @@ def _sample_cut(
         if done:
             target = torch.tensor([rows[entry] for entry in done], device=scaled.device)
             into[0][target] = ids.gather(1, spots)[done, 0]
-            into[1][target] = (values.gather(1, spots)[:, 0] - probabilities.sum(-1).log())[done]
+            share = values.gather(1, spots)[:, 0] - probabilities.sum(-1).log()
+            into[1][target] = share.clamp_(max=0.0)[done]  # rounding must not make a lone survivor more than certain
         rows = [row for row, enough in zip(rows, is_enough, strict=True) if not enough]
         if not rows:
             return
