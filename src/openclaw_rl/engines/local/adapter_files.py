@@ -91,6 +91,8 @@ def _pairs(
     downs: dict[str, Tensor] = {}
     ups: dict[str, Tensor] = {}
     for key, tensor in tensors.items():
+        if key.endswith(".base_layer.weight"):
+            continue  # peft writes the frozen weight of an adapted lm_head beside the adapter
         name, dot, _ = key.removeprefix(PREFIX).partition(".lora_")
         if key.endswith(".lora_A.weight") and dot:
             downs[name] = tensor
