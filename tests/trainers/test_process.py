@@ -22,7 +22,7 @@ from openclaw_rl.trainers.settings import Method, MethodSettings
 
 ONE = PolicyVersion("shared", 1)
 TWO = PolicyVersion("shared", 2)
-SETTINGS = settings_of(MethodSettings(name=Method.COMBINE))
+SETTINGS = settings_of(MethodSettings(name=Method.COMBINE), nice=0)
 
 
 def long_batch(recorder: Recorder) -> list[Sample]:
@@ -155,7 +155,7 @@ def test_the_process_leaves_in_mid_step_when_its_owner_is_gone(trainer_model: Pa
         [sys.executable, "-m", "openclaw_rl.trainers.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert child.stdin is not None and child.stdout is not None
-    pipe.write(child.stdin, Open(trainer_model, SETTINGS, None))
+    pipe.write(child.stdin, Open(trainer_model, replace(SETTINGS, nice=19), None))
     assert isinstance(pipe.read(child.stdout), Opened)
     assert os.getpriority(os.PRIO_PROCESS, child.pid) == 19
     pipe.write(child.stdin, Step(tuple(long_batch(recorder) * 20), None))

@@ -165,14 +165,16 @@ def _adapted(model: PreTrainedModel, settings: TrainerSettings, *, is_packed: bo
 def _device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(name)
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError(f"trainer.device is {name}, and there is no CUDA device here", fix="write cpu or auto")
+    try:
+        return torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"trainer.device is {name}", fix="write cpu, cuda or auto") from None
 
 
 def _dtype(name: str, parameters: int, device: torch.device) -> torch.dtype:
     if name == "auto":
         is_small = parameters < SMALL and device.type == "cpu"
         return torch.float32 if is_small else torch.bfloat16
-    kinds = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-    if name not in kinds:
-        raise ConfigError(f"trainer.dtype is {name}", fix="write float32, bfloat16 or auto")
-    return kinds[name]
+    return torch.float32 if name == "float32" else torch.bfloat16

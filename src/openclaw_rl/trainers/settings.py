@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
 
 class Method(StrEnum):
@@ -96,14 +97,22 @@ class MethodSettings:
     """Form of top-k distillation; left out, `selected`, and `tail` for the method topk."""
     top_k: int = 0
     """How many tokens are compared at each position; 0 is the form's own, 4 or 50."""
-    subset: str = "union"
+    subset: Literal["student", "teacher", "overlap", "union"] = "union"
     """Whose top tokens the selected form compares: student, teacher, overlap or union."""
-    divergence: str = "reverse"
+    divergence: Literal["reverse", "forward", "jsd"] = "reverse"
     """What the tail form measures: reverse, forward or jsd."""
     teacher: Teacher = Teacher.BASE
     """Whose weights read the hint."""
     ema_decay: float = 0.95
     """How much of the moving average stays at each step."""
+
+    def __post_init__(self) -> None:
+        if min(self.kl_beta, self.clip, self.tis_clip, self.top_k) < 0:
+            raise ValueError("kl_beta, clip, tis_clip and top_k are at least 0")
+        if not (0.0 < self.clip_low < 1.0 and self.clip_high > 0.0):
+            raise ValueError(f"clip_low is {self.clip_low} and clip_high {self.clip_high}: they bound a ratio around 1")
+        if not 0.0 <= self.ema_decay < 1.0:
+            raise ValueError(f"ema_decay is {self.ema_decay}: it is at least 0 and below 1")
 
     @property
     def weights(self) -> Weights:
@@ -154,13 +163,13 @@ class TrainerSettings:
     """What the first LoRA weights are drawn from."""
     max_tokens_per_pass: int = 2048
     """Tokens in one forward and backward pass; bounds memory. A longer sequence goes alone."""
-    logits_per_chunk: int = 1 << 18
+    logits_per_chunk: int = 1 << 20
     """Logits that exist at once."""
     recompute_layers: bool = False
     """Whether activations are computed again in the backward pass: a third more time, far less memory."""
     device: str = "auto"
     """cpu, cuda, or auto: cuda where there is one."""
-    dtype: str = "auto"
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """float32, bfloat16, or auto: float32 for models under 100 M parameters on a CPU, else bfloat16."""
     threads: int = 1
     """CPU threads of the trainer's process."""
@@ -168,3 +177,11 @@ class TrainerSettings:
     """Priority of the trainer's process; 19 gives way to everything."""
     timeout_s: float = 1800.0
     """How long one step may take before its process is ended."""
+
+    def __post_init__(self) -> None:
+        if min(self.rank, self.threads, self.max_tokens_per_pass, self.logits_per_chunk) < 1:
+            raise ValueError("rank, threads, max_tokens_per_pass and logits_per_chunk are at least 1")
+        if (self.lr is not None and self.lr <= 0) or self.alpha <= 0 or self.grad_clip <= 0 or self.timeout_s <= 0:
+            raise ValueError("lr, alpha, grad_clip and timeout_s lie above 0")
+        if not (0.0 <= self.beta1 < 1.0 and 0.0 <= self.beta2 < 1.0) or self.weight_decay < 0:
+            raise ValueError("beta1 and beta2 are at least 0 and below 1, and weight_decay is at least 0")
