@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from openclaw_rl.render.template import read_template
 from openclaw_rl.tiny import ordinary, scores, train, vocabulary
-from openclaw_rl.tiny.corpus import samples
+from openclaw_rl.tiny.corpus import sample
 from openclaw_rl.tiny.train import Progress, Schedule, Shape
 
 if TYPE_CHECKING:
@@ -65,13 +65,17 @@ def build(
     vocabulary.save(tokenizer, folder)
     template = read_template(folder)
     rng = Random(seed + 1)
-    stream = (train.encode(tokenizer, sample) for sample in samples(template, [*code, *prose], rng))
+    texts = [*code, *prose]
+
+    def draw(easy: bool) -> train.Encoded:
+        return train.encode(tokenizer, sample(template, texts, rng, easy=easy))
+
     eos, pad = (vocabulary.SPECIAL.index(name) for name in ("<|im_end|>", "<|endoftext|>"))
     model = train.new_model(recipe.shape, seed, eos, pad)
     checkpoint = folder / "checkpoint.pt"
     done = train.train(
         model,
-        stream,
+        draw,
         rng,
         recipe.schedule,
         checkpoint=checkpoint,

@@ -1,9 +1,9 @@
-"""The stream of training samples: dialogues, judge's turns and ordinary text, rendered and cut at what is learned."""
+"""Training samples: dialogues, judge's turns and ordinary text, rendered and cut at what is learned."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -14,6 +14,7 @@ from openclaw_rl.tiny import agents, dialogues, ordinary
 from openclaw_rl.tiny.dialogues import Dialogue
 from openclaw_rl.tiny.homework import HOMEWORK_TOOLS
 from openclaw_rl.tiny.judging import situation
+from openclaw_rl.tiny.problems import NAMES, THINGS
 
 OTHER_TOOLS = tuple(
     Tool(name, text, {"type": "object", "properties": {word: {"type": "string"}}, "required": [word]})
@@ -35,19 +36,32 @@ class Sample:
     pieces: tuple[tuple[str, bool], ...]
 
 
-def samples(template: ChatTemplate, texts: Sequence[str], rng: Random) -> Iterator[Sample]:
-    """Samples without end. `texts` is ordinary text, for continuation and for long agents' prompts."""
-    while True:
-        share = rng.random()
-        if share < 0.04:
-            yield Sample(((ordinary.excerpt(texts, rng, rng.randint(200, 700)), True), ("<|endoftext|>", True)))
-        elif share < 0.27:
-            judged = situation(rng)
-            asked = rng.choice((Question.SCORE, Question.HINT))
-            spoken = [*judged.prompt(asked), message(Role.ASSISTANT, judged.answer(asked))]
-            yield rendered(template, Dialogue(spoken, [True]))
-        else:
-            yield rendered(template, _dialogue(texts, rng))
+def sample(template: ChatTemplate, texts: Sequence[str], rng: Random, *, easy: bool = False) -> Sample:
+    """A fresh sample. `texts` is ordinary text, for continuation and for long agents' prompts.
+
+    Easy ones are short and mostly hold one task: copying and counting are learned there first, at a third of the cost.
+    """
+    share = rng.random()
+    if share < (0.12 if easy else 0.03):
+        return Sample(((_repeated(texts, rng), True), ("<|endoftext|>", True)))
+    if easy:
+        return rendered(template, dialogues.short(rng))
+    if share < 0.06:
+        return Sample(((ordinary.excerpt(texts, rng, rng.randint(200, 700)), True), ("<|endoftext|>", True)))
+    if share < 0.3:
+        judged = situation(rng)
+        asked = rng.choice((Question.SCORE, Question.HINT))
+        spoken = [*judged.prompt(asked), message(Role.ASSISTANT, judged.answer(asked))]
+        return rendered(template, Dialogue(spoken, [True]))
+    return rendered(template, _dialogue(texts, rng))
+
+
+def _repeated(texts: Sequence[str], rng: Random) -> str:
+    """Words said twice or more, which teaches to copy."""
+    said = ordinary.excerpt(texts, rng, rng.randint(30, 150)).strip()
+    if rng.random() < 0.5:
+        said = " ".join(str(rng.choice((*NAMES, *THINGS, *range(2, 40)))) for _ in range(rng.randint(4, 16)))
+    return "\n".join([said] * rng.choice((2, 2, 3)))
 
 
 def rendered(template: ChatTemplate, dialogue: Dialogue) -> Sample:

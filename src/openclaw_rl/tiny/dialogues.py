@@ -152,6 +152,16 @@ def system_text(style: Style, rng: Random) -> str:
     return f"{rng.choice(SYSTEM_TEXTS)}\n\n{line}"
 
 
+def short(rng: Random) -> Dialogue:
+    """One task and its answer, and now and then a correction."""
+    current = task(rng)
+    dialogue = opening(rng, current)
+    reply(dialogue, current, rng)
+    if rng.random() < 0.2:
+        _correct(dialogue, current, rng)
+    return dialogue
+
+
 def session(rng: Random, *, thinking: bool = False, tools: Sequence[Tool] = ()) -> Dialogue:
     """A whole session: a task, then corrections, thanks, complaints, remarks, files and further tasks."""
     current = task(rng)

@@ -24,9 +24,9 @@ class Shape:
     """The model's size."""
 
     vocabulary: int = 4096
-    hidden: int = 256
+    hidden: int = 192
     layers: int = 4
-    inner: int = 640
+    inner: int = 512
     heads: int = 4
     kv_heads: int = 2
     head_dim: int = 64
@@ -36,8 +36,9 @@ class Shape:
 class Schedule:
     """How long and how fast the model learns."""
 
-    steps: int = 2400
-    step_tokens: int = 8192  # tokens read in one step, padding not counted
+    steps: int = 3000
+    easy_share: float = 0.25  # of the steps, at the beginning, on easy samples
+    step_tokens: int = 4096  # tokens read in one step, padding not counted
     micro_tokens: int = 4096  # padded tokens in one pass
     max_length: int = 2048
     warmup: int = 60
@@ -105,7 +106,7 @@ def encode(tokenizer: Tokenizer, sample: Sample) -> Encoded:
 
 def train(
     model: Qwen3ForCausalLM,
-    stream: Iterator[Encoded],
+    draw: Callable[[bool], Encoded],
     rng: Random,
     schedule: Schedule,
     *,
@@ -114,7 +115,8 @@ def train(
 ) -> Progress:
     """Train in place and say how it went; goes on from the checkpoint where there is one.
 
-    `rng` is the generator behind the stream: its state is saved, so that a resumed run reads what it would have read.
+    `draw(easy)` makes the next sample, an easy one in the first steps. `rng` is the generator behind it: its state is
+    saved, so that a resumed run reads what it would have read.
     """
     import torch
 
@@ -124,7 +126,7 @@ def train(
         progress = _resume(checkpoint, model, optimizers, rng)
     model.train()
     while progress.step < schedule.steps:
-        samples = _pool(stream, schedule)
+        samples = _pool(draw, schedule, easy=progress.step < schedule.easy_share * schedule.steps)
         rate = _rate(progress.step, schedule)
         for optimizer in optimizers:
             for group in optimizer.param_groups:
@@ -168,11 +170,11 @@ def _resume(checkpoint: Path, model: Qwen3ForCausalLM, optimizers: list[Optimize
     return progress
 
 
-def _pool(stream: Iterator[Encoded], schedule: Schedule) -> list[Encoded]:
+def _pool(draw: Callable[[bool], Encoded], schedule: Schedule, *, easy: bool) -> list[Encoded]:
     """The samples of one step, sorted by length so that passes need little padding."""
     pool: list[Encoded] = []
     while sum(len(item.ids) for item in pool) < schedule.step_tokens:
-        item = next(stream)
+        item = draw(easy)
         if len(item.ids) <= schedule.max_length:
             pool.append(item)
     return sorted(pool, key=lambda item: len(item.ids))

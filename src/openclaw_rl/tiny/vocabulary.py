@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,7 +12,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 
 from openclaw_rl.render.template import ChatTemplate, compile_template
 from openclaw_rl.tiny import agents
-from openclaw_rl.tiny.corpus import samples
+from openclaw_rl.tiny.corpus import sample
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
@@ -40,9 +39,8 @@ def train(code: Sequence[str], prose: Sequence[str], rng: Random, *, size: int, 
     )
     tokenizer.decoder = decoders.ByteLevel()
     bare = ChatTemplate(tokenizer, compile_template(template_source()), {})
-    world = [
-        "".join(piece for piece, _ in sample.pieces) for sample in islice(samples(bare, prose, rng), world_samples)
-    ]
+    drawn = (sample(bare, prose, rng) for _ in range(world_samples))
+    world = ["".join(piece for piece, _ in item.pieces) for item in drawn]
     made = [agents.system_text(rng, chars=4000) + agents.tool_schemas(rng, count=8) for _ in range(world_samples // 5)]
     trainer = trainers.BpeTrainer(
         vocab_size=size,
