@@ -188,6 +188,7 @@ async def test_a_step_that_cannot_be_taken_whole_is_not_taken_at_all(tmp_path: P
     )
     with pytest.raises(ValueError, match="from judged to trained"):
         await store.commit_step(StepRecord("s", 0.0, 1.0, ("a", "b"), (), {}, version))
+    assert not await store.wait(State.TRAINED, timeout_s=0.0)
     assert [sample.turn for sample in await store.ready(limit=9)] == ["a"]
     assert len(await store.versions()) == 1
     await store.commit_step(StepRecord("s", 0.0, 1.0, ("a",), (), {"loss": 0.5}, version))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -214,6 +215,8 @@ async def test_a_version_is_made_by_its_step_passes_the_gate_and_is_served(tmp_p
 async def test_a_version_never_changes_hands(tmp_path: Path) -> None:
     store = await Store.open(tmp_path)
     row = VersionRow(PolicyVersion("shared", 1), BASE, tmp_path, "one", VersionStatus.CANDIDATE, "", 5.0)
+    with pytest.raises(ValueError, match="is live before it met the gate"):
+        await store.commit_step(StepRecord("1", 1.0, 2.0, (), (), {}, replace(row, status=VersionStatus.LIVE)))
     await store.commit_step(StepRecord("1", 1.0, 2.0, (), (), {}, row))
     with pytest.raises(ValueError, match="made already"):
         await store.commit_step(StepRecord("2", 1.0, 2.0, (), (), {}, row))

@@ -84,6 +84,13 @@ async def test_nobody_else_can_read_what_was_said(tmp_path: Path) -> None:
     await store.aclose()
 
 
+async def test_a_store_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    await filled(tmp_path, 1)
+    (tmp_path / "store.db").chmod(0o644)
+    await (await Store.open(tmp_path)).aclose()
+    assert stat.S_IMODE((tmp_path / "store.db").stat().st_mode) == 0o600
+
+
 async def test_an_older_program_refuses_a_newer_store(tmp_path: Path) -> None:
     await filled(tmp_path, 1)
     with sqlite3.connect(tmp_path / "store.db") as sql:

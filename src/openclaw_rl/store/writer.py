@@ -74,7 +74,8 @@ class Writer:
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._is_closed = False
         self._commits = 0
-        self._thread = threading.Thread(target=self._run, name="store-writer")
+        # joined by `close`; a daemon, so that a program that never closes it can end: what it was told is committed
+        self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
     async def do(self, work: Callable[[Transaction], Result], *, is_synced: bool = False) -> Result:
