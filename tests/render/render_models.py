@@ -51,6 +51,22 @@ SHAPELESS = """
 {%- else -%}[INST] {{ message.content }} [/INST]{%- endif -%}
 {%- endfor -%}
 """
+# As some reasoning models do: thinking is opened for every answer and never written into history.
+FORGETFUL = """
+{%- for message in messages -%}
+{{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\n<think>\n' -}}{%- endif -%}
+"""
+# Leaves out every system message but the first.
+SKIPPING = """
+{%- for message in messages -%}
+{%- if loop.first or message.role != 'system' -%}
+{{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' -}}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\n' -}}{%- endif -%}
+"""
 
 
 @cache

@@ -13,7 +13,7 @@ import jinja2.ext
 import jinja2.sandbox
 from tokenizers import Tokenizer
 
-from openclaw_rl.core.message import Json, Message, Role, Tool
+from openclaw_rl.core.message import Json, Message, Role, Tool, ToolCall
 from openclaw_rl.errors import ModelError, RequestError
 
 
@@ -45,17 +45,31 @@ class ChatTemplate:
     ) -> str:
         """The conversation as the model reads it. Raises RequestError where the template refuses it."""
         try:
-            return self.template.render(
-                messages=[_as_template_sees(item) for item in messages],
-                tools=[tool.as_json() for tool in tools] or None,
-                add_generation_prompt=generation_prompt,
-                **self.special,
-                **(options or {}),
-            )
+            try:
+                return self._rendered(messages, tools, generation_prompt, options, are_arguments_data=True)
+            except TypeError:  # some templates join arguments to text, and want them as they were written
+                return self._rendered(messages, tools, generation_prompt, options, are_arguments_data=False)
         except (jinja2.TemplateError, TypeError, ValueError) as problem:
             raise RequestError(
                 f"the model's chat template refuses these messages: {problem}", param="messages"
             ) from problem
+
+    def _rendered(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        generation_prompt: bool,
+        options: Mapping[str, Json] | None,
+        *,
+        are_arguments_data: bool,
+    ) -> str:
+        return self.template.render(
+            messages=[_as_template_sees(item, are_arguments_data) for item in messages],
+            tools=[tool.as_json() for tool in tools] or None,
+            add_generation_prompt=generation_prompt,
+            **self.special,
+            **(options or {}),
+        )
 
     def encode(self, text: str) -> list[int]:
         """Ids of text that may hold the template's own special tokens; nothing is added in front."""
@@ -129,16 +143,13 @@ def _special(settings: Mapping[str, Json]) -> dict[str, str]:
     return special
 
 
-def _as_template_sees(item: Message) -> dict[str, Json]:
-    """Content as a string, tool arguments as data: the shape that published templates are written for."""
+def _as_template_sees(item: Message, are_arguments_data: bool) -> dict[str, Json]:
+    """Content as a string, tool arguments as data: the shape that most published templates are written for."""
     body: dict[str, Json] = {"role": item.role.value, "content": item.text}
     if item.reasoning is not None and item.role is Role.ASSISTANT:
         body["reasoning_content"] = item.reasoning
     if item.tool_calls:
-        body["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.parsed()}}
-            for call in item.tool_calls
-        ]
+        body["tool_calls"] = [_call_as_template_sees(call, are_arguments_data) for call in item.tool_calls]
     if item.tool_call_id is not None:
         body["tool_call_id"] = item.tool_call_id
     if item.name is not None:
@@ -146,8 +157,19 @@ def _as_template_sees(item: Message) -> dict[str, Json]:
     return body
 
 
-def _to_json(value: Json, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+def _call_as_template_sees(call: ToolCall, are_arguments_data: bool) -> dict[str, Json]:
+    arguments = call.parsed() if are_arguments_data else call.arguments
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _to_json(
+    value: Json,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 def _refuse(reason: str) -> None:

@@ -203,7 +203,7 @@ def _message(spec: MessageSpec, where: str) -> Message:
             f"{where} is a {spec.role} message with tool_calls", fix="only an assistant calls tools", param=where
         )
     calls = tuple(ToolCall(call.id, call.function.name, call.function.arguments) for call in spec.tool_calls or ())
-    if spec.content is None and role is not Role.ASSISTANT:
+    if spec.content is None and role in (Role.USER, Role.SYSTEM):  # an empty tool result may be null
         raise RequestError(f"{where} has no content", fix="send text", param=f"{where}.content")
     return Message(
         role,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from enum import StrEnum
 
-from openclaw_rl.core.message import Message, Role, TextPart, ToolCall, message
+from openclaw_rl.core.message import Message, Role, TextPart, Tool, ToolCall, message
 from openclaw_rl.errors import RequestError
 from openclaw_rl.render.detokenise import TokenBytes
 from openclaw_rl.render.parsers.deltas import (
@@ -30,15 +31,17 @@ class Family(StrEnum):
 
 
 def family_of(template: ChatTemplate) -> Family:
-    """The format in which the template itself writes a reply that thinks and calls a tool."""
+    """The format in which the template itself writes a reply that thinks and calls a tool, or asks for one."""
     reply = Message(
         Role.ASSISTANT, (TextPart("text"),), reasoning="thought", tool_calls=(ToolCall("call00000", "name", "{}"),)
     )
-    try:
-        written = template.text([message(Role.USER, "asked"), reply], generation_prompt=False)
-    except RequestError:  # a template without tools may refuse them
-        return Family.PLAIN
-    return Family.HERMES if CALL in written or THINK in written else Family.PLAIN
+    asked = message(Role.USER, "asked")
+    tool = Tool("name", "A probe.", {"type": "object", "properties": {}})
+    written: list[str] = []
+    for talk, tools in (([asked, reply], ()), ([asked], (tool,)), ([asked], ())):
+        with contextlib.suppress(RequestError):  # a template without tools may refuse them
+            written.append(template.text(talk, tools, generation_prompt=True))
+    return Family.HERMES if any(CALL in text or THINK in text for text in written) else Family.PLAIN
 
 
 def parser_of(family: Family, table: TokenBytes, *, opening: str, call_prefix: str) -> StreamParser:
