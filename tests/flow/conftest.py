@@ -1,0 +1,36 @@
+"""A judge that listens, and servers that are gone when their test is over."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+from flow_parts import Judging, Served
+
+
+@pytest_asyncio.fixture
+async def judging() -> AsyncIterator[Judging]:
+    """The judge, listening."""
+    judge = Judging()
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", judge.answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    judge.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    yield judge
+    await runner.cleanup()
+
+
+@pytest.fixture
+def running() -> Iterator[list[Served]]:
+    """Servers a test started: whatever still runs at its end is ended."""
+    servers: list[Served] = []
+    yield servers
+    for server in servers:
+        if server.process.poll() is None:
+            server.process.kill()
+            server.process.wait(30)
