@@ -11,6 +11,7 @@ from openclaw_rl.collect.stage import CollectSettings
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import Message, Role, TextPart, ToolCall, message
 from openclaw_rl.core.next_state import NextStateSource
+from openclaw_rl.testing.turns import a_turn, an_arrival
 
 S = {"X-Session-Id": "s"}
 
@@ -206,6 +207,16 @@ async def test_the_same_short_exchange_a_thousand_times_is_still_told_apart(tmp_
         assert placement.parent == turns[3]
         assert await served.next_state(turns[3]) == (user("thanks"),)
         assert (await served.store.counts())["paired"] == 1
+
+
+async def test_a_turn_entered_long_after_it_was_placed_is_found_all_the_same(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        placement = await served.collect.place(an_arrival("hi"))
+        turn = a_turn("late", [user("hi")], "hello", session=placement.session)  # messages of its own
+        await served.collect.commit(turn)
+        _, onward = await served.ask([user("hi"), reply("hello"), user("thanks")])
+        assert onward.parent == turn
+        assert await served.next_state(turn) == (user("thanks"),)
 
 
 async def test_a_request_that_ends_with_a_reply_gives_no_next_state(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from openclaw_rl.collect.classify import LEAST_LOOPED, LEAST_REPEATS, LONGEST_UN
 from openclaw_rl.collect.prefixes import Index, Known, extended, following, history_of
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import ImagePart, Message, Role, TextPart, ToolCall, message
-from openclaw_rl.core.turn import TurnKind
 from openclaw_rl.testing.turns import a_turn
 
 CALL = ToolCall("call_1", "ls", '{"path": ".", "n": 2.0}')
@@ -119,7 +118,7 @@ def test_an_index_holds_turns_up_to_its_budget_and_the_latest_used_longest() -> 
     index.keep(turns[3])
     assert [index.turn(f"t{number}") is not None for number in range(4)] == [True, False, True, True]
     for name in ("a", "b", "c"):
-        index.add(name, Known(name, "s", TurnKind.MAIN, State.SERVED))
+        index.add(name, Known(name, "s", State.SERVED))
         index.find("a", None)
     assert [len(index.find(name, None)) for name in ("a", "b", "c")] == [1, 0, 1]
     assert index.find("a", "other") == []

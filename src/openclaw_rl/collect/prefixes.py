@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import ImagePart, Message, Role, ToolCall
-from openclaw_rl.core.turn import Turn, TurnKind
+from openclaw_rl.core.turn import Turn
 from openclaw_rl.store.turns import Served
 
 MOST_ALIKE = 64  # conversations of one digest that are held; others are found in the store by their session
@@ -73,13 +73,7 @@ class Known:
 
     turn: str
     session: str
-    kind: TurnKind
     state: State | None
-
-    @property
-    def is_main(self) -> bool:
-        """Whether it may be learned from."""
-        return self.kind is TurnKind.MAIN
 
     @property
     def is_open(self) -> bool:
@@ -118,7 +112,7 @@ class Index:
     def fill(self, found: Sequence[Served]) -> None:
         """Notes turns the store knows, oldest first."""
         for item in found:
-            self.add(item.chain, Known(item.turn, item.session, item.kind, item.state))
+            self.add(item.chain, Known(item.turn, item.session, item.state))
 
     def find(self, chain: str, session: str | None) -> list[Known]:
         """The turns whose conversation has this digest, in this session or in any, oldest first."""

@@ -117,7 +117,7 @@ class Collect:
         reason = degenerate(turn, self._settings.control_tokens) if turn.is_main else None
         await self._store.add_turn(turn, chain=chain, prefix=prefix, reason=reason, seen_s=self._now_s())
         state = None if not turn.is_main else State.SERVED if reason is None else State.DROPPED
-        self._index.add(chain, Known(turn.id, turn.session, turn.kind, state))
+        self._index.add(chain, Known(turn.id, turn.session, state))
         self._index.keep(turn)
         if reason is not None:
             log.info("dropped turn=%s reason=%s", turn.id, reason)
@@ -211,7 +211,7 @@ class Collect:
         for at in replies:
             known = self._index.find(history.chains[at], session)
             if known:
-                best = max(enumerate(known), key=lambda each: (each[1].is_main, each[1].is_open, each[0]))[1]
+                best = max(enumerate(known), key=lambda each: (each[1].is_open, each[0]))[1]
                 found.append((at, best))
                 session = best.session
         return found

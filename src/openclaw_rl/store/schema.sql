@@ -30,7 +30,7 @@ CREATE TABLE turns (
 );
 CREATE INDEX turns_chain ON turns (chain, seq);
 CREATE INDEX turns_chain_of ON turns (chain, session, seq);
-CREATE INDEX turns_prefix ON turns (prefix);
+CREATE INDEX turns_prefix ON turns (prefix, session);
 CREATE INDEX turns_line ON turns (session, seq);
 CREATE INDEX turns_stand ON turns (session, state);
 CREATE INDEX turns_state ON turns (state, seq);

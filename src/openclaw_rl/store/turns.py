@@ -25,7 +25,6 @@ class Served:
 
     turn: str
     session: str
-    kind: TurnKind
     chain: str
     state: State | None
 
@@ -111,13 +110,11 @@ def served(sql: sqlite3.Connection, chains: Sequence[str], session: str | None) 
     """The latest turns whose conversations have these digests, in this session or in any, oldest first."""
     found: list[tuple[int, Served]] = []
     of_session, values = ("", ()) if session is None else ("AND session = ? ", (plain(session),))
-    asked = (
-        f"SELECT seq, id, session, kind, chain, state FROM turns WHERE chain = ? {of_session}ORDER BY seq DESC LIMIT ?"
-    )
+    asked = f"SELECT seq, id, session, chain, state FROM turns WHERE chain = ? {of_session}ORDER BY seq DESC LIMIT ?"
     for each in chains:
-        for seq, turn, name, kind, chain, state in sql.execute(asked, (each, *values, MOST_ALIKE)):
+        for seq, turn, name, chain, state in sql.execute(asked, (each, *values, MOST_ALIKE)):
             stands = None if state is None else State(state)
-            found.append((int(seq), Served(str(turn), str(name), TurnKind(kind), str(chain), stands)))
+            found.append((int(seq), Served(str(turn), str(name), str(chain), stands)))
     return [item for _, item in sorted(found, key=lambda pair: pair[0])]
 
 
