@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from engine_models import VOCAB, Answer, off_by, plain_logp, plain_model, prompt_of
 
 from openclaw_rl.core.adapter import Adapter
@@ -20,13 +21,20 @@ from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.engines import LocalEngine, LocalEngineSettings
 from openclaw_rl.errors import AdapterError, EngineError, ModelError, RequestError
 
+# one process for all that leave it whole: starting one takes seconds
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-@pytest.fixture
-async def engine(model_of: Callable[[str], Path]) -> AsyncIterator[LocalEngine]:
-    settings = LocalEngineSettings(
-        model=str(model_of("qwen3")), device="cpu", cache_tokens=16384, max_rows=4, max_waiting=2, max_restarts=2
+
+def _settings(model_of: Callable[[str], Path]) -> LocalEngineSettings:
+    return LocalEngineSettings(
+        model=str(model_of("qwen3")), device="cpu", cache_tokens=16384, max_rows=4, max_waiting=2, max_restarts=1
     )
-    engine = await LocalEngine.start(settings)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def engine(model_of: Callable[[str], Path]) -> AsyncIterator[LocalEngine]:
+    """An engine on the tiny Qwen3."""
+    engine = await LocalEngine.start(_settings(model_of))
     yield engine
     await engine.aclose()
 
@@ -91,26 +99,17 @@ async def test_a_killed_process_is_a_pause_to_its_readers(
     assert off_by(plain_model(model_of("qwen3")), prompt_of(50), _answer(other)) < 1e-5
     assert len(scores.logp) == 899
     assert (await engine.stats()).restarts == 1
-
-
-async def test_a_process_that_dies_too_often_is_given_up_in_plain_words(engine: LocalEngine) -> None:
-    items = 0
-    with pytest.raises(EngineError, match="died 3 times"):
-        async for _ in engine.generate(Prompt(prompt_of(30)), Sampling(max_tokens=1900, seed=1), BASE):
-            items += 1
-            if items % 5 == 0:
-                os.kill(engine.pid, signal.SIGKILL)
-    with pytest.raises(EngineError, match="died 3 times"):
-        await _all(engine, prompt_of(30))
+    await engine.unload(adapter.version)
 
 
 async def test_a_reader_who_leaves_frees_the_row(engine: LocalEngine) -> None:
+    before = (await engine.stats()).tokens_sampled
     stream = engine.generate(Prompt(prompt_of(30)), Sampling(max_tokens=1900), BASE)
     assert (await anext(stream)).finish is None
     await stream.aclose()
     while (await engine.stats()).running:
         pass
-    assert (await engine.stats()).tokens_sampled < 1900
+    assert (await engine.stats()).tokens_sampled - before < 1900
 
 
 async def test_one_request_more_than_may_wait_is_told_to_come_again(engine: LocalEngine) -> None:
@@ -153,9 +152,23 @@ async def test_a_bad_adapter_changes_nothing(
         await _all(engine, prompt_of(5), good.version)
     await engine.load(good)
     assert len(await _all(engine, prompt_of(5), good.version)) == 12
+    await engine.unload(good.version)
 
 
-async def test_the_process_ends_when_its_parent_is_gone(engine: LocalEngine) -> None:
+async def test_a_process_that_dies_too_often_is_given_up_in_plain_words(model_of: Callable[[str], Path]) -> None:
+    engine, items = await LocalEngine.start(_settings(model_of)), 0
+    with pytest.raises(EngineError, match="died 2 times"):
+        async for _ in engine.generate(Prompt(prompt_of(30)), Sampling(max_tokens=1900, seed=1), BASE):
+            items += 1
+            if items % 5 == 0:
+                os.kill(engine.pid, signal.SIGKILL)
+    with pytest.raises(EngineError, match="died 2 times"):
+        await _all(engine, prompt_of(30))
+    await engine.aclose()
+
+
+async def test_closing_ends_the_process_and_says_so_to_who_still_reads(model_of: Callable[[str], Path]) -> None:
+    engine = await LocalEngine.start(_settings(model_of))
     stream = engine.generate(Prompt(prompt_of(30)), Sampling(max_tokens=1900), BASE)
     await anext(stream)
     await engine.aclose()
@@ -164,6 +177,31 @@ async def test_the_process_ends_when_its_parent_is_gone(engine: LocalEngine) -> 
             pass
     with pytest.raises(ProcessLookupError):
         os.kill(engine.pid, 0)
+
+
+async def test_the_process_does_not_outlive_a_parent_that_was_killed(model_of: Callable[[str], Path]) -> None:
+    program = f"""
+import asyncio
+from openclaw_rl.engines import LocalEngine, LocalEngineSettings
+
+async def main():
+    engine = await LocalEngine.start(LocalEngineSettings(model={str(model_of("qwen3"))!r}, device="cpu"))
+    print(engine.pid, flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    assert parent.stdout is not None
+    assert parent.stderr is not None
+    child = int(await parent.stdout.readline())
+    assert child != parent.pid
+    parent.kill()
+    await parent.wait()
+    async with asyncio.timeout(60):
+        await parent.stderr.read()  # ends when the last process that holds it does: the engine's
 
 
 async def test_a_model_that_cannot_be_served_is_named_at_start(tmp_path: Path) -> None:

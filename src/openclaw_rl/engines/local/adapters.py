@@ -189,7 +189,8 @@ class Adapters:
     def _make_room(self, weights: AdapterWeights, slot: int) -> None:
         """Widens the stacks for a higher rank, one more slot, or a linear that had no adapter yet."""
         rank = max(self.rank, weights.rank)
-        slots = max(self.slots, slot + 1)
+        # room for two at least, then twice as many: widening copies, between two steps
+        slots = self.slots if slot < self.slots else min(self.most, max(2, 2 * self.slots))
         for name in set(self.stacks) | {self.parts[name].owner for name in weights.linears}:
             old = self.stacks.get(name)
             if old is None or (rank, slots) != (self.rank, self.slots):

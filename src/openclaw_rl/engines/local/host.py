@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 CHUNK = 1 << 20
+SWITCH_S = 0.0005  # reading an adapter beside the steps must give the interpreter back at once
 
 
 def main() -> None:
@@ -50,6 +51,7 @@ def main() -> None:
     core = _open(start, out)
     if core is None:
         return
+    sys.setswitchinterval(SWITCH_S)
     try:
         Host(core, out).run()
     except BrokenPipeError:
@@ -76,7 +78,10 @@ class Host:
     """Drives a core by what comes over a pipe."""
 
     def __init__(self, core: Core, out: BinaryIO) -> None:
+        from openclaw_rl.engines.local.adapter_files import read_adapter
+
         self._core = core
+        self._read = read_adapter
         self._out = out
         self._buffer = bytearray()
         self._readers = ThreadPoolExecutor(max_workers=1, thread_name_prefix="adapters")
@@ -139,9 +144,7 @@ class Host:
 
     def _begin_load(self, load: Load) -> None:
         """Reads and checks the adapter beside the steps; only the copying happens between them."""
-        from openclaw_rl.engines.local.adapter_files import read_adapter
-
-        future = self._readers.submit(read_adapter, load.adapter, self._core.adapters.linears())
+        future = self._readers.submit(self._read, load.adapter, self._core.adapters.linears())
         self._loads.append((load, future))
         future.add_done_callback(lambda _: os.write(self._wake, b"."))
 
