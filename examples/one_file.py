@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
 
 PACKAGE = Path(__file__).parent.parent / "src" / "openclaw_rl"
 SCORE = (PACKAGE / "judge/prompts/score.txt").read_text().strip()  # what the program's own judge is asked
@@ -220,7 +222,7 @@ def step(model: Model, turns: list[Turn]) -> dict[str, float]:
             logp_base = model.logp(reply.prompt, reply.response, base=True)
         kl = (logp_base - logp).exp() - (logp_base - logp) - 1  # k3: never negative, 0 where both agree
         loss = ANCHOR * kl.sum() / all_tokens
-        anchor += float(kl.sum()) / all_tokens
+        anchor += float(kl.detach().sum()) / all_tokens
         if turn.hint:
             with torch.no_grad():
                 logp_teacher = model.logp(model.ids(with_hint(turn.chat, turn.hint)), reply.response, base=True)
@@ -289,6 +291,8 @@ def main() -> None:
     options.add_argument("--measured", type=int, default=40, help="problems measured before and after")
     options.add_argument("--seed", type=int, default=0)
     given = options.parse_args()
+    logging.disable_progress_bar()  # of loading, which takes a blink
+    warnings.simplefilter("ignore")
     model, rng = Model(given.model), Random(given.seed)
     before = measure(model, given.seed, given.measured)
     torch.manual_seed(given.seed)
