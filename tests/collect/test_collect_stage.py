@@ -16,7 +16,6 @@ from openclaw_rl.collect.tally import Tally
 from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import Json, Message, Role, TextPart, ToolCall
-from openclaw_rl.core.next_state import Feedback
 from openclaw_rl.core.turn import TurnKind
 
 S = {"X-Session-Id": "s"}
@@ -123,22 +122,12 @@ def test_a_loop_is_one_piece_over_and_over_to_the_end(text: str, is_loop: bool) 
     assert loops(text) is is_loop
 
 
-async def test_feedback_goes_to_the_response_or_the_sessions_latest_turn_of_the_same_key(tmp_path: Path) -> None:
+async def test_a_session_may_be_called_by_the_clients_name_or_by_its_full_one(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
-        first, _ = await served.ask("hi", "hello", headers=S)
-        second, _ = await served.ask("other", "words", headers=S)
-        give = served.collect.feedback
-        assert await give("key", session=None, response=f"chatcmpl-{first.id}", score=1, text=None) == first.id
-        assert await give("key", session="s", response=None, score=-1, text="shorter") == second.id
-        assert await give("key", session="key:s", response=None, score=-1, text="shorter") == second.id
-        assert await give("other", session=None, response=first.id, score=-1, text="mine now") is None
-        assert await give("other", session="key:s", response=None, score=-1, text=None) is None
-        assert await give("key", session=None, response="nobody", score=1, text=None) is None
-        assert await give("key", session=None, response=None, score=1, text=None) is None
-        row = await served.store.row(first.id)
-        assert row is not None
-        assert row.feedback == Feedback(first.id, 1, None, served.clock())
-        assert await served.next_state(second) == (user("shorter"),)
+        _, placement = await served.ask("hi", headers=S)
+        for given in ("s", "key:s"):
+            assert served.collect.session_name("key", given) == placement.session
+        assert served.collect.session_name("other", "key:s") != placement.session
 
 
 async def test_all_answers_to_one_request_are_ended_with_their_session(tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ from openclaw_rl.collect.sessions import (
 from openclaw_rl.collect.tally import Tally
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Message, TextPart
-from openclaw_rl.core.next_state import Feedback
 from openclaw_rl.core.turn import Arrival, Placement, Turn, TurnKind
 from openclaw_rl.errors import StoreError
 from openclaw_rl.store.db import Store
@@ -132,23 +131,6 @@ class Collect:
     def session_name(self, key_name: str, given: str) -> str:
         """The full name of the session that a client of this key calls `given`, which may be the full name already."""
         return given if given.startswith(f"{space_of(key_name)}:") else session_name(key_name, given)
-
-    async def feedback(
-        self, key_name: str, *, session: str | None, response: str | None, score: int, text: str | None
-    ) -> str | None:
-        """Notes what the owner of this key thinks of a response, or of a session's latest; gives the turn it went to.
-
-        None where this key has no such turn.
-        """
-        turn = None
-        if response is not None:
-            turn = await self._response(response)
-        elif session is not None:
-            turn = await self._store.last_turn(self.session_name(key_name, session))
-        if turn is None or space_in(turn.session) != space_of(key_name):
-            return None
-        await self._store.add_feedback(Feedback(turn.id, score, text, self._now_s()))
-        return turn.id
 
     async def run(self) -> None:
         """Ends sessions that have been idle, and says so where nothing can be learned. Runs until cancelled."""
