@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
     from transformers import Qwen3ForCausalLM
 
+GRAIN = 128  # widths of passes are multiples of it
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -188,10 +190,12 @@ def _backward(model: Qwen3ForCausalLM, samples: list[Encoded], rng: Random, sche
     total = 0.0
     for rows in _passes(samples, schedule.micro_tokens):
         ids, positions, targets = _tensors(rows, rng, schedule)
+        places = _rounded(targets.flatten() >= 0)
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            hidden = model.model(input_ids=ids, position_ids=positions).last_hidden_state
-            logits = model.lm_head(hidden[:, :-1][targets >= 0])
-        loss = torch.nn.functional.cross_entropy(logits.float(), targets[targets >= 0], reduction="sum") / learned
+            hidden = model.model(input_ids=ids, position_ids=positions, use_cache=False).last_hidden_state
+            logits = model.lm_head(hidden[:, :-1].flatten(0, 1)[places])
+        wanted = targets.flatten()[places]
+        loss = torch.nn.functional.cross_entropy(logits.float(), wanted, ignore_index=-1, reduction="sum") / learned
         torch.autograd.backward(loss)
         total += loss.item()
     return total
@@ -200,7 +204,7 @@ def _backward(model: Qwen3ForCausalLM, samples: list[Encoded], rng: Random, sche
 def _passes(samples: list[Encoded], micro_tokens: int) -> Iterator[list[Encoded]]:
     rows: list[Encoded] = []
     for item in samples:  # lengths rise, so the newest row is the widest
-        if rows and len(item.ids) * (len(rows) + 1) > micro_tokens:
+        if rows and _width(item) * (len(rows) + 1) > micro_tokens:
             yield rows
             rows = []
         rows.append(item)
@@ -214,7 +218,7 @@ def _tensors(rows: list[Encoded], rng: Random, schedule: Schedule) -> tuple[Tens
     """
     import torch
 
-    width = max(len(row.ids) for row in rows)
+    width = max(_width(row) for row in rows)
     ids = torch.zeros(len(rows), width, dtype=torch.long)
     targets = torch.full((len(rows), width - 1), -1)
     shifts = torch.zeros(len(rows), 1, dtype=torch.long)
@@ -225,6 +229,24 @@ def _tensors(rows: list[Encoded], rng: Random, schedule: Schedule) -> tuple[Tens
         if rng.random() < schedule.shifted:
             shifts[index] = rng.randrange(schedule.max_shift)
     return ids, torch.arange(width)[None, :] + shifts, targets
+
+
+def _width(row: Encoded) -> int:
+    """A row's length with its padding.
+
+    bf16 matrix kernels are compiled for each new shape: with ragged widths that took more than half of the time
+    (4,500 tokens a second on two cores, 11,900 with widths in steps of 128).
+    """
+    return -(-len(row.ids) // GRAIN) * GRAIN
+
+
+def _rounded(learned: Tensor) -> Tensor:
+    """The places that are learned, and as many others as make their number a multiple of the grain."""
+    import torch
+
+    places = learned.nonzero().flatten()
+    others = (~learned).nonzero().flatten()
+    return torch.cat((places, others[: -len(places) % GRAIN]))
 
 
 def _rate(step: int, schedule: Schedule) -> float:
