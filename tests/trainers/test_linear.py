@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from openclaw_rl.trainers.linear import Frozen, Lora, can_pack
+
+
+def layer(*, bias: bool) -> nn.Linear:
+    torch.manual_seed(3)
+    return nn.Linear(24, 40, bias=bias)
+
+
+def plain(linear: nn.Linear, a: Tensor, b: Tensor, x: Tensor, scale: float) -> Tensor:
+    """The formula, by autograd alone."""
+    return linear(x) + scale * (x @ a.t() @ b.t())
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("packed", [True, False])
+def test_output_and_every_gradient_are_those_of_the_formula(bias: bool, packed: bool) -> None:
+    linear = layer(bias=bias).requires_grad_(False)
+    lora = Lora(linear, rank=5, scale=1.75, is_packed=packed)
+    with torch.no_grad():
+        lora.a.normal_()
+        lora.b.normal_()
+    a, b = lora.a.detach().clone().requires_grad_(), lora.b.detach().clone().requires_grad_()
+    x = torch.randn(2, 7, 24, requires_grad=True)
+    weight = torch.randn(2, 7, 40)
+    ours = torch.autograd.grad((lora(x) * weight).sum(), (x, lora.a, lora.b))
+    theirs = torch.autograd.grad((plain(linear, a, b, x, 1.75) * weight).sum(), (x, a, b))
+    assert_close(lora(x), plain(linear, a, b, x, 1.75), rtol=1e-5, atol=1e-5)
+    for one, other in zip(ours, theirs, strict=True):
+        assert_close(one, other, rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_layer_switched_off_and_a_frozen_one_are_the_base_layer(packed: bool) -> None:
+    linear = layer(bias=True).requires_grad_(False)
+    lora = Lora(linear, rank=5, scale=1.0, is_packed=packed)
+    with torch.no_grad():
+        lora.b.normal_()
+        lora.a.normal_()
+    lora.is_on = False
+    x = torch.randn(3, 24, requires_grad=True)
+    for ours in (lora(x), Frozen(linear, is_packed=packed)(x)):
+        assert_close(ours, linear(x), rtol=1e-5, atol=1e-5)
+        theirs = torch.autograd.grad(linear(x).square().sum(), x)[0]
+        assert_close(torch.autograd.grad(ours.square().sum(), x)[0], theirs, rtol=1e-5, atol=1e-4)
+
+
+def test_input_that_needs_no_gradient_gets_none_and_the_weights_do() -> None:
+    lora = Lora(layer(bias=False), rank=2, scale=1.0, is_packed=False)
+    with torch.no_grad():
+        lora.a.normal_()
+    lora(torch.randn(3, 24)).sum().backward()
+    assert lora.b.grad is not None and float(lora.b.grad.abs().max()) > 0
+
+
+def test_only_float32_on_a_cpu_is_packed() -> None:
+    assert can_pack(torch.device("cpu"), torch.float32)
+    assert not can_pack(torch.device("cpu"), torch.bfloat16)
+    assert not can_pack(torch.device("cuda"), torch.float32)
