@@ -6,12 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from engine_models import Answer, ask, enter, install, off_by, plain_model, prompt_of, run
+from engine_models import Answer, ask, enter, install, off_by, plain_logp, plain_model, prompt_of, run
 
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.engines.local.core import Core
+from openclaw_rl.engines.local.sampler import uniform
 from openclaw_rl.engines.local.wire import ScoreJob, Submit
 
 
@@ -24,6 +25,17 @@ def test_a_seed_gives_the_same_tokens_whoever_else_is_in_the_batch(open_tiny: Ca
     assert crowded.logp == pytest.approx(alone.logp, abs=1e-5)
     other = Submit(1, prompt_of(20), ask(1, prompt_of(20), max_tokens=30).sampling, BASE, seed=2)
     assert run(core, other)[1].tokens != alone.tokens
+
+
+def test_each_token_is_the_one_its_own_random_number_falls_on(
+    open_tiny: Callable[..., Core], model_of: Callable[[str], Path]
+) -> None:
+    prompt = prompt_of(20)
+    answer = run(open_tiny(), ask(3, prompt, max_tokens=50))[3]
+    shares = plain_logp(plain_model(model_of("qwen3")), [*prompt, *answer.tokens]).exp()[19:].cumsum(-1)
+    for draw, token in enumerate(answer.tokens):
+        below = float(shares[draw, token - 1]) if token else 0.0
+        assert below - 1e-5 <= uniform(3, draw) <= float(shares[draw, token]) + 1e-5
 
 
 def test_a_request_taken_up_again_goes_on_in_its_own_stream_of_random_numbers(open_tiny: Callable[..., Core]) -> None:
@@ -160,9 +172,14 @@ def test_numbers_that_are_not_finite_end_their_request_and_no_other(
     install(core, adapter_of(1))
     for stack in core.adapters.stacks.values():
         stack.up.fill_(1e30)  # finite, as a check of the file sees it; the products are not
-    answers = run(core, ask(1, prompt, adapter_of(1).version), ask(2, prompt), ask(3, prompt))
+    answers = run(core, ask(1, prompt_of(200), adapter_of(1).version), ask(2, prompt), ask(3, prompt))
     assert "not finite" in answers[1].problem
     assert not answers[1].tokens
-    later = run(core, *(ask(number, prompt) for number in range(4, 10)))
-    for answer in (answers[2], answers[3], *later.values()):
-        assert off_by(plain_model(model_of("qwen3")), prompt, answer) < 1e-5
+    # whoever gets that place next, shorter than its neighbour, is read together with what lies behind its end
+    core.unload(adapter_of(1).version)
+    sizes = {number: 5 + 29 * (number % 3) for number in range(4, 12)}
+    later = run(core, *(ask(number, prompt_of(size, number)) for number, size in sizes.items()))
+    model = plain_model(model_of("qwen3"))
+    assert max(off_by(model, prompt, answers[2]), off_by(model, prompt, answers[3])) < 1e-5
+    for number, size in sizes.items():
+        assert off_by(model, prompt_of(size, number), later[number]) < 1e-5

@@ -76,6 +76,18 @@ def test_what_was_cached_under_one_version_is_not_used_by_another(
         assert run(core, ask(number + 10, prompt, version))[number + 10].cached == 99
 
 
+def test_a_prompt_another_version_has_read_and_still_runs_on_is_read_again(
+    open_tiny: Callable[..., Core], adapter_of: Callable[..., Adapter], model_of: Callable[[str], Path]
+) -> None:
+    core, prompt, answers = open_tiny(), prompt_of(200), dict[int, Answer]()
+    install(core, adapter_of(1))
+    core.submit(ask(1, prompt, max_tokens=30))
+    enter(core.step(), answers)
+    run(core, ask(2, prompt, adapter_of(1).version), ask(3, prompt), answers=answers)
+    assert (answers[2].cached, answers[3].cached) == (0, 199)
+    assert off_by(plain_model(model_of("qwen3"), adapter_of(1)), prompt, answers[2]) < 1e-5
+
+
 def test_a_version_that_is_gone_leaves_nothing_for_one_of_the_same_name(
     open_tiny: Callable[..., Core], adapter_of: Callable[..., Adapter], model_of: Callable[[str], Path]
 ) -> None:
