@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import os
 import statistics
-import sys
 import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.common import Figures, conditions, finish, is_quick, progress
 from openclaw_rl.evals.demo import recipe
 from openclaw_rl.evals.learning import AFTER, BEFORE, CONVERGED, Event, RunSettings, learn
 from openclaw_rl.evals.records import LearningReport, Measurement, SessionRecord
-from openclaw_rl.evals.report import as_json, conditions
+from openclaw_rl.evals.report import as_json
 from openclaw_rl.evals.server import serving
 from openclaw_rl.evals.users import Student
 
@@ -37,16 +35,16 @@ async def one(seed: int, settings: RunSettings, config: Path, model: str) -> Lea
             marks = "".join("+" if turn.check.is_met else "-" for turn in event.turns)
             hints = sum(bool(turn.news and turn.news.hints) for turn in event.turns)
             version = event.turns[0].reply.version
-            say(f"seed {seed} session {event.number} {version} {marks} hints={hints} {event.seconds:.1f} s")
+            progress(f"seed {seed} session {event.number} {version} {marks} hints={hints} {event.seconds:.1f} s")
         elif isinstance(event, Measurement):
-            say(f"seed {seed} {event.label}: wish {event.wish}, right {event.right}, odd {event.degenerate}")
+            progress(f"seed {seed} {event.label}: wish {event.wish}, right {event.right}, odd {event.degenerate}")
 
     with tempfile.TemporaryDirectory(prefix="openclaw-rl-learning-") as home:
         async with serving(Path(home), model=model, config=config) as server:
             return await learn(server.base_url, server.key, Student(seed), settings=settings, seed=seed, on_event=tell)
 
 
-def figures(reports: list[LearningReport], *, model: str, config: str) -> dict[str, object]:
+def figures(reports: list[LearningReport], *, model: str, config: str) -> Figures:
     """The figures over all seeds. Drops are means over the seeds, in points; None where a moment was never reached."""
     met_at = [report.converged_at for report in reports]
     # A seed that never got there counts as later than any that did.
@@ -65,14 +63,9 @@ def figures(reports: list[LearningReport], *, model: str, config: str) -> dict[s
         "unsettled_sessions": sum(not session.is_settled for report in reports for session in report.sessions),
         "seconds": [round(report.seconds, 1) for report in reports],
         "runs": [as_json(report, model=model)["measurements"] for report in reports],
-        "conditions": conditions(model=model, seeds=[report.seed for report in reports], repeats=1)
+        "conditions": conditions(model, threads=1, seeds=[report.seed for report in reports], repeats=1)
         | {"recipe": config, "temperature": reports[0].temperature, "sessions": len(reports[0].sessions)},
     }
-
-
-def say(line: str) -> None:
-    """Progress."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def _drop(report: LearningReport, label: str) -> float | None:
@@ -92,11 +85,10 @@ def _mean(values: list[float | None]) -> float | None:
 
 def main() -> None:
     """Runs all seeds, one after the other."""
-    quick = bool(os.environ.get("QUICK"))
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seeds", type=int, nargs="*", default=list(range(2 if quick else SEEDS)))
-    options.add_argument("--sessions", type=int, default=10 if quick else FULL.sessions)
-    options.add_argument("--problems", type=int, default=40 if quick else FULL.problems)
+    options.add_argument("--seeds", type=int, nargs="*", default=list(range(2 if is_quick() else SEEDS)))
+    options.add_argument("--sessions", type=int, default=10 if is_quick() else FULL.sessions)
+    options.add_argument("--problems", type=int, default=40 if is_quick() else FULL.problems)
     options.add_argument("--config", type=Path, default=recipe())
     options.add_argument("--model", default=MODEL)
     given = options.parse_args()
@@ -104,8 +96,8 @@ def main() -> None:
     started, reports = time.monotonic(), []
     for seed in given.seeds:
         reports.append(asyncio.run(one(seed, settings, given.config, given.model)))
-        say(f"seed {seed}: converged at {reports[-1].converged_at}, {time.monotonic() - started:.0f} s so far")
-    print(json.dumps(figures(reports, model=given.model, config=given.config.name)))
+        progress(f"seed {seed}: converged at {reports[-1].converged_at}, {time.monotonic() - started:.0f} s so far")
+    finish(figures(reports, model=given.model, config=given.config.name))
 
 
 if __name__ == "__main__":

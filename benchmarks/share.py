@@ -6,38 +6,35 @@ Streams run against a real server process. Beside it the real trainer process st
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
-import json
-import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 import aiohttp
 
+from benchmarks.common import conditions, finish, is_quick, progress, quantile
 from openclaw_rl.config import read_config
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.sample import HintPrompt, Sample
 from openclaw_rl.core.version import BASE
 from openclaw_rl.evals.demo import recipe
-from openclaw_rl.evals.report import conditions
 from openclaw_rl.evals.server import Server, serving
-from openclaw_rl.models import model_folder
 from openclaw_rl.render.template import ChatTemplate, read_template
+from openclaw_rl.runtime.models import model_folder
 from openclaw_rl.tiny import world
 from openclaw_rl.trainers.process import TrainerProcess
 
-MODEL = "bundled"
 STREAMS = 4
 BATCH = 16  # samples in a step
-QUICK = bool(os.environ.get("QUICK"))
-PHASE_S, ROUNDS = (6.0, 1) if QUICK else (25.0, 4)  # a round is A and B
+PHASE_S, ROUNDS = 25.0, 4  # a round is A and B
+QUICK_S, QUICK_ROUNDS = 6.0, 1
 NAMES = ("idle", "training")
 
 
@@ -57,7 +54,7 @@ async def stream(client: aiohttp.ClientSession, server: Server, phase: Phase, rn
     while time.monotonic() < until:
         words = world.request(world.problem(rng), rng)
         body = {
-            "model": MODEL,
+            "model": "default",
             "messages": [{"role": "user", "content": words}],
             "temperature": 0.7,
             "seed": rng.randrange(1 << 30),
@@ -128,65 +125,65 @@ async def stepping(trainer: TrainerProcess, batch: list[Sample], phase: Phase) -
             is_over.set()
 
 
-async def measure(server: Server, phase: Phase, seed: int) -> None:
+async def measure(server: Server, phase: Phase, seed: int, *, seconds: float) -> None:
     """All streams for one phase."""
-    until, started, before = time.monotonic() + PHASE_S, time.monotonic(), phase.tokens
+    until, started, before = time.monotonic() + seconds, time.monotonic(), phase.tokens
     headers = {"Authorization": f"Bearer {server.key}"}
     async with aiohttp.ClientSession(headers=headers) as client, asyncio.TaskGroup() as group:
         for number in range(STREAMS):
             group.create_task(stream(client, server, phase, Random(f"{seed} {number}"), until))
-    seconds = time.monotonic() - started
-    phase.seconds += seconds
-    phase.rates.append((phase.tokens - before) / seconds)
+    took = time.monotonic() - started
+    phase.seconds += took
+    phase.rates.append((phase.tokens - before) / took)
 
 
-async def run() -> dict[str, Phase]:
+async def run(model: str, *, rounds: int, seconds: float) -> dict[str, Phase]:
     """A B A B, the same prompts in A and in B."""
-    folder = model_folder(MODEL)
+    folder = model_folder(model)
     batch = samples(read_template(folder), BATCH)
     phases = {name: Phase() for name in NAMES}
-    settings = replace(read_config(recipe(), environment={}).trainer)
-    trainer = await TrainerProcess.start(folder, settings)
+    trainer = await TrainerProcess.start(folder, read_config(recipe(), environment={}).trainer)
     try:
         await trainer.step(batch, resume=None)  # the first one warms up
         with tempfile.TemporaryDirectory(prefix="openclaw-rl-share-") as home:
-            async with serving(Path(home), model=MODEL, config=recipe(), options=("--no-learn",)) as server:
-                await measure(server, Phase(), seed=99)
-                for number in range(ROUNDS):
-                    await measure(server, phases["idle"], number)
+            async with serving(Path(home), model=model, config=recipe(), options=("--no-learn",)) as server:
+                await measure(server, Phase(), 99, seconds=min(5.0, seconds))
+                for number in range(rounds):
+                    await measure(server, phases["idle"], number, seconds=seconds)
                     async with stepping(trainer, batch, phases["training"]):
-                        await measure(server, phases["training"], number)
+                        await measure(server, phases["training"], number, seconds=seconds)
                     rates = ", ".join(f"{name} {phases[name].rates[-1]:.0f}" for name in NAMES)
-                    print(f"round {number + 1} of {ROUNDS}: tokens a second: {rates}", file=sys.stderr, flush=True)
+                    progress(f"round {number + 1} of {rounds}: tokens a second: {rates}")
     finally:
         await trainer.aclose()
     return phases
 
 
-def quantile(values: list[float], share: float) -> float:
-    """The value that so large a share of the values does not exceed."""
-    ordered = sorted(values)
-    return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 3)
-
-
 def main() -> None:
     """Measures and prints."""
-    phases = asyncio.run(run())
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--model", default="bundled")
+    options.add_argument("--rounds", type=int, default=QUICK_ROUNDS if is_quick() else ROUNDS)
+    options.add_argument("--seconds", type=float, default=QUICK_S if is_quick() else PHASE_S, help="of a phase")
+    given = options.parse_args()
+    phases = asyncio.run(run(given.model, rounds=given.rounds, seconds=given.seconds))
     ratios = [training / idle for idle, training in zip(phases["idle"].rates, phases["training"].rates, strict=True)]
+    gaps = {name: phase.gaps_ms for name, phase in phases.items()}
     steps = phases["training"].steps
-    figures = {
-        "gap_p50_ms": {name: quantile(phase.gaps_ms, 0.5) for name, phase in phases.items()},
-        "gap_p99_ms": {name: quantile(phase.gaps_ms, 0.99) for name, phase in phases.items()},
-        "gap_max_ms": {name: quantile(phase.gaps_ms, 1.0) for name, phase in phases.items()},
-        "tokens_per_s": {name: round(statistics.median(phase.rates), 1) for name, phase in phases.items()},
-        "tokens_per_s_ratio": round(statistics.median(ratios), 4),
-        "steps": steps,
-        "seconds_per_step": round(phases["training"].seconds / steps, 3) if steps else None,
-        "streams": STREAMS,
-        "samples_per_step": BATCH,
-        "conditions": conditions(model=MODEL, seeds=list(range(ROUNDS)), repeats=ROUNDS),
-    }
-    print(json.dumps(figures))
+    finish(
+        {
+            "gap_p50_ms": {name: round(quantile(values, 0.5), 3) for name, values in gaps.items()},
+            "gap_p99_ms": {name: round(quantile(values, 0.99), 3) for name, values in gaps.items()},
+            "gap_max_ms": {name: round(max(values), 3) for name, values in gaps.items()},
+            "tokens_per_s": {name: round(statistics.median(phase.rates), 1) for name, phase in phases.items()},
+            "tokens_per_s_ratio": round(statistics.median(ratios), 4),
+            "steps": steps,
+            "seconds_per_step": round(phases["training"].seconds / steps, 3) if steps else None,
+            "streams": STREAMS,
+            "samples_per_step": BATCH,
+            "conditions": conditions(given.model, threads=1, seeds=list(range(given.rounds)), repeats=given.rounds),
+        }
+    )
 
 
 if __name__ == "__main__":

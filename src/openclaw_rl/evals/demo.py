@@ -24,7 +24,9 @@ STAY = 4  # sessions that still follow the one that converged
 PROBLEMS = 100  # in each of three measurements: a few seconds each
 
 
-async def run_demo(out: Path, *, sessions: int = 24, seed: int = 0, problems: int = PROBLEMS) -> None:
+async def run_demo(
+    out: Path, *, sessions: int = 24, seed: int = 0, problems: int = PROBLEMS, model: str = MODEL
+) -> None:
     """Shows the loop live on standard error; ends with the figures as one line of JSON on standard output.
 
     Writes `report.json` and `report.html` into `out`. Ctrl-C ends it with what it has.
@@ -34,8 +36,8 @@ async def run_demo(out: Path, *, sessions: int = 24, seed: int = 0, problems: in
     started, run = time.monotonic(), None
     try:
         with tempfile.TemporaryDirectory(prefix="openclaw-rl-demo-") as home, View(console) as view:
-            view.say("starting the server on the bundled model")
-            async with serving(Path(home), model=MODEL, config=recipe()) as server:
+            view.say(f"starting the server on the model {model}")
+            async with serving(Path(home), model=model, config=recipe()) as server:
                 name = await served_model(server.base_url, server.key)
                 async with Client(server.base_url, server.key, name) as client:
                     run = Run(client, Student(seed), settings, seed=seed, on_event=view)
@@ -46,9 +48,9 @@ async def run_demo(out: Path, *, sessions: int = 24, seed: int = 0, problems: in
     finally:
         if run is not None and run.measurements:
             report = run.report_now()
-            _write(report, out)
+            _write(report, out, model)
             _tell(report, out, console)
-            sys.stdout.write(json.dumps(as_json(report, model=MODEL)) + "\n")
+            sys.stdout.write(json.dumps(as_json(report, model=model)) + "\n")
 
 
 def recipe() -> Path:
@@ -56,10 +58,10 @@ def recipe() -> Path:
     return Path(str(files("openclaw_rl.evals").joinpath("demo.toml")))
 
 
-def _write(report: LearningReport, out: Path) -> None:
+def _write(report: LearningReport, out: Path, model: str) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    out.joinpath("report.json").write_text(json.dumps(as_json(report, model=MODEL), indent=1) + "\n", "utf-8")
-    out.joinpath("report.html").write_text(as_html(report, model=MODEL), "utf-8")
+    out.joinpath("report.json").write_text(json.dumps(as_json(report, model=model), indent=1) + "\n", "utf-8")
+    out.joinpath("report.html").write_text(as_html(report, model=model), "utf-8")
 
 
 def _tell(report: LearningReport, out: Path, console: Console) -> None:

@@ -45,7 +45,7 @@ async def serving(
 ) -> AsyncIterator[Server]:
     """Runs `openclaw-rl serve` on a folder that exists. Raises EngineError where it does not come up."""
     port, key, log = _free_port(), secrets.token_hex(16), home / "server.log"
-    command = [sys.executable, "-c", "from openclaw_rl.cli import main; main()", "serve", "--model", model]
+    command = [sys.executable, "-m", "openclaw_rl", "serve", "--model", model]
     command += ["--home", str(home), "--host", "127.0.0.1", "--port", str(port), *options]
     command += [] if config is None else ["--config", str(config)]
     with log.open("wb") as out:

@@ -77,7 +77,9 @@ class View:
 
     def _spoke(self, event: Spoke) -> None:
         self._version = event.version or self._version
-        line = Text(f"{event.who:>7}  ", style="dim" if event.who == "user" else "cyan")
+        line = Text(
+            f"{event.who:>7}  ", no_wrap=True, overflow="ellipsis", style="dim" if event.who == "user" else "cyan"
+        )
         line.append(shortened(event.text), style="default")
         if event.is_good is not None:
             line.append("  ✓" if event.is_good else "  ✗", style="green" if event.is_good else "red")
@@ -89,7 +91,7 @@ class View:
         self._good.append(record.is_good)
         self._corrections += record.corrections
         for turn in record.turns:
-            line = Text("  judge  ", style="magenta")
+            line = Text("  judge  ", no_wrap=True, overflow="ellipsis", style="magenta")
             line.append(verdict_of(turn), style="default")
             if hint_of(turn):
                 line.append(f"  hint: {shortened(hint_of(turn), SHOWN - 20)}", style="italic")
