@@ -68,9 +68,6 @@ def _serve_parts(parts: Installation, *, learns: bool) -> ServeParts:
     async def status() -> Mapping[str, Json]:
         return await parts.status(learns=learns)
 
-    async def session_done(session: str, why: str) -> None:
-        await parts.collect.done(parts.collect.session_name(OWNER, session), why)
-
     async def roll_back(version: PolicyVersion) -> None:
         await rollback(parts.store, version, served=parts.served)
 
@@ -81,9 +78,10 @@ def _serve_parts(parts: Installation, *, learns: bool) -> ServeParts:
         store=parts.store,
         control=Control(
             feedback=parts.store.add_feedback,
-            session_done=session_done,
+            session_done=parts.collect.done,
             status=status,
             rollback=roll_back,
+            session_name=parts.collect.session_name,
         ),
         current=lambda user: parts.served.current(SHARED),
         models=(settings.model_name or parts.engine.info.name,),
