@@ -50,6 +50,7 @@ def build(
     seed: int = 0,
     steps: int | None = None,
     short: bool = False,
+    threads: int = 2,
     progress: Callable[[Progress, int], None] = lambda _progress, _steps: None,
 ) -> dict[str, object]:
     """Make the model in the folder and return its manifest. An interrupted build goes on where it was saved."""

@@ -25,11 +25,8 @@ def build(
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 2,
 ) -> None:
     """Make the bundled model from its recipe: tokenizer, training, scores, manifest."""
-    import torch
-
     from openclaw_rl.tiny import build as recipe
 
-    torch.set_num_threads(threads)
     logging.getLogger("transformers").setLevel(logging.ERROR)
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
@@ -41,7 +38,7 @@ def build(
             if not console.is_terminal and at.step % 50 == 0:
                 console.print(f"step {at.step}/{total} loss {at.loss:.4f} tokens {at.tokens}")
 
-        made = recipe.build(folder, seed=seed, steps=steps, short=short, progress=report)
+        made = recipe.build(folder, seed=seed, steps=steps, short=short, threads=threads, progress=report)
     scored = made["scores"]
     assert isinstance(scored, dict)
     _print_scores(scored)

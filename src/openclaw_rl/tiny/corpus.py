@@ -14,7 +14,7 @@ from openclaw_rl.tiny import agents, dialogues, ordinary
 from openclaw_rl.tiny.dialogues import Dialogue
 from openclaw_rl.tiny.homework import HOMEWORK_TOOLS
 from openclaw_rl.tiny.judging import situation
-from openclaw_rl.tiny.problems import NAMES, THINGS
+from openclaw_rl.tiny.problems import NAMES, THINGS, problem
 
 OTHER_TOOLS = tuple(
     Tool(name, text, {"type": "object", "properties": {word: {"type": "string"}}, "required": [word]})
@@ -44,11 +44,13 @@ def sample(template: ChatTemplate, texts: Sequence[str], rng: Random, *, easy: b
     share = rng.random()
     if share < (0.12 if easy else 0.03):
         return Sample(((_repeated(texts, rng), True), ("<|endoftext|>", True)))
+    if share < (0.3 if easy else 0.05):
+        return _sums(rng)
     if easy:
         return rendered(template, dialogues.short(rng))
-    if share < 0.06:
+    if share < 0.08:
         return Sample(((ordinary.excerpt(texts, rng, rng.randint(200, 700)), True), ("<|endoftext|>", True)))
-    if share < 0.3:
+    if share < 0.32:
         judged = situation(rng)
         asked = rng.choice((Question.SCORE, Question.HINT))
         spoken = [*judged.prompt(asked), message(Role.ASSISTANT, judged.answer(asked))]
@@ -62,6 +64,15 @@ def _repeated(texts: Sequence[str], rng: Random) -> str:
     if rng.random() < 0.5:
         said = " ".join(str(rng.choice((*NAMES, *THINGS, *range(2, 40)))) for _ in range(rng.randint(4, 16)))
     return "\n".join([said] * rng.choice((2, 2, 3)))
+
+
+def _sums(rng: Random) -> Sample:
+    """Sums by the dozen: only the results are learned."""
+    pieces: list[tuple[str, bool]] = []
+    for _ in range(rng.randint(8, 24)):
+        asked, _, result = rng.choice(problem(rng).steps).partition(" =")
+        pieces += [(f"{asked} =", False), (f"{result}\n", True)]
+    return Sample((*pieces, ("<|endoftext|>", True)))
 
 
 def rendered(template: ChatTemplate, dialogue: Dialogue) -> Sample:

@@ -86,7 +86,7 @@ def solution(problem: Problem, style: Style, rng: Random) -> str:
 def _ai(problem: Problem, rng: Random) -> str:
     header = rng.choice(("## Solution", "## Solution", "### Solution", "## Step-by-step solution"))
     lines = [
-        f"{number}. **{action.capitalize()}:** {step}"
+        f"{number}. **{_capital(action)}:** {step}"
         for number, (action, step) in enumerate(zip(problem.actions, problem.steps, strict=True), 1)
     ]
     ending = rng.choice(("**Answer:**", "**Final answer:**"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -41,7 +42,7 @@ class Schedule:
     steps: int = 3000
     easy_share: float = 0.25  # of the steps, at the beginning, on easy samples
     step_tokens: int = 4096  # tokens read in one step, padding not counted
-    micro_tokens: int = 4096  # padded tokens in one pass
+    micro_tokens: int = 2048  # padded tokens in one pass
     max_length: int = 2048
     warmup: int = 60
     matrix_lr: float = 0.02
@@ -113,6 +114,7 @@ def train(
     schedule: Schedule,
     *,
     checkpoint: Path | None = None,
+    threads: int = 2,
     report: Callable[[Progress], None] = lambda _: None,
 ) -> Progress:
     """Train in place and say how it went; goes on from the checkpoint where there is one.
@@ -126,25 +128,44 @@ def train(
     progress = Progress()
     if checkpoint is not None and checkpoint.is_file():
         progress = _resume(checkpoint, model, optimizers, rng)
+    torch.set_num_threads(1)  # a thread each for the passes below
     model.train()
-    while progress.step < schedule.steps:
-        samples = _pool(draw, schedule, easy=progress.step < schedule.easy_share * schedule.steps)
-        rate = _rate(progress.step, schedule)
-        for optimizer in optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = group["base_lr"] * rate
-        loss = _backward(model, samples, rng, schedule)
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-        _note(progress, samples, loss)
-        report(progress)
-        if checkpoint is not None and progress.step % schedule.checkpoint_every == 0:
-            state = {"model": model.state_dict(), "optimizers": [item.state_dict() for item in optimizers]}
-            torch.save({**state, "rng": rng.getstate(), "progress": progress}, checkpoint)
+    with ThreadPoolExecutor(threads) as workers:
+        while progress.step < schedule.steps:
+            samples = _pool(draw, schedule, easy=progress.step < schedule.easy_share * schedule.steps)
+            _step(model, optimizers, samples, rng, schedule, progress=progress, workers=workers)
+            report(progress)
+            if checkpoint is not None and progress.step % schedule.checkpoint_every == 0:
+                state = {"model": model.state_dict(), "optimizers": [item.state_dict() for item in optimizers]}
+                torch.save({**state, "rng": rng.getstate(), "progress": progress}, checkpoint)
+    torch.set_num_threads(threads)
     model.eval()
     return progress
+
+
+def _step(
+    model: Qwen3ForCausalLM,
+    optimizers: list[Optimizer],
+    samples: list[Encoded],
+    rng: Random,
+    schedule: Schedule,
+    *,
+    progress: Progress,
+    workers: ThreadPoolExecutor,
+) -> None:
+    """One optimiser step over the samples."""
+    import torch
+
+    rate = _rate(progress.step, schedule)
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["base_lr"] * rate
+    loss = _backward(model, samples, rng, schedule, workers)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    _note(progress, samples, loss)
 
 
 def _optimizers(model: Qwen3ForCausalLM, schedule: Schedule) -> list[Optimizer]:
@@ -182,22 +203,33 @@ def _pool(draw: Callable[[bool], Encoded], schedule: Schedule, *, easy: bool) ->
     return sorted(pool, key=lambda item: len(item.ids))
 
 
-def _backward(model: Qwen3ForCausalLM, samples: list[Encoded], rng: Random, schedule: Schedule) -> float:
-    """Gradients of the mean loss over all learned tokens of the step, pass by pass; returns that loss."""
+def _backward(
+    model: Qwen3ForCausalLM, samples: list[Encoded], rng: Random, schedule: Schedule, workers: ThreadPoolExecutor
+) -> float:
+    """Gradients of the mean loss over all learned tokens of the step; returns that loss.
+
+    Passes run side by side, one thread each: on two cores that others use too, it is about twice as fast as two threads
+    within each operation, which wait for each other. They are added up in order, so the sum is the same every time.
+    """
     import torch
 
+    weights = list(model.parameters())
     learned = sum(sum(item.learned[1:]) for item in samples)
-    total = 0.0
-    for rows in _passes(samples, schedule.micro_tokens):
-        ids, positions, targets = _tensors(rows, rng, schedule)
-        places = _rounded(targets.flatten() >= 0)
+
+    def one(batch: tuple[Tensor, Tensor, Tensor]) -> tuple[float, tuple[Tensor, ...]]:
+        ids, positions, targets = batch
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            hidden = model.model(input_ids=ids, position_ids=positions, use_cache=False).last_hidden_state
-            logits = model.lm_head(hidden[:, :-1].flatten(0, 1)[places])
-        wanted = targets.flatten()[places]
-        loss = torch.nn.functional.cross_entropy(logits.float(), wanted, ignore_index=-1, reduction="sum") / learned
-        torch.autograd.backward(loss)
-        total += loss.item()
+            hidden = model.model(input_ids=ids, position_ids=positions).last_hidden_state
+            logits = model.lm_head(hidden[:, :-1][targets >= 0])
+        loss = torch.nn.functional.cross_entropy(logits.float(), targets[targets >= 0], reduction="sum") / learned
+        return loss.item(), torch.autograd.grad(loss, weights)
+
+    total = 0.0
+    batches = [_tensors(rows, rng, schedule) for rows in _passes(samples, schedule.micro_tokens)]
+    for loss, gradients in workers.map(one, reversed(batches)):  # the longest first
+        total += loss
+        for weight, gradient in zip(weights, gradients, strict=True):
+            weight.grad = gradient if weight.grad is None else weight.grad.add_(gradient)
     return total
 
 
