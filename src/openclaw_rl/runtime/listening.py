@@ -16,6 +16,7 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.publish.swap import rollback
+from openclaw_rl.runtime.gauges import LearningGauges
 from openclaw_rl.runtime.home import Address, forget_address, note_address
 from openclaw_rl.runtime.installation import Installation
 from openclaw_rl.serve.app import build_app, runner_of
@@ -34,7 +35,9 @@ async def listening(parts: Installation, *, learns: bool) -> AsyncIterator[str]:
     Raises ConfigError where the address cannot be had.
     """
     settings = parts.config.serve
-    app = build_app(_serve_parts(parts, learns=learns))
+    serve_parts = _serve_parts(parts, learns=learns)
+    serve_parts.metrics.registry.register(LearningGauges(parts))
+    app = build_app(serve_parts)
     app.middlewares.append(parts.activity.middleware)
     runner = runner_of(app)
     await runner.setup()

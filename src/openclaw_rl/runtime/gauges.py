@@ -1,0 +1,45 @@
+"""Where learning stands, for Prometheus: read from the stages' own status at each scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from openclaw_rl.core.version import SHARED
+from openclaw_rl.runtime.installation import Installation
+
+PREFIX = "openclaw_rl"
+
+
+class LearningGauges(Collector):
+    """Gauges of judging, training and publishing; `train_rollout_logp_gap` and its like come from the last step."""
+
+    def __init__(self, parts: Installation) -> None:
+        self._parts = parts
+
+    def collect(self) -> Iterable[Metric]:
+        """One gauge a number."""
+        parts = self._parts
+        judging, training, publishing = parts.judging.status, parts.training.status, parts.publishing.status
+        facts: dict[str, float] = {
+            "judge_waiting": judging.waiting,
+            "judge_in_flight": judging.in_flight,
+            "judge_failed": judging.failed,
+            "turns_judged": judging.judged,
+            "samples_ready": training.ready,
+            "train_steps": training.steps,
+            "train_failures": training.failures,
+            "train_running": training.is_training,
+            "versions_published": publishing.published,
+            "versions_refused": publishing.refused,
+            "version": parts.served.current(SHARED).number,
+        }
+        yield from _gauges(facts)
+        yield from _gauges(training.last_metrics)
+
+
+def _gauges(facts: Mapping[str, float]) -> Iterable[Metric]:
+    for name, value in facts.items():
+        yield GaugeMetricFamily(f"{PREFIX}_{name}", name.replace("_", " "), value=float(value))
