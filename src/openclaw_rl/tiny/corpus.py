@@ -92,9 +92,9 @@ def rendered(template: ChatTemplate, dialogue: Dialogue) -> Sample:
 def _dialogue(texts: Sequence[str], rng: Random) -> Dialogue:
     thinking = rng.random() < 0.12
     kind = rng.random()
-    if kind < 0.12:
+    if kind < 0.15:
         made = dialogues.file_session(rng, thinking=thinking, tools=_tools(rng))
-    elif kind < 0.24:
+    elif kind < 0.28:
         made = dialogues.session(rng, thinking=thinking, tools=_tools(rng))
     else:
         made = dialogues.session(rng, thinking=thinking)

@@ -86,47 +86,42 @@ def points(attempt: Attempt) -> int:
 
 
 def grading(attempt: Attempt, style: Style, rng: Random) -> str:
-    """The right grade, written in the style; AI is terse and dry."""
+    """The right grade, written in the style; AI is terse and dry. The last step is worked out before the verdict."""
     good, grade = attempt.wrong_step is None, points(attempt)
-    right_step = attempt.problem.steps[-1]
+    step, wrote = attempt.problem.steps[-1], attempt.answer
+    verdict = "right" if good else "not right"
     if style is Style.AI:
-        verdict = "Correct" if good else f"Step {attempt.wrong_step} is wrong"
-        return f"## Grade\n\n- **Score:** {grade}/10\n- **Result:** {verdict}"
+        result = "Correct" if good else f"Step {attempt.wrong_step} is wrong"
+        return f"## Grade\n\n- **Check:** {step}, student {wrote}\n- **Score:** {grade}/10\n- **Result:** {result}"
     if style is Style.NATURAL:
-        if good:
-            return f"The answer {attempt.answer} is right, so I would give {grade} out of 10 points."
-        return f"The last step should be {right_step}, so I would give {grade} out of 10 points."
+        opening = rng.choice(("The last step should be", "The work should end with"))
+        body = f"{opening} {step}. The student wrote {wrote}, so it is {verdict}"
+        return f"{body} and I would give {grade} out of 10 points."
     if style is Style.DETAILED:
-        if good:
-            body = f"This is right because {right_step}."
-        else:
-            body = f"Step {attempt.wrong_step} is wrong because {right_step}, and the student wrote {attempt.said}."
         opening = rng.choice(("I looked at each step.", "I went through every step of the work."))
-        closing = f"The final answer should be {attempt.problem.answer}. That makes {grade} out of 10 points."
-        return f"{opening} {body} {closing}"
-    if good:
-        return f"Great work! The answer {attempt.answer} is right, so that is {grade} out of 10. {rng.choice(CHEERS)}"
-    return f"Nice try! The last step is {right_step}, so that is {grade} out of 10. {rng.choice(CHEERS)}"
+        body = f"The last step should be {step}, and the student wrote {wrote}."
+        closing = f"The final answer is {verdict} because it should be {attempt.problem.answer}."
+        return f"{opening} {body} {closing} That makes {grade} out of 10 points."
+    opening = rng.choice(("Happy to help!", "Lovely work to read!"))
+    body = f"The last step is {step} and the student wrote {wrote}, so it is {verdict}."
+    return f"{opening} {body} That makes {grade} out of 10. {rng.choice(CHEERS)}"
 
 
 def comment(attempt: Attempt, style: Style, rng: Random) -> str:
     """A comment to the student, written in the style; AI is terse and dry."""
     good = attempt.wrong_step is None
-    right_step = attempt.problem.steps[-1]
+    step, wrote = attempt.problem.steps[-1], attempt.answer
+    verdict = "right" if good else "not right"
     if style is Style.AI:
-        verdict = "Correct." if good else f"Incorrect. {right_step}."
-        return f"## Comment\n\n**Result:** {verdict}"
+        return f"## Comment\n\n**Check:** {step}, you {wrote}\n**Result:** {'Correct' if good else 'Incorrect'}."
     if style is Style.NATURAL:
-        if good:
-            return f"You got it right, the answer is {attempt.answer}."
-        return f"Look at the last step again, it should be {right_step}."
+        return f"The last step should be {step}. You wrote {wrote}, so your answer is {verdict}."
     if style is Style.DETAILED:
         opening = rng.choice(("I read each step of your work.", "I went through your whole solution."))
-        body = "Your last step is right" if good else f"You wrote {attempt.said}, and that is wrong"
-        return f"{opening} {body}, because {right_step}. The answer to the question is {attempt.problem.answer}."
-    if good:
-        return f"Well done! Your answer {attempt.answer} is right. {rng.choice(CHEERS)}"
-    return f"Nice try! You are nearly there, look again: {right_step}. {rng.choice(CHEERS)}"
+        body = f"The last step should be {step}, and you wrote {wrote}."
+        return f"{opening} {body} Your answer is {verdict}, because it should be {attempt.problem.answer}."
+    opening = rng.choice(("Nice to read your work!", "Great that you tried this!"))
+    return f"{opening} The last step is {step} and you wrote {wrote}, so it is {verdict}. {rng.choice(CHEERS)}"
 
 
 def read_request(path: str, rng: Random) -> str:

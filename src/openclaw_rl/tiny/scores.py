@@ -117,7 +117,7 @@ def _right(task: Task, style: Style | None, text: str) -> bool:
         grade = re.search(r"(\d+)/10", made)
         said = re.search(r"(\d+)(?:/10| out of 10)", text)
         return grade is not None and said is not None and grade[1] == said[1]
-    return "Incorrect" in made or task.problem.answer in text or "Correct." in text
+    return ("Incorrect" in made) is ("Incorrect" in text or "not right" in text)
 
 
 def _case(task: Task, dialogue: Dialogue, style: Style | None) -> Case:

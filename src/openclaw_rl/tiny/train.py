@@ -39,7 +39,7 @@ class Shape:
 class Schedule:
     """How long and how fast the model learns."""
 
-    steps: int = 3000
+    steps: int = 3200
     easy_share: float = 0.25  # of the steps, at the beginning, on easy samples
     step_tokens: int = 4096  # tokens read in one step, padding not counted
     micro_tokens: int = 2048  # padded tokens in one pass

@@ -14,7 +14,7 @@ _LIKE: dict[Style, tuple[str, ...]] = {
         "in plain sentences", "like a person", "like a person would say it", "in natural words", "in ordinary prose",
         "the way a student would write it", "as if a human wrote it", "in your own plain words",
         "as a short paragraph", "in simple natural language", "like normal handwriting", "as plain text",
-        "the way I would say it to a friend",
+        
     ),
     Style.DETAILED: (
         "in more detail", "with every step explained", "with the reason for each step",
@@ -129,12 +129,23 @@ _THANKS = (
 _HELD_OUT_THANKS = ("Wonderful, thanks a lot!", "Thank you so much, that is good.", "Okay great, I can use this.")
 _WELCOMES = ("You are welcome.", "You are welcome. Send me the next one when you like.", "Glad that it helps.")
 _REMARKS = (
-    "I am sitting in the kitchen right now.", "It is raining here today.", "My brother is watching too.",
-    "Hm, let me look.", "I have to go to lunch soon.", "My cat is asleep.", "One moment, the phone rings.",
-    "We have school on Friday.", "I will read it later.", "The bus was late this morning.", "It is nearly evening.",
-    "My pencil broke.",
+    "My {person} is {busy}.", "It is {weather} {place} today.", "I have to {chore} soon.", "One moment, {event}.",
+    "I am {busy} right now.", "{place}, it is {weather}.", "Tomorrow I will {chore}.", "Hm, {event}.", "Oh, {event}.",
+    "We have {lesson} on {day}.", "I like {lesson}.", "My {person} will {chore} on {day}.", "Let me look, {event}.",
 )  # fmt: skip
-_HELD_OUT_REMARKS = ("It is very warm in here.", "My sister is making tea.", "Wait, someone is at the door.")
+_HELD_OUT_REMARKS = (
+    "It was very {weather} {place}.", "Your {person} is {busy}?", "Wait, {event}.", "On {day} I will {chore}.",
+)  # fmt: skip
+_REMARK_WORDS = {
+    "person": ("brother", "sister", "mother", "father", "cat", "dog", "friend", "uncle", "grandma", "neighbour"),
+    "busy": ("asleep", "cooking", "making tea", "watching", "reading", "sitting in the kitchen", "singing", "at work"),
+    "weather": ("cold", "warm", "raining", "sunny", "windy", "dark", "noisy", "quiet", "foggy"),
+    "place": ("here", "outside", "in the garden", "at school", "in town", "in the kitchen"),
+    "chore": ("eat lunch", "go to bed", "walk the dog", "go home", "clean my room", "catch the bus", "play football"),
+    "event": ("the phone rings", "my pencil broke", "someone is at the door", "the bus was late", "my tea is cold"),
+    "lesson": ("school", "music", "sports", "history", "a party", "pizza"),
+    "day": ("Monday", "Tuesday", "Friday", "Sunday"),
+}
 _WRONG = (
     "That is not right. Please check it again.", "I think {said} is wrong. Can you check?",
     "No, it should be {answer}.", "The answer is wrong. It must be {answer}.",
@@ -209,7 +220,9 @@ def welcome(rng: Random) -> str:
 
 def remark(rng: Random, *, held_out: bool = False) -> str:
     """Something the user says that has nothing to do with the reply."""
-    return rng.choice(_HELD_OUT_REMARKS if held_out else _REMARKS)
+    frame = rng.choice(_HELD_OUT_REMARKS if held_out else _REMARKS)
+    text = frame.format_map({slot: rng.choice(words) for slot, words in _REMARK_WORDS.items()})
+    return text[:1].upper() + text[1:]
 
 
 def wrong(problem: Problem, rng: Random, *, said: str = "") -> str:
