@@ -11,10 +11,11 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from openclaw_rl import __version__
-from openclaw_rl.errors import OpenClawRLError
+from openclaw_rl.errors import ConfigError, OpenClawRLError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -25,6 +26,16 @@ app = typer.Typer(
 )
 say = Console(stderr=True, highlight=False)
 
+# Which extra brings a library that a command needs.
+EXTRAS = {
+    "torch": "local",
+    "transformers": "local",
+    "peft": "local",
+    "safetensors": "local",
+    "openai": "local,demo",
+    "matplotlib": "local,demo",
+}
+
 Home = Annotated[Path | None, typer.Option("--home", help="The installation's folder. [default: ~/.openclaw-rl]")]
 
 
@@ -33,12 +44,22 @@ def main() -> None:
     try:
         app()
     except OpenClawRLError as problem:
-        say.print(f"[bold red]error:[/] {problem.problem}", soft_wrap=True)
-        if problem.fix:
-            say.print(f"[bold]what to do:[/] {problem.fix}", soft_wrap=True)
-        sys.exit(2)
+        _tell(problem)
+    except ModuleNotFoundError as problem:
+        extra = EXTRAS.get((problem.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        _tell(ConfigError(f"this needs {problem.name}", fix=f"install it: pip install 'openclaw-rl[{extra}]'"))
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _tell(problem: OpenClawRLError) -> None:
+    """What is wrong and what to do, and the exit code of a mistake."""
+    say.print(f"[bold red]error:[/] {escape(problem.problem)}", soft_wrap=True)
+    if problem.fix:
+        say.print(f"[bold]what to do:[/] {escape(problem.fix)}", soft_wrap=True)
+    sys.exit(2)
 
 
 def _show_version(wanted: bool) -> None:
@@ -97,7 +118,7 @@ def serve(
             "serve.api_key": api_key,
         },
     )
-    asyncio.run(run(settings, learn=learn, announce=lambda line: say.print(line, soft_wrap=True)))
+    asyncio.run(run(settings, learn=learn, announce=lambda line: say.print(line, soft_wrap=True, markup=False)))
 
 
 @app.command()
@@ -176,8 +197,6 @@ def _home(given: Path | None) -> Path:
 
     home = read_config(overrides={"home": None if given is None else str(given)}).home
     if not (home / "store.db").is_file():
-        from openclaw_rl.errors import ConfigError
-
         raise ConfigError(f"{home} holds no store", fix="name the folder a server was started with, by --home")
     return home
 
