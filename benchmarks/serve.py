@@ -61,7 +61,7 @@ def in_process(model: Path, *, repeats: int) -> Figures:
         key = str(width)
         speeds[key] = round(median(pair[0] for pair in pairs), 1)
         peers[key] = round(median(pair[1] for pair in pairs), 1)
-        ratios[key] = round(speeds[key] / peers[key], 3)
+        ratios[key] = round(median(pair[0] / pair[1] for pair in pairs), 3)
         progress(f"width {width}: {speeds[key]} tokens/s, generate {peers[key]}, ratio {ratios[key]}")
     return {"tokens_per_s": speeds, "generate_tokens_per_s": peers, "ratio_vs_generate": ratios}
 

@@ -138,6 +138,21 @@ async def test_what_does_not_fit_or_is_no_text_is_refused_at_once(engine: LocalE
         await _all(engine, (5, VOCAB))
 
 
+async def test_a_version_let_go_and_asked_for_again_before_its_last_stream_ended_stays(
+    engine: LocalEngine, adapter_of: Callable[..., Adapter], model_of: Callable[[str], Path]
+) -> None:
+    adapter, prompt = adapter_of(1), prompt_of(30)
+    await engine.load(adapter)
+    stream = engine.generate(Prompt(prompt), Sampling(max_tokens=50, seed=1), adapter.version)
+    first = await anext(stream)
+    await engine.unload(adapter.version)
+    await engine.load(adapter)
+    items = [first, *[item async for item in stream]]
+    assert off_by(plain_model(model_of("qwen3"), adapter), prompt, _answer(items)) < 1e-5
+    assert len(await _all(engine, prompt, adapter.version)) == 12
+    await engine.unload(adapter.version)
+
+
 async def test_a_bad_adapter_changes_nothing(
     engine: LocalEngine, adapter_of: Callable[..., Adapter], tmp_path: Path
 ) -> None:

@@ -133,13 +133,14 @@ class Adapters:
     def install(self, weights: AdapterWeights, version: PolicyVersion, digest: str) -> None:
         """Copies checked weights into a free slot. Raises AdapterError, and then nothing has changed."""
         for held in self._held.values():
-            if held.version == version and not held.is_leaving:
-                if held.digest == digest:
-                    return
-                raise AdapterError(
-                    f"version {version} is being served with other weights",
-                    fix="give changed weights a new version number",
-                )
+            if held.version == version:
+                if held.digest != digest:
+                    raise AdapterError(
+                        f"version {version} is being served with other weights",
+                        fix="give changed weights a new version number",
+                    )
+                held.is_leaving = False  # asked for again before its last request ended: a roll back
+                return
         slot = next((slot for slot in range(self.most) if slot not in self._held), None)
         if slot is None:
             raise AdapterError(

@@ -119,14 +119,11 @@ class LocalEngine:
             raise AdapterError(
                 f"version {adapter.version} is the base model", fix="number adapters from 1 on; 0 needs no loading"
             )
-        if adapter.version in self._leaving:
-            raise AdapterError(
-                f"version {adapter.version} is still in use after being unloaded", fix="wait, or use a new number"
-            )
         if self._broken is not None:
             raise self._broken
         await self._load(adapter)
         self._adapters[adapter.version] = adapter
+        self._leaving.discard(adapter.version)
 
     async def unload(self, version: PolicyVersion) -> None:
         """Takes no new requests on the version; its slot is free when the last one ends."""
