@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from openclaw_rl.collect.classify import degenerate, kind_of
-from openclaw_rl.collect.clients.rules import CLIENTS, ClientRules, rules_for
+from openclaw_rl.collect.clients.rules import CLIENTS, AnyClient, ClientRules, rules_for
 from openclaw_rl.collect.next_state import next_state_of
 from openclaw_rl.collect.prefixes import History, Index, Known, extended, history_of
 from openclaw_rl.collect.sessions import (
@@ -54,6 +54,10 @@ class CollectSettings:
     known_conversations: int = 50_000
     """Conversations whose digests are held in memory; older ones are looked up in the store."""
 
+    infer_from_prompts: bool = True
+    """Take session and kind from what a known client writes into its prompts, where no header or field names them.
+    A user could type the same; off, only headers and fields count."""
+
     held_tokens: int = 2_000_000
     """Tokens of recent turns held in memory, so that the next request need not read them from the store."""
 
@@ -86,14 +90,15 @@ class Collect:
         rules = rules_for(arrival.messages, self._clients)
         history = await self._history(space_of(arrival.key_name), rules.spoken(arrival.messages))
         self._remember(arrival.messages, history.prefix)
-        told = named(arrival) or await self._by_response(arrival) or _by_client(arrival, rules)
+        telling = rules if self._settings.infer_from_prompts else AnyClient()
+        told = named(arrival) or await self._by_response(arrival) or _by_client(arrival, telling)
         goes_on = await self._goes_on_from(history, None if told is None else told.session)
         if told is None and goes_on:
             told = Named(goes_on[0][1].session, "session from the conversation it goes on with")
         is_fresh = told is None
         if told is None:
             told = Named(fresh_session(arrival.key_name), "a new session, since it names none and goes on from nothing")
-        kind, rule = kind_of(arrival, rules)
+        kind, rule = kind_of(arrival, telling)
         if kind is TurnKind.MAIN:
             await self._pair(arrival, history, goes_on, rules)
         is_done = says_done(arrival)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from openclaw_rl.collect.clients.openclaw import OpenClaw
 from openclaw_rl.core.message import Message, Tool
 from openclaw_rl.core.turn import TurnKind
 
@@ -60,7 +61,7 @@ class AnyClient:
         return None
 
 
-CLIENTS: tuple[ClientRules, ...] = (AnyClient(),)  # the first that recognises a request; the last takes all
+CLIENTS: tuple[ClientRules, ...] = (OpenClaw(), AnyClient())  # the first that recognises a request; the last takes all
 
 
 def rules_for(messages: Sequence[Message], clients: Sequence[ClientRules] = CLIENTS) -> ClientRules:
