@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := bench-learning bench-tokens bench-swap bench-serve bench-train bench-share
+FIGURES := bench-learning bench-tokens bench-swap bench-serve bench-train bench-share bench-captures
 .PHONY: help install demo serve test check format tiny clean $(FIGURES)
 
 help:  ## what can be made
@@ -65,6 +65,9 @@ bench-train: .venv/installed-bench  ## the trainer's step against TRL's, and mer
 
 bench-share: .venv/installed  ## gaps between tokens while a step runs on the same cores
 	@$(BIN)/python -m benchmarks.share
+
+bench-captures: .venv/installed  ## session, kind and next state of a real client's recorded requests (CAPTURES: their folder)
+	@$(BIN)/python -m benchmarks.captures
 
 clean:  ## everything that was made, the environment included
 	rm -rf .venv demo build dist .mypy_cache .ruff_cache .pytest_cache

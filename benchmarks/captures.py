@@ -1,0 +1,284 @@
+"""Recorded exchanges of a real OpenClaw client, replayed against the product's own server.
+
+The client's extension is left out: its headers are removed. CAPTURES names the recordings' folder (default:
+`shared/openclaw-captures` beside the checkout). The engine says again what was answered then. The truth is not read by
+the product's own rules: kinds are those the recordings carry, sessions come from the extension's header, the affinity
+header or the Runtime line, and a next state is what stands between the answer and the next one in a later request of
+the same session, words as the user typed them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+from aiohttp import web
+
+from benchmarks.common import Figures, conditions, finish, progress
+from benchmarks.http import bundled_model
+from openclaw_rl.collect.stage import Collect, CollectSettings
+from openclaw_rl.core.message import Json, Role
+from openclaw_rl.core.next_state import Feedback
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.render.renderer import ChatRenderer
+from openclaw_rl.render.template import read_template
+from openclaw_rl.serve.app import build_app, runner_of
+from openclaw_rl.serve.auth import Keys
+from openclaw_rl.serve.parts import Control, ServeParts
+from openclaw_rl.store.db import Store
+from openclaw_rl.store.rows import TurnRow
+from openclaw_rl.testing.engine import ScriptedEngine
+
+CHAT = "/v1/chat/completions"
+OWN = ("x-session-id", "x-turn-type", "x-openclaw-")  # the extension's headers
+HOP = ("host", "content-length", "connection", "accept-encoding", "transfer-encoding")
+CONTEXT = 1_000_000  # tokens: the recordings are about kinds and sessions, not about room
+BLOCK = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
+CLIENTS_OWN = ("[Queued user message", "<turn_aborted>", "Continue the current task", "A background task completed")
+RUNTIME = re.compile(r"Runtime: agent=\S+ \| session=(\S+)(?: \| sessionId=(\S+))? \| host=")
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One recording, and what became of it here."""
+
+    name: str
+    kind: str
+    headers: dict[str, str]
+    body: dict[str, Json]
+    answer: str
+    status: int = 0
+    row: TurnRow | None = None
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def messages(self) -> list[tuple[str, str]]:
+        """Who said what."""
+        found = self.body["messages"]
+        assert isinstance(found, list)
+        return [(str(item["role"]), _text(item.get("content"))) for item in found if isinstance(item, dict)]
+
+    @property
+    def sent_headers(self) -> dict[str, str]:
+        """The client's own, without what the extension added."""
+        return {name: value for name, value in self.headers.items() if not name.startswith((*OWN, *HOP))}
+
+    @property
+    def session(self) -> str | None:
+        """The session as it is known, or None where nothing tells."""
+        told = self.headers.get("x-session-affinity") or self.headers.get("x-session-id")
+        lines = [found for role, text in self.messages if role == "user" for found in RUNTIME.findall(text)]
+        key, name = lines[-1] if lines else ("", "")
+        if "x-session-affinity" not in self.headers and lines and not name:
+            return str(key)  # the extension names a single run of an automation, of which the body says nothing
+        return told or name or None
+
+
+def main() -> None:
+    """Prints the figures."""
+    folder = Path(os.environ.get("CAPTURES") or Path(__file__).parents[2] / "shared" / "openclaw-captures")
+    model = bundled_model()
+    figures: Figures = dict.fromkeys(("exchanges", "kind_right", "session_right", "next_state_right", "refused"))
+    if not folder.is_dir() or model is None:
+        missing = "the bundled model" if model is None else f"{folder}: set CAPTURES to the recordings' folder"
+        progress(f"nothing to replay: there is no {missing}")
+    else:
+        paths = [path for path in sorted(folder.glob("*.json")) if not path.name.startswith("gateway-")]
+        figures = asyncio.run(_replayed(paths, model))
+    figures["conditions"] = conditions(
+        "bundled tokenizer and template, scripted answers", threads=1, seeds=[], repeats=1
+    )
+    finish(figures)
+
+
+async def _replayed(paths: list[Path], model: Path) -> Figures:
+    exchanges: list[Exchange] = []
+    for _, group in itertools.groupby(paths, key=lambda path: path.name.partition("-")[0]):
+        read = [found for path in group if (found := _read(path)) is not None]
+        if read:
+            with tempfile.TemporaryDirectory() as home:
+                await _replay(read, model, Path(home))
+            _judge(read)
+            exchanges += read
+    served = [each for each in exchanges if each.row is not None]
+    linked = [each for each in served if each.kind.startswith("main")]
+    for each in exchanges:
+        for what in each.wrong:
+            progress(f"{each.name}: {what}")
+    named = [each for each in served if each.session is not None]
+    return {
+        "exchanges": len(exchanges),
+        "kind_right": _right(served, "kind"),
+        "session_right": _right(named, "session"),
+        "session_known": len(named),
+        "next_state_right": _right(linked, "next state"),
+        "next_state_of": len(linked),
+        "next_states": sum(each.row is not None and each.row.next_state is not None for each in exchanges),
+        "refused": sum(each.status != 200 for each in exchanges),
+        "skipped": len(paths) - len(exchanges),
+    }
+
+
+def _read(path: Path) -> Exchange | None:
+    """The recording, where it is one of a chat completion."""
+    held = json.loads(path.read_text("utf-8"))
+    asked, answered = held["request"], held["response"]
+    if asked["path"] != CHAT:
+        progress(f"{path.stem}: {asked['method']} {asked['path']} is left out")
+        return None
+    headers = {name.lower(): value for name, value in asked["headers"]}
+    return Exchange(path.stem, held["kind"], headers, asked["body"], _answer(answered.get("events") or []))
+
+
+def _answer(events: list[str | dict[str, Json]]) -> str:
+    """The recorded answer as the bundled model would write it."""
+    content, names, arguments = "", dict[int, str](), dict[int, str]()
+    for event in events:
+        choices = event.get("choices") if isinstance(event, dict) else None
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        delta = choice.get("delta") if isinstance(choice, dict) else None
+        if not isinstance(delta, dict):
+            continue
+        content += str(delta.get("content") or "")
+        calls = delta.get("tool_calls")
+        for call in calls if isinstance(calls, list) else []:
+            assert isinstance(call, dict) and isinstance(call["function"], dict)
+            at = int(str(call["index"]))
+            names[at] = names.get(at, "") + str(call["function"].get("name") or "")
+            arguments[at] = arguments.get(at, "") + str(call["function"].get("arguments") or "")
+    for at, name in names.items():
+        call_text = f'{{"name": {json.dumps(name)}, "arguments": {arguments[at] or "{}"}}}'
+        content += f"\n<tool_call>\n{call_text}\n</tool_call>"
+    return content
+
+
+async def _replay(exchanges: list[Exchange], model: Path, home: Path) -> None:
+    """Sends the recordings one after the other, then reads what the store made of them."""
+    renderer = ChatRenderer(read_template(model))
+    eos = renderer.template.eos_ids()
+    says = [""]
+
+    def script(prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> tuple[int, ...]:
+        return (*renderer.encode(says[0]), eos[0])
+
+    store = await Store.open(home)
+    runner = runner_of(build_app(_parts(store, renderer, ScriptedEngine(script), eos)))
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}{CHAT}"
+        names: list[str | None] = []
+        async with aiohttp.ClientSession() as http:
+            for each in exchanges:
+                says[0] = each.answer
+                async with http.post(url, json=each.body, headers=each.sent_headers) as answer:
+                    each.status = answer.status
+                    text = await answer.text()
+                if each.status != 200:
+                    each.wrong.append(f"refused: {text[:200]}")
+                rows = await store.rows(limit=1)
+                newest = rows[0].turn.id if rows else None
+                names.append(None if newest in names else newest)
+        for each, name in zip(exchanges, names, strict=True):
+            each.row = None if name is None else await store.row(name)
+    finally:
+        await runner.cleanup()
+        await store.aclose()
+
+
+def _parts(store: Store, renderer: ChatRenderer, engine: ScriptedEngine, eos: tuple[int, ...]) -> ServeParts:
+    collect = Collect(store, CollectSettings(), lambda: 0.0)
+
+    async def feedback(said: Feedback) -> None:
+        await store.add_feedback(said)
+
+    async def status() -> Mapping[str, Json]:
+        return {}
+
+    async def rollback(version: PolicyVersion) -> None:
+        return None
+
+    return ServeParts(
+        engine=engine,
+        renderer=renderer,
+        collector=collect,
+        store=store,
+        control=Control(feedback, collect.done, status, rollback, collect.session_name),
+        current=lambda user: BASE,
+        models=("qwen3-4b",),
+        context_length=CONTEXT,
+        eos_ids=eos,
+        keys=Keys({}),
+    )
+
+
+def _judge(exchanges: list[Exchange]) -> None:
+    """Notes on each exchange what came out wrong."""
+    for at, each in enumerate(exchanges):
+        if each.row is None:
+            continue
+        turn = each.row.turn
+        kind = "side" if each.kind == "side" else "main"
+        if turn.kind.value != kind:
+            each.wrong.append(f"kind: {turn.kind.value}, not {kind} ({turn.why})")
+        if each.session is not None and turn.session.partition(":")[2] != each.session:
+            each.wrong.append(f"session: {turn.session}, not {each.session} ({turn.why})")
+        due = _due(each, exchanges[at + 1 :]) if kind == "main" else None
+        heard = each.row.next_state
+        got = None if heard is None else [(item.role.value, item.text.strip()) for item in heard.messages]
+        if got != due:
+            each.wrong.append(f"next state: {got}, not {due}")
+
+
+def _due(each: Exchange, later: list[Exchange]) -> list[tuple[str, str]] | None:
+    """What the session's later requests show after this answer; None where its conversation broke off."""
+    mine = _spoken(each)
+    for other in later:
+        if other.kind == "side" or other.session != each.session:
+            continue
+        theirs = _spoken(other)
+        if theirs[: len(mine)] != mine or len(theirs) <= len(mine) or theirs[len(mine)][0] != Role.ASSISTANT.value:
+            continue  # begun anew, compacted, or tried again
+        if theirs[len(mine)][1].strip() != _visible(each.answer):
+            continue
+        rest = itertools.takewhile(lambda said: said[0] != Role.ASSISTANT.value, theirs[len(mine) + 1 :])
+        heard = [(role, re.sub(r"^\[\w{3} [\d-]+ [\d:]+ [^\]]+\] ", "", text)) for role, text in rest]
+        heard = [said for said in heard if not said[1].startswith(CLIENTS_OWN)]
+        if heard:
+            return heard
+    return None
+
+
+def _spoken(each: Exchange) -> list[tuple[str, str]]:
+    """The conversation in plain pairs, without the client's inserts."""
+    said = [(role, text) for role, text in each.messages if role != "system" and not text.startswith(BLOCK)]
+    return [(role, RUNTIME.split(text)[0].strip()) for role, text in said]
+
+
+def _visible(answer: str) -> str:
+    """The answer without its calls and its thoughts."""
+    return re.sub(r"<think>.*?</think>", "", answer.partition("\n<tool_call>")[0], flags=re.DOTALL).strip()
+
+
+def _text(content: Json) -> str:
+    if isinstance(content, list):
+        return "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+    return content if isinstance(content, str) else ""
+
+
+def _right(exchanges: list[Exchange], what: str) -> int:
+    return sum(not any(each.startswith(f"{what}:") for each in one.wrong) for one in exchanges)
+
+
+if __name__ == "__main__":
+    main()
