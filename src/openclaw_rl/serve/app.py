@@ -13,6 +13,7 @@ from openclaw_rl.serve.chat import chat_completions
 from openclaw_rl.serve.completions import completions
 from openclaw_rl.serve.control import answer
 from openclaw_rl.serve.failures import Handler, answer_errors, error_response
+from openclaw_rl.serve.messages import count_tokens, messages
 from openclaw_rl.serve.parts import ALIAS, ServeParts
 
 Answering = Callable[[web.Request, ServeParts, str], Awaitable[web.StreamResponse]]
@@ -58,6 +59,8 @@ def _model_json(parts: ServeParts, name: str) -> dict[str, Json]:
 ROUTES: tuple[tuple[str, str, Answering, bool], ...] = (
     ("POST", "/v1/chat/completions", chat_completions, False),
     ("POST", "/v1/completions", completions, False),
+    ("POST", "/v1/messages", messages, False),
+    ("POST", "/v1/messages/count_tokens", count_tokens, False),
     ("GET", "/v1/models", models, True),  # agents ask for it without a key, to see whether anybody is there
     ("GET", "/v1/models/{id:.+}", model, True),
     ("GET", "/healthz", health, True),
@@ -92,7 +95,7 @@ def _handler(answering: Answering, parts: ServeParts, path: str, *, is_open: boo
             key_name = "" if is_open else parts.keys.name_of(request.headers)
             response = await answering(request, parts, key_name)
         except Exception as problem:  # the edge of a request: recorded where the body is made
-            response = error_response(problem)
+            response = error_response(problem, path)
         parts.metrics.requests.labels(path, str(response.status)).inc()
         return response
 

@@ -35,6 +35,11 @@ class Choice:
         """Whether no more tokens are wanted."""
         return self.finish is not None
 
+    @property
+    def stop_met(self) -> str | None:
+        """The stop text that ended the answer."""
+        return None if self._stops is None else self._stops.met
+
     def take(self, token: SampledToken) -> list[ReplyDelta]:
         """What this token adds for the client to see."""
         self.sampled.append(token)

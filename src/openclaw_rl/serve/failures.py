@@ -1,4 +1,4 @@
-"""Errors as OpenAI's clients know them, made here alone."""
+"""Errors as clients know them, made here alone: in OpenAI's shape, and in Anthropic's for its own paths."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 _PATH = re.compile(r" - at `(?:key in )?\$\.?([^`]*)`$")
 _RETRY_AFTER_S = "2"
+_ANTHROPIC = "/v1/messages"
 
 
 class _Problem(msgspec.Struct):
@@ -53,9 +54,18 @@ def error_body(problem: BaseException) -> tuple[int, bytes]:
     return 500, _encoded(text, 500, None, "internal_error")
 
 
-def error_response(problem: BaseException) -> web.Response:
-    """The error as an answer."""
+def as_anthropic(status: int, body: bytes) -> bytes:
+    """The body of an error in the shape that Anthropic's clients know."""
+    error = msgspec.json.decode(body, type=_Body).error
+    kind = "request_too_large" if status == 413 else error.type.replace("server_error", "api_error")
+    return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": error.message}})
+
+
+def error_response(problem: BaseException, path: str) -> web.Response:
+    """The error as an answer of that path."""
     status, body = error_body(problem)
+    if path.startswith(_ANTHROPIC):
+        body = as_anthropic(status, body)
     headers = {"Retry-After": _RETRY_AFTER_S} if status in (429, 503) else {}
     if isinstance(problem, web.HTTPMethodNotAllowed):
         headers["Allow"] = problem.headers["Allow"]
@@ -68,7 +78,7 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
     try:
         return await handler(request)
     except Exception as problem:  # the edge of a request: recorded in error_body
-        return error_response(problem)
+        return error_response(problem, request.path)
 
 
 def _what_and_where(text: str) -> tuple[str, str | None]:

@@ -11,7 +11,12 @@ class StopFilter:
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stops)
         self._held = ""
-        self.is_met = False
+        self.met: str | None = None
+
+    @property
+    def is_met(self) -> bool:
+        """Whether a stop text has appeared; `met` is which."""
+        return self.met is not None
 
     def feed(self, text: str) -> str:
         """The text that may be given out now."""
@@ -20,10 +25,10 @@ class StopFilter:
         if self.is_met:
             return ""
         self._held += text
-        found = [at for at in (self._held.find(stop) for stop in self._stops) if at >= 0]
+        found = [(at, stop) for stop in self._stops if (at := self._held.find(stop)) >= 0]
         if found:
-            self.is_met = True
-            ready, self._held = self._held[: min(found)], ""
+            at, self.met = min(found)
+            ready, self._held = self._held[:at], ""
             return ready
         keep = max(_overlap(self._held, stop) for stop in self._stops)
         cut = len(self._held) - keep

@@ -1,0 +1,226 @@
+"""What a request of Anthropic's Messages API may hold, and how it becomes messages, tools and template options."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import msgspec
+
+from openclaw_rl.core.message import Json, Message, Role, TextPart, Tool, ToolCall
+from openclaw_rl.errors import RequestError
+from openclaw_rl.serve.wire import value_of
+
+_EMPTY = msgspec.Raw()
+_ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
+
+
+class Block(msgspec.Struct):
+    """One block of content, whatever its kind; marks for a cache are not looked at."""
+
+    type: str
+    text: str | None = None
+    thinking: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: msgspec.Raw = _EMPTY
+    tool_use_id: str | None = None
+    content: str | list[Block] | None = None
+
+
+class MessageParam(msgspec.Struct):
+    """One message as it was sent."""
+
+    role: str
+    content: str | list[Block]
+
+
+class ToolParam(msgspec.Struct):
+    """A tool; only a client's own are known."""
+
+    name: str = ""
+    type: str | None = None
+    description: str | None = None
+    input_schema: msgspec.Raw = _EMPTY
+
+
+class ToolChoice(msgspec.Struct):
+    """Whether tools may be called."""
+
+    type: str
+    disable_parallel_tool_use: bool | None = None
+
+
+class Thinking(msgspec.Struct):
+    """Whether the model thinks first. The budget is taken and not held to."""
+
+    type: str
+    budget_tokens: int | None = None
+
+
+class OutputConfig(msgspec.Struct):
+    """How much effort an answer is worth, and the format it is held to."""
+
+    effort: str | None = None
+    format: msgspec.Raw = _EMPTY
+
+
+class CountBody(msgspec.Struct, kw_only=True):
+    """The body of POST /v1/messages/count_tokens."""
+
+    messages: list[MessageParam]
+    model: str | None = None
+    system: str | list[Block] | None = None
+    tools: list[ToolParam] | None = None
+    tool_choice: ToolChoice | None = None
+    thinking: Thinking | None = None
+    output_config: OutputConfig | None = None
+
+
+class MessagesBody(CountBody, kw_only=True):
+    """The body of POST /v1/messages."""
+
+    max_tokens: int
+    stream: bool | None = None
+    stop_sequences: list[str] | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+
+
+def conversation_of(body: CountBody) -> tuple[Message, ...]:
+    """System text and messages. Raises RequestError naming the first that cannot be used."""
+    if not body.messages:
+        raise RequestError("messages is empty", fix="send at least one message", param="messages")
+    found: list[Message] = []
+    system = _text(body.system, "system", between="\n\n")
+    if system:
+        found.append(Message(Role.SYSTEM, (TextPart(system),)))
+    for index, sent in enumerate(body.messages):
+        found.extend(_messages(sent, f"messages[{index}]"))
+    if body.messages[-1].role == "assistant":
+        raise RequestError(
+            "the last message is the assistant's: an answer begins a message of its own here",
+            fix="end with a user message",
+            param="messages",
+        )
+    return tuple(found)
+
+
+def offered(body: CountBody) -> tuple[Tool, ...]:
+    """The tools the model is told of. Raises RequestError for other kinds, and for calls that would be forced."""
+    choice = "auto" if body.tool_choice is None else body.tool_choice.type
+    if choice not in ("auto", "none"):
+        raise RequestError(
+            f"tool_choice is {choice!r}: the engine cannot force a call", fix="use auto or none", param="tool_choice"
+        )
+    tools = tuple(_tool(sent, f"tools[{index}]") for index, sent in enumerate(body.tools or ()))
+    return () if choice == "none" else tools
+
+
+def thinking_options(body: CountBody) -> dict[str, Json]:
+    """Arguments for the chat template; one that knows none of them renders as ever."""
+    options: dict[str, Json] = {}
+    if body.thinking is not None:
+        if body.thinking.type not in ("enabled", "disabled", "adaptive"):
+            raise RequestError(
+                f"thinking.type is {body.thinking.type!r}", fix="use enabled, disabled or adaptive", param="thinking"
+            )
+        if body.thinking.type != "adaptive":
+            options["enable_thinking"] = body.thinking.type == "enabled"
+    if body.output_config is not None:
+        if value_of(body.output_config.format) is not None:
+            raise RequestError(
+                "output_config.format is not supported: the engine cannot hold an answer to a format",
+                fix="leave it out",
+                param="output_config.format",
+            )
+        if body.output_config.effort is not None:
+            options["reasoning_effort"] = body.output_config.effort
+    return options
+
+
+def _messages(sent: MessageParam, where: str) -> list[Message]:
+    role = _ROLES.get(sent.role)
+    if role is None:
+        raise RequestError(f"{where}.role is {sent.role!r}", fix="use user or assistant", param=f"{where}.role")
+    if isinstance(sent.content, str):
+        return [Message(role, (TextPart(sent.content),))]
+    if role is Role.ASSISTANT:
+        return [_spoken(sent.content, f"{where}.content")]
+    return _asked(role, sent.content, f"{where}.content")
+
+
+def _spoken(blocks: Sequence[Block], where: str) -> Message:
+    said: list[TextPart] = []
+    thought: list[str] = []
+    calls: list[ToolCall] = []
+    for index, block in enumerate(blocks):
+        place = f"{where}[{index}]"
+        if block.type == "tool_use":
+            arguments = value_of(block.input)
+            if not block.id or not block.name or not isinstance(arguments, dict):
+                raise RequestError(f"{place} lacks an id, a name or an input", fix="send all three", param=place)
+            calls.append(ToolCall(block.id, block.name, json.dumps(arguments, ensure_ascii=False)))
+        elif block.type == "thinking":
+            thought.append(block.thinking or "")
+        elif block.type != "redacted_thinking":
+            said.append(TextPart(_text_of(block, place)))
+    return Message(
+        Role.ASSISTANT, tuple(said), reasoning="".join(thought) if thought else None, tool_calls=tuple(calls)
+    )
+
+
+def _asked(role: Role, blocks: Sequence[Block], where: str) -> list[Message]:
+    """Results of tools become messages of their own; the text between them stays where it is."""
+    found: list[Message] = []
+    said: list[TextPart] = []
+
+    def put_down() -> None:
+        if said:
+            found.append(Message(role, tuple(said)))
+            said.clear()
+
+    for index, block in enumerate(blocks):
+        place = f"{where}[{index}]"
+        if block.type == "tool_result":
+            if not block.tool_use_id:
+                raise RequestError(f"{place} lacks tool_use_id", fix="name the call it answers", param=place)
+            put_down()
+            text = _text(block.content, f"{place}.content", between="\n")
+            found.append(Message(Role.TOOL, (TextPart(text),), tool_call_id=block.tool_use_id))
+        else:
+            said.append(TextPart(_text_of(block, place)))
+    put_down()
+    if not found:
+        raise RequestError(f"{where} is empty", fix="send text", param=where)
+    return found
+
+
+def _text(content: str | list[Block] | None, where: str, *, between: str) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    return between.join(_text_of(block, f"{where}[{index}]") for index, block in enumerate(content))
+
+
+def _text_of(block: Block, where: str) -> str:
+    if block.type == "text" and block.text is not None:
+        return block.text
+    if block.type in ("image", "document"):
+        raise RequestError(
+            f"{where} is of type {block.type}, and the model served here reads text only",
+            fix="leave it out, or serve a model that sees",
+            param=where,
+        )
+    raise RequestError(f"{where} is a {block.type!r} block that cannot be used there", fix="send text", param=where)
+
+
+def _tool(sent: ToolParam, where: str) -> Tool:
+    if sent.type not in (None, "custom") or not sent.name:
+        raise RequestError(
+            f"{where} is a {sent.type!r} tool", fix="send tools with a name and an input_schema", param="tools"
+        )
+    schema = value_of(sent.input_schema)
+    if not isinstance(schema, dict):
+        raise RequestError(f"{where}.input_schema is no object", fix="send a JSON schema", param="tools")
+    return Tool(sent.name, sent.description or "", schema)
