@@ -45,6 +45,11 @@ def main() -> None:
         app()
     except OpenClawRLError as problem:
         _tell(problem)
+    except BaseExceptionGroup as group:  # a stage that runs beside others failed
+        told, rest = group.split(OpenClawRLError)
+        if rest is not None or told is None:
+            raise
+        _tell(_first(told))
     except ModuleNotFoundError as problem:
         extra = EXTRAS.get((problem.name or "").partition(".")[0])
         if extra is None:
@@ -52,6 +57,12 @@ def main() -> None:
         _tell(ConfigError(f"this needs {problem.name}", fix=f"install it: pip install 'openclaw-rl[{extra}]'"))
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _first(group: BaseExceptionGroup[OpenClawRLError]) -> OpenClawRLError:
+    """The first error in a group of groups."""
+    inner = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
 
 
 def _tell(problem: OpenClawRLError) -> None:

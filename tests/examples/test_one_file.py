@@ -14,9 +14,7 @@ ROOT = Path(__file__).parent.parent.parent
 def test_the_example_tells_its_story_and_adopts_the_wish() -> None:
     command = [sys.executable, "examples/one_file.py", "--sessions", "8", "--measured", "24"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False
-    )
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     found = dict(re.findall(r"^(before|after) +version \d+: (\d+) of 24 follow the wish", done.stdout, re.MULTILINE))
     assert int(found["before"]) <= 6

@@ -16,17 +16,14 @@ from openclaw_rl.runtime.listening import listening
 async def run(config: Config, *, learn: bool = True, announce: Callable[[str], None]) -> None:
     """Serves until a signal comes. The first one ends it in order; a second one at once."""
     stop = _stop_signal(announce)
-    async with installed(config) as parts, asyncio.TaskGroup() as group:
+    async with installed(config) as parts, listening(parts, learns=learn) as url, asyncio.TaskGroup() as group:
         behind = [group.create_task(parts.collect.run())]
         if learn:
             behind.append(group.create_task(parts.learn()))
-        try:
-            async with listening(parts, learns=learn) as url:
-                _introduce(parts, url, announce)
-                await stop.wait()
-        finally:
-            for task in behind:
-                task.cancel()
+        _introduce(parts, url, announce)
+        await stop.wait()
+        for task in behind:  # learning stops first; what is being answered is finished after it
+            task.cancel()
     announce("stopped; nothing is lost")
 
 
