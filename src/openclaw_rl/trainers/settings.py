@@ -69,7 +69,7 @@ WEIGHTS: dict[Method, Weights] = {
 class MethodSettings:
     """The objective: a sum of masked terms, each with its own denominator."""
 
-    name: Method = Method.OPD
+    name: Method = Method.TOPK
     """Which terms there are: binary, opd, combine, hybrid or topk."""
     w_rl: float | None = None
     """Weight of the score's advantage; left out, the method's own."""
@@ -99,7 +99,7 @@ class MethodSettings:
     """How many tokens are compared at each position; 0 is the form's own, 4 or 50."""
     subset: Literal["student", "teacher", "overlap", "union"] = "union"
     """Whose top tokens the selected form compares: student, teacher, overlap or union."""
-    divergence: Literal["reverse", "forward", "jsd"] = "reverse"
+    divergence: Literal["reverse", "forward", "jsd"] = "forward"
     """What the tail form measures: reverse, forward or jsd."""
     teacher: Teacher = Teacher.BASE
     """Whose weights read the hint."""
