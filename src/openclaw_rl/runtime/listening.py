@@ -19,6 +19,7 @@ from openclaw_rl.publish.swap import rollback
 from openclaw_rl.runtime.gauges import LearningGauges
 from openclaw_rl.runtime.home import Address, forget_address, note_address
 from openclaw_rl.runtime.installation import Installation
+from openclaw_rl.runtime.models import served_name
 from openclaw_rl.serve.app import build_app, runner_of
 from openclaw_rl.serve.auth import Keys
 from openclaw_rl.serve.params import defaults_of
@@ -87,7 +88,7 @@ def _serve_parts(parts: Installation, *, learns: bool) -> ServeParts:
             session_name=parts.collect.session_name,
         ),
         current=lambda user: parts.served.current(SHARED),
-        models=(settings.model_name or parts.engine.info.name,),
+        models=(settings.model_name or served_name(parts.config.model),),
         context_length=parts.engine.info.context_length,
         eos_ids=parts.engine.info.eos_ids,
         keys=Keys({OWNER: parts.key}),

@@ -7,6 +7,7 @@ from pathlib import Path
 from openclaw_rl.errors import ModelError
 
 BUNDLED = "bundled"
+BUNDLED_NAME = "openclaw-rl-tiny"
 
 
 def model_folder(name: str) -> Path:
@@ -15,7 +16,7 @@ def model_folder(name: str) -> Path:
         from openclaw_rl.tiny.world import bundled_model
 
         return bundled_model()
-    folder = Path(name).expanduser()
+    folder = _path(name)
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             raise ModelError(f"{folder} holds no config.json", fix="name a folder that `save_pretrained` wrote")
@@ -25,6 +26,21 @@ def model_folder(name: str) -> Path:
             f"there is no model folder {name}", fix="give a folder, a hub name such as Qwen/Qwen3-4B, or `bundled`"
         )
     return _from_hub(name)
+
+
+def served_name(name: str) -> str:
+    """What clients call a model: the bundled one by its own name, a folder by its last part, the hub's as they are."""
+    if name == BUNDLED:
+        return BUNDLED_NAME
+    folder = _path(name)
+    return folder.resolve().name if folder.is_dir() else name
+
+
+def _path(name: str) -> Path:
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:  # the home of a user that does not exist
+        return Path(name)
 
 
 def _from_hub(name: str) -> Path:

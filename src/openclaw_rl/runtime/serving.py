@@ -11,6 +11,7 @@ from openclaw_rl.config import Config
 from openclaw_rl.core.version import SHARED
 from openclaw_rl.runtime.installation import Installation, installed
 from openclaw_rl.runtime.listening import listening
+from openclaw_rl.runtime.models import served_name
 
 
 async def run(config: Config, *, learn: bool = True, announce: Callable[[str], None]) -> None:
@@ -45,7 +46,9 @@ def _stop_signal(announce: Callable[[str], None]) -> asyncio.Event:
 
 def _introduce(parts: Installation, url: str, announce: Callable[[str], None]) -> None:
     info = parts.engine.info
-    announce(f"serving {info.name} ({info.parameters / 1e6:.1f} M parameters, {info.device}, {info.dtype}) at {url}/v1")
+    announce(
+        f"serving {served_name(parts.config.model)} ({info.parameters / 1e6:.1f} M parameters, {info.device}, {info.dtype}) at {url}/v1"
+    )
     announce(f"version {parts.served.current(SHARED)}; home {parts.config.home}")
     if parts.config.serve.api_key:
         announce("the API key is the one given")
