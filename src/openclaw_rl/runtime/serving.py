@@ -46,9 +46,8 @@ def _stop_signal(announce: Callable[[str], None]) -> asyncio.Event:
 
 def _introduce(parts: Installation, url: str, announce: Callable[[str], None]) -> None:
     info = parts.engine.info
-    announce(
-        f"serving {served_name(parts.config.model)} ({info.parameters / 1e6:.1f} M parameters, {info.device}, {info.dtype}) at {url}/v1"
-    )
+    size = f"{info.parameters / 1e6:.1f} M parameters, {info.device}, {info.dtype}"
+    announce(f"serving {served_name(parts.config.model)} ({size}) at {url}/v1")
     announce(f"version {parts.served.current(SHARED)}; home {parts.config.home}")
     if parts.config.serve.api_key:
         announce("the API key is the one given")
