@@ -34,7 +34,7 @@ MAY_LOAD: dict[str, set[str]] = {
     "trainers": HEAVY,
     "tiny": HEAVY,
 }
-ANYTHING = {"runtime", "cli", "config", "errors", "__init__", "__main__"}
+ANYTHING = {"runtime", "cli", "commands", "config", "errors", "__init__", "__main__"}
 
 
 def _imports(path: Path) -> set[str]:

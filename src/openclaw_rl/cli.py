@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from openclaw_rl import __version__
+from openclaw_rl.commands.common import Home, say
 from openclaw_rl.errors import ConfigError, OpenClawRLError
 
 app = typer.Typer(
@@ -24,8 +22,6 @@ app = typer.Typer(
     help="Serve a model that learns from the conversations it has. Start with `openclaw-rl demo` to watch it learn, or "
     "`openclaw-rl serve` to talk to it.",
 )
-say = Console(stderr=True, highlight=False)
-
 # Which extra brings a library that a command needs.
 EXTRAS = {
     "torch": "local",
@@ -35,8 +31,6 @@ EXTRAS = {
     "openai": "local,demo",
     "matplotlib": "local,demo",
 }
-
-Home = Annotated[Path | None, typer.Option("--home", help="The installation's folder. [default: ~/.openclaw-rl]")]
 
 
 def main() -> None:
@@ -144,77 +138,12 @@ def demo(
     asyncio.run(run_demo(out, sessions=sessions, seed=seed))
 
 
-@app.command()
-def inspect(home: Home = None, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Show what was served, what it taught, and what was left out and why."""
-    from openclaw_rl.runtime.inspection import ledger_of
-
-    facts = asyncio.run(ledger_of(_home(home)))
-    if as_json:
-        print(json.dumps(facts))
-        return
-    table = Table("what", "turns", title=f"Ledger of {_home(home)}")
-    for name, count in facts.items():
-        table.add_row(name, str(count))
-    Console().print(table)
-
-
-@app.command()
-def versions(home: Home = None) -> None:
-    """List every version: what made it, whether it passed the gate, which one is served."""
-    from openclaw_rl.runtime.inspection import versions_of
-
-    table = Table("version", "parent", "status", "turns", "why")
-    for row in asyncio.run(versions_of(_home(home))):
-        turns = row["turns"]
-        name = f"[bold]{row['version']} (served)[/]" if row["is_current"] else str(row["version"])
-        learned = str(len(turns)) if isinstance(turns, list) else ""
-        table.add_row(name, str(row["parent"] or ""), str(row["status"]), learned, str(row["why"]))
-    Console().print(table)
-
-
-@app.command()
-def rollback(
-    version: Annotated[str, typer.Argument(help="The version to serve again, as `openclaw-rl versions` lists it.")],
-    home: Home = None,
-) -> None:
-    """Serve an earlier version again; training goes on from it. Works while the server runs, and while it does not."""
-    from openclaw_rl.runtime.inspection import roll_back
-
-    print(asyncio.run(roll_back(_home(home), version)))
-
-
-@app.command()
-def export(
-    out: Annotated[Path, typer.Argument(help="The JSONL file to write.")],
-    home: Home = None,
-) -> None:
-    """Write every turn with its next state, votes, score and hints as one line of JSON each."""
-    from openclaw_rl.runtime.inspection import export_to
-
-    print(f"{asyncio.run(export_to(_home(home), out))} turns in {out}")
-
-
-@app.command()
-def settings() -> None:
-    """Print every setting with its meaning and its default, as a TOML file to start from."""
-    from openclaw_rl.runtime.settings_text import settings_text
-
-    print(settings_text())
-
-
-def _home(given: Path | None) -> Path:
-    from openclaw_rl.config import read_config
-
-    home = read_config(overrides={"home": None if given is None else str(given)}).home
-    if not (home / "store.db").is_file():
-        raise ConfigError(f"{home} holds no store", fix="name the folder a server was started with, by --home")
-    return home
-
-
 def _mount() -> None:
+    from openclaw_rl.commands import looking
     from openclaw_rl.tiny.cli import app as tiny
 
+    for group in (looking.app,):
+        app.add_typer(group)
     app.add_typer(tiny, name="tiny", help="Make the bundled model again, or score it.")
 
 

@@ -1,0 +1,75 @@
+"""Commands that look at an installation, and the way back: inspect, versions, rollback, export, settings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from openclaw_rl.commands.common import Home, home_of
+
+app = typer.Typer()
+
+
+@app.command()
+def inspect(home: Home = None, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Show what was served, what it taught, and what was left out and why."""
+    from openclaw_rl.runtime.inspection import ledger_of
+
+    facts = asyncio.run(ledger_of(home_of(home)))
+    if as_json:
+        print(json.dumps(facts))
+        return
+    table = Table("what", "turns", title=f"Ledger of {home_of(home)}")
+    for name, count in facts.items():
+        table.add_row(name, str(count))
+    Console().print(table)
+
+
+@app.command()
+def versions(home: Home = None) -> None:
+    """List every version: what made it, whether it passed the gate, which one is served."""
+    from openclaw_rl.runtime.inspection import versions_of
+
+    table = Table("version", "parent", "status", "turns", "why")
+    for row in asyncio.run(versions_of(home_of(home))):
+        turns = row["turns"]
+        name = f"[bold]{row['version']} (served)[/]" if row["is_current"] else str(row["version"])
+        learned = str(len(turns)) if isinstance(turns, list) else ""
+        table.add_row(name, str(row["parent"] or ""), str(row["status"]), learned, str(row["why"]))
+    Console().print(table)
+
+
+@app.command()
+def rollback(
+    version: Annotated[str, typer.Argument(help="The version to serve again, as `openclaw-rl versions` lists it.")],
+    home: Home = None,
+) -> None:
+    """Serve an earlier version again; training goes on from it. Works while the server runs, and while it does not."""
+    from openclaw_rl.runtime.inspection import roll_back
+
+    print(asyncio.run(roll_back(home_of(home), version)))
+
+
+@app.command()
+def export(
+    out: Annotated[Path, typer.Argument(help="The JSONL file to write.")],
+    home: Home = None,
+) -> None:
+    """Write every turn with its next state, votes, score and hints as one line of JSON each."""
+    from openclaw_rl.runtime.inspection import export_to
+
+    print(f"{asyncio.run(export_to(home_of(home), out))} turns in {out}")
+
+
+@app.command()
+def settings() -> None:
+    """Print every setting with its meaning and its default, as a TOML file to start from."""
+    from openclaw_rl.runtime.settings_text import settings_text
+
+    print(settings_text())
