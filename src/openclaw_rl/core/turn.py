@@ -74,6 +74,7 @@ class Turn:
     group: str | None = None
     api: str = "chat"
     options: Mapping[str, Json] = field(default_factory=dict)
+    shown: Mapping[str, Json] = field(default_factory=dict)  # what its API tells of the request when asked for it again
 
     @property
     def is_main(self) -> bool:

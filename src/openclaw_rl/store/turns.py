@@ -151,6 +151,7 @@ def turn_of(sql: sqlite3.Connection, row: Sequence[object]) -> Turn:
         group=text_or_none(held["group"]),
         api=str(held["api"]),
         options=mapped(held["options"]),
+        shown=mapped(held.get("shown", {})),
     )
 
 
@@ -175,6 +176,7 @@ def _packed(sql: sqlite3.Connection, turn: Turn) -> tuple[bytes, bytes]:
         "parent": turn.parent,
         "group": turn.group,
         "options": dict(turn.options),
+        "shown": dict(turn.shown),
         "finish": turn.completion.finish.value,
         "spans": [[span.kind.value, span.start, span.stop] for span in turn.completion.spans],
         "segments": [[item.start, item.stop, item.key] for item in turn.prompt.segments],
