@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from openclaw_rl.core.completion import Completion, Finish, SampledToken, completion_of
+from openclaw_rl.core.completion import Completion, Finish, SampledToken, SpanKind, completion_of
 from openclaw_rl.core.message import Message, TextPart
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.render.parsers import CallDelta, ReplyDelta, StreamParser, TextDelta
@@ -79,6 +79,15 @@ class Choice:
         text = "".join(self._said)
         calls = message.tool_calls[: self._calls_shown]
         return replace(message, content=(TextPart(text),) if text else (), tool_calls=calls)
+
+    def count(self, kind: SpanKind) -> int:
+        """How many of the tokens are of this kind."""
+        return sum(span.stop - span.start for span in self._parser.spans() if span.kind is kind)
+
+    def said(self) -> list[SampledToken]:
+        """The tokens of its text, those behind a stop text included."""
+        spans = self._parser.spans()
+        return [token for span in spans if span.kind is SpanKind.TEXT for token in self.sampled[span.start : span.stop]]
 
     @property
     def reason(self) -> str:

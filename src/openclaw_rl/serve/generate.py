@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
-from openclaw_rl.core.completion import SampledToken
+from openclaw_rl.core.completion import SampledToken, SpanKind
 from openclaw_rl.core.message import Json, Message, Tool
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling
@@ -32,7 +32,8 @@ _LONG_CHARS = 20_000  # longer prompts are rendered in a thread, so that streams
 class Asked:
     """A request in the words of `core`. `max_tokens` None leaves it to the context.
 
-    With `prompt` (text or ids) there is no conversation to render, and the turn is never trained.
+    With `prompt` (text or ids) there is no conversation to render, and the turn is never trained. `shown` is what an API
+    whose answers can be fetched again keeps of the request, beside its messages.
     """
 
     api: str
@@ -46,6 +47,7 @@ class Asked:
     options: Mapping[str, Json] = field(default_factory=dict)
     facts: Mapping[str, Json] = field(default_factory=dict)
     prompt: str | tuple[int, ...] | None = None
+    shown: Mapping[str, Json] = field(default_factory=dict)
 
 
 class Sink(Protocol):
@@ -92,6 +94,7 @@ class Generation:
     choices: tuple[Choice, ...]
     at_s: float
     problem: Exception | None = None  # what ended an answer's sampling before its time
+    ended_s: float = 0.0
 
     @property
     def headers(self) -> dict[str, str]:
@@ -110,6 +113,17 @@ class Generation:
     def sampled_tokens(self) -> int:
         """Ids sampled, over all answers."""
         return sum(len(choice.sampled) for choice in self.choices)
+
+    @property
+    def reasoning_tokens(self) -> int:
+        """Those of them that were thinking."""
+        return sum(choice.count(SpanKind.REASONING) for choice in self.choices)
+
+    @property
+    def shown(self) -> dict[str, Json]:
+        """What the request says of itself, and what its end added."""
+        ended: dict[str, Json] = {"completed_at": int(self.ended_s), "cached_tokens": self.cached_tokens}
+        return {**self.asked.shown, **ended}
 
     async def run(self, sink: Sink) -> None:
         """Samples all answers into the sink, and returns once their turns are in the store.
@@ -179,12 +193,13 @@ class Generation:
         sink.piece(choice, choice.end(), ())
 
     async def _commit(self) -> None:
+        self.ended_s = self.parts.clock()
         metrics, group = self.parts.metrics, self.choices[0].turn if len(self.choices) > 1 else None
         metrics.prompt_tokens.inc(len(self.prompt))
         metrics.cached_tokens.inc(self.cached_tokens)
         metrics.continued_tokens.inc(self.prompt.continued)
         metrics.sampled_tokens.inc(self.sampled_tokens)
-        metrics.answer_s.observe(max(0.0, self.parts.clock() - self.at_s))
+        metrics.answer_s.observe(max(0.0, self.ended_s - self.at_s))
         for choice in self.choices:
             turn = self._turn(choice, group)
             metrics.turns.labels(turn.kind.value, turn.completion.finish.value).inc()
@@ -209,6 +224,7 @@ class Generation:
             group=group,
             api=self.asked.api,
             options=self.asked.options,
+            shown=self.shown if self.asked.shown else {},
         )
 
 
