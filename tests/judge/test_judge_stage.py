@@ -122,9 +122,9 @@ class SlowStore(Store):
                 await asyncio.sleep(0)
         return rows
 
-    async def judge(self, verdict: Verdict) -> bool:
+    async def judge(self, verdict: Verdict, *, keep: Hint | None = None) -> bool:
         await self.second_reading.wait()
-        done = await super().judge(verdict)
+        done = await super().judge(verdict, keep=keep)
         self.committed.set()
         return done
 

@@ -124,6 +124,9 @@ class Letters:
     def hinted(self, turn: Turn, hint: Hint) -> Prompt:
         raise NotImplementedError
 
+    def reread(self, turn: Turn, messages: Sequence[Message]) -> Prompt:
+        raise NotImplementedError
+
     def decode(self, tokens: Sequence[int]) -> tuple[Message, tuple[Span, ...]]:
         text = "".join(map(chr, tokens))
         if text.startswith("?"):

@@ -8,7 +8,7 @@ import pytest
 from render_models import FORGETFUL, SKIPPING, letters, renderer_of
 
 from openclaw_rl.core.completion import Completion, Finish
-from openclaw_rl.core.hint import Hint
+from openclaw_rl.core.hint import Hint, PlacedHint, with_hints
 from openclaw_rl.core.message import Message, Role, TextPart, Tool, ToolCall, message
 from openclaw_rl.core.turn import Turn, TurnKind
 from openclaw_rl.core.version import BASE
@@ -260,3 +260,31 @@ def test_rendering_is_bounded_however_long_the_conversation(renderer: ChatRender
 
 def test_a_template_that_only_appends_is_known_as_such(renderer: ChatRenderer) -> None:
     assert renderer.is_append_only
+
+
+def test_a_conversation_goes_on_exactly_behind_a_hint_its_client_never_sent(renderer: ChatRenderer) -> None:
+    carried = (PlacedHint(1, "hint-1", "write less of it"),)
+    first = replace(
+        served(renderer, with_hints((SYSTEM, ASKED), carried), letters("read it") + end(renderer)),
+        messages=(SYSTEM, ASKED),
+        carried=carried,
+    )
+    said = (SYSTEM, ASKED, first.reply, MORE)
+    prompt = renderer.prompt(with_hints(said, carried), (), first)
+    before = first.prompt.tokens + first.completion.tokens
+    assert prompt.tokens[: len(before)] == before and prompt.continued == len(before)
+    # once the hint is gone the message that held it is encoded anew, and the reply keeps its own ids behind it
+    bare = renderer.prompt(said, (), first)
+    assert "[user's hint]" not in renderer.table.text(bare.tokens)
+    assert bare.continued < len(first.prompt)
+    start = bare.segments[2].start
+    assert bare.tokens[start : bare.segments[2].stop][-len(first.completion.tokens) - 1 : -1] == first.completion.tokens
+
+
+def test_the_bare_prompt_of_a_turn_is_its_own_without_the_hint(renderer: ChatRenderer) -> None:
+    carried = (PlacedHint(1, "hint-1", "write less of it"),)
+    plain = served(renderer, (SYSTEM, ASKED), letters("read it") + end(renderer))
+    behind = served(renderer, with_hints((SYSTEM, ASKED), carried), letters("read it") + end(renderer))
+    turn = replace(behind, messages=(SYSTEM, ASKED), carried=carried)
+    assert renderer.reread(turn, turn.messages).tokens == plain.prompt.tokens
+    assert renderer.reread(turn, turn.read) == turn.prompt

@@ -95,6 +95,11 @@ class HintRenderer:
             raise ValueError("there is no user message to put a hint behind")
         return Prompt((*turn.prompt.tokens, len(hint.text)))
 
+    def reread(self, turn: Turn, messages: Sequence[Message]) -> Prompt:
+        """The bare prompt's ids, and behind them the length of what is said beyond the turn's own messages."""
+        more = sum(len(item.text) for item in messages) - sum(len(item.text) for item in turn.messages)
+        return Prompt((1, 2, 3, *((more,) if more else ())))
+
     def decode(self, tokens: Sequence[int]) -> tuple[Message, tuple[Span, ...]]:
         return message(Role.ASSISTANT, " ".join(map(str, tokens))), ()
 

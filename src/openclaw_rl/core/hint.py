@@ -16,6 +16,7 @@ class HintSource(StrEnum):
 
     JUDGE = "judge"
     FOLLOWUP = "followup"
+    OWNER = "owner"  # written by hand
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,15 @@ class Hint:
     def __post_init__(self) -> None:
         if not self.text.strip():
             raise ValueError("a hint says something")
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedHint:
+    """A kept hint in a prompt: behind which message it stands, which one it is, and its words there."""
+
+    at: int
+    id: str
+    text: str
 
 
 def last_user_index(messages: Sequence[Message]) -> int | None:
@@ -47,6 +57,15 @@ def hinted(messages: Sequence[Message], hint: Hint) -> tuple[Message, ...]:
     index = last_user_index(messages)
     if index is None:
         raise ValueError("there is no user message to put a hint behind")
-    asked = messages[index]
-    changed = asked.with_text(f"{asked.text}\n\n{LABEL} {hint.text.strip()}")
-    return (*messages[:index], changed, *messages[index + 1 :])
+    return with_hints(messages, (PlacedHint(index, "", hint.text),))
+
+
+def with_hints(messages: Sequence[Message], placed: Sequence[PlacedHint]) -> tuple[Message, ...]:
+    """The messages with hints in the place and form of `hinted`; those of one place share a label."""
+    if not placed:
+        return tuple(messages)
+    found = list(messages)
+    for index in {item.at for item in placed}:
+        said = " ".join(item.text.strip() for item in placed if item.at == index)
+        found[index] = found[index].with_text(f"{found[index].text}\n\n{LABEL} {said}")
+    return tuple(found)

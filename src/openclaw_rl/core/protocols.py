@@ -65,6 +65,10 @@ class Renderer(Protocol):
         """The turn's own prompt with a hint behind the last user message; all other ids stay as served."""
         ...
 
+    def reread(self, turn: Turn, messages: Sequence[Message]) -> Prompt:
+        """The turn's own prompt with other words in some of its messages; all other ids stay as served."""
+        ...
+
     def decode(self, tokens: Sequence[int]) -> tuple[Message, tuple[Span, ...]]:
         """A whole answer as a message, and which tokens are what."""
         ...

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from openclaw_rl.core.completion import Completion
+from openclaw_rl.core.hint import PlacedHint, with_hints
 from openclaw_rl.core.message import Json, Message, Tool
 from openclaw_rl.core.prompt import Prompt
 
@@ -55,7 +56,8 @@ class Turn:
     """What was asked, what the model read, what it sampled, and how that reads as a message.
 
     `options` are the template's own arguments (`enable_thinking` and the like) the prompt was rendered with.
-    `group` is shared by the n answers to one request.
+    `group` is shared by the n answers to one request. `messages` are the client's; `carried` are the user's hints that
+    stood among them in the prompt: a turn that has any was sampled by the teacher.
     """
 
     id: str
@@ -75,6 +77,12 @@ class Turn:
     api: str = "chat"
     options: Mapping[str, Json] = field(default_factory=dict)
     shown: Mapping[str, Json] = field(default_factory=dict)  # what its API tells of the request when asked for it again
+    carried: tuple[PlacedHint, ...] = ()
+
+    @property
+    def read(self) -> tuple[Message, ...]:
+        """The messages as the model read them, hints included."""
+        return with_hints(self.messages, self.carried)
 
     @property
     def is_main(self) -> bool:

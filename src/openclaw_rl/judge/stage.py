@@ -16,6 +16,7 @@ from openclaw_rl.core.protocols import Judge
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.errors import JudgeError
+from openclaw_rl.judge.keep import kept_hint
 from openclaw_rl.judge.settings import JudgeSettings
 from openclaw_rl.judge.signals import feedback_hint
 from openclaw_rl.store.db import Store
@@ -130,7 +131,7 @@ class JudgeStage:
                 self.status, judged=self.status.judged + 1, last_error="", seconds_p50=statistics.median(self._seconds)
             )
         self._failures.pop(turn.id, None)
-        if await self.store.judge(verdict):
+        if await self.store.judge(verdict, keep=kept_hint(row[0], verdict)):
             log.info("judged turn=%s score=%s hints=%d", turn.id, verdict.score, len(verdict.hints))
 
     def _failed(self, turn: str, problem: JudgeError) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from threading import Lock
 
 from openclaw_rl.core.completion import Span
-from openclaw_rl.core.hint import Hint, hinted, last_user_index
+from openclaw_rl.core.hint import Hint, hinted
 from openclaw_rl.core.message import Json, Message, Role, Tool
 from openclaw_rl.core.prompt import Prompt, Segment
 from openclaw_rl.core.turn import Turn
@@ -69,19 +69,26 @@ class ChatRenderer:
 
     def hinted(self, turn: Turn, hint: Hint) -> Prompt:
         """The turn's own prompt with a hint behind the last user message; all other ids stay as served."""
-        messages = hinted(turn.messages, hint)
+        return self.reread(turn, hinted(turn.read, hint))
+
+    def reread(self, turn: Turn, messages: Sequence[Message]) -> Prompt:
+        """The turn's own prompt with other words in some of its messages; all other ids stay as served."""
+        was = turn.read
+        if tuple(messages) == was:
+            return turn.prompt
         cut = self._blocks(messages, turn.tools, turn.options, opened=True)
         segments = turn.prompt.segments
-        asked = last_user_index(messages)
-        if cut is None or asked is None or len(segments) != len(cut[0]) + 1:
+        if cut is None or len(messages) != len(was) or len(segments) != len(cut[0]) + 1:
             return self._whole(messages, turn.tools, turn.options)
         runs, blocks = cut
+        keys = self._keys(messages, turn.tools, runs)
         pieces: list[Piece] = []
-        for segment, block, run in zip(segments, blocks, [*runs, (0, 0)], strict=True):
-            if run[0] <= asked < run[1]:
-                pieces.append((self._encode(block), key_of(messages[run[0] : run[1]])))
-            else:
+        for segment, block, key, (start, stop) in zip(segments[:-1], blocks[:-1], keys, runs, strict=True):
+            if tuple(messages[start:stop]) == was[start:stop]:
                 pieces.append((turn.prompt.tokens[segment.start : segment.stop], segment.key))
+            else:
+                pieces.append((self._encode(block), key))
+        pieces.append((turn.prompt.tokens[segments[-1].start :], segments[-1].key))
         return _joined(pieces, turn.prompt.tokens)
 
     def parser(self, prompt: Prompt | None = None, *, call_prefix: str = "call_") -> StreamParser:
@@ -119,20 +126,20 @@ class ChatRenderer:
         self, messages: Sequence[Message], tools: Sequence[Tool], served: Turn, options: Mapping[str, Json] | None
     ) -> Prompt | None:
         """The prompt made of what the served turn had; None where nothing of it can be kept."""
-        shape = self._shape
-        old_runs = None if shape is None else shape.runs(served.messages, served.tools)
+        shape, read = self._shape, served.read
+        old_runs = None if shape is None else shape.runs(read, served.tools)
         runs = None if shape is None else shape.runs(messages, tools)
         segments = served.prompt.segments
         if shape is None or old_runs is None or runs is None or len(segments) != len(old_runs) + 1:
             return None
         keys = self._keys(messages, tools, runs)
         old = [
-            _block(segment.key, served.messages[start:stop])
+            _block(segment.key, read[start:stop])
             for segment, (start, stop) in zip(segments[:-1], old_runs, strict=True)
         ]
         new = [_block(key, messages[start:stop]) for key, (start, stop) in zip(keys, runs, strict=True)]
         pairs = matching([*old, _block(key_of((served.reply,)), (served.reply,))], new)
-        spoken = (*served.messages, served.reply)
+        spoken = (*read, served.reply)
         same = _with_served_forms(messages, runs, spoken, [*old_runs, (len(spoken) - 1, len(spoken))], pairs)
         before = self._blocks(spoken, served.tools, served.options, opened=False)
         after = self._blocks(same, tools, options, opened=True)

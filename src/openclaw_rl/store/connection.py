@@ -9,9 +9,10 @@ from pathlib import Path
 
 from openclaw_rl.errors import StoreError
 from openclaw_rl.store.codec import damaged
+from openclaw_rl.store.migrations import NEWEST, migrate
 
 NAME = "store.db"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = NEWEST
 APPLICATION_ID = 0x4F43524C  # "OCRL", so that another program's file is not taken for a store
 CHECK_UP_TO_BYTES = 512 << 20  # a full check reads the whole file; above this size an opening would take too long
 
@@ -35,6 +36,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode=WAL")
         if _pragma(connection, "user_version") == 0:
             _make(connection)
+        migrate(connection, _pragma(connection, "user_version"))
         connection.execute("PRAGMA foreign_keys=ON")
         connection.execute("PRAGMA wal_autocheckpoint=8192")  # the writer checkpoints when idle, long before this
     except sqlite3.Error as problem:

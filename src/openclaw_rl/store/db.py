@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.next_state import Feedback, NextState
 from openclaw_rl.core.sample import Sample
@@ -19,16 +20,17 @@ from openclaw_rl.core.turn import Session, Turn
 from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import StoreError
-from openclaw_rl.store import connection, ledger, listing, samples, sessions, turns, versions
+from openclaw_rl.store import connection, hints, ledger, listing, samples, sessions, turns, versions
+from openclaw_rl.store.hint_book import HintBook
 from openclaw_rl.store.lock import FolderLock
 from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.rows import Judged, StepRecord, TurnRow, VersionRow, VersionStatus
-from openclaw_rl.store.turns import Served
+from openclaw_rl.store.turns import Served, Standing
 from openclaw_rl.store.writer import Transaction, Writer
 
 
 class Store:
-    """The rows of one installation."""
+    """The rows of one installation; `hints` are those kept for its users."""
 
     @classmethod
     async def open(cls, home: Path) -> Store:
@@ -50,6 +52,7 @@ class Store:
         self._moved = {state: asyncio.Event() for state in State}
         self._writer = Writer(writing, self._wake)
         self._reader = Reader(reading)
+        self.hints = HintBook(self._writer, self._reader)
         self._is_closed = False
 
     async def aclose(self) -> None:
@@ -128,6 +131,10 @@ class Store:
         """The latest turns whose conversations have these digests, in this session or in any, oldest first."""
         return await self._reader.do(lambda sql: turns.served(sql, chains, session))
 
+    async def standing(self, session: str, *, prefix: str, family: str | None = None, limit: int = 8) -> Standing:
+        """How a session stands that a request belongs to without going on from anything in it."""
+        return await self._reader.do(lambda sql: turns.standing(sql, session, prefix, family, limit))
+
     async def last_turn(self, session: str) -> Turn | None:
         """The newest main turn of a session."""
         return await self._reader.do(lambda sql: turns.last_of(sql, session))
@@ -161,9 +168,21 @@ class Store:
         """What waits for a judge, oldest first."""
         return await self._reader.do(lambda sql: ledger.paired(sql, limit))
 
-    async def judge(self, verdict: Verdict) -> bool:
-        """Stores votes and hints; PAIRED to JUDGED. False where the turn was not PAIRED."""
-        return await self._writer.do(lambda tx: ledger.judge(tx, verdict))
+    async def judge(self, verdict: Verdict, *, keep: Hint | None = None) -> bool:
+        """Stores votes and hints; PAIRED to JUDGED. False where the turn was not PAIRED.
+
+        `keep` is the hint that the turn's user is to be served with from now on, in the same transaction.
+        """
+        if keep is None:
+            return await self._writer.do(lambda tx: ledger.judge(tx, verdict))
+
+        def work(tx: Transaction) -> bool:
+            if not ledger.judge(tx, verdict):
+                return False
+            hints.adopt_from(tx.sql, verdict.turn, keep, at_s=time.time())
+            return True
+
+        return await self.hints.changing(work)
 
     async def judged(self, *, limit: int) -> list[Judged]:
         """What waits to be admitted as a sample, oldest first."""

@@ -117,3 +117,20 @@ CREATE TABLE current (
   number INTEGER NOT NULL,
   why    TEXT NOT NULL
 ) WITHOUT ROWID;
+
+-- What users have asked for, kept beyond the turn it came from; see core/kept_hint.py.
+CREATE TABLE hints (
+  seq       INTEGER PRIMARY KEY,
+  id        TEXT NOT NULL UNIQUE,
+  user      TEXT NOT NULL,
+  text      BLOB NOT NULL,
+  source    TEXT NOT NULL,
+  state     TEXT NOT NULL CHECK (state IN ('in_use', 'retired')),
+  why       TEXT NOT NULL,
+  made_s    REAL NOT NULL,
+  changed_s REAL NOT NULL,
+  turn      TEXT REFERENCES turns (id) ON DELETE CASCADE,  -- the corrected one; NULL where written by hand
+  times     INTEGER NOT NULL
+);
+CREATE INDEX hints_user ON hints (user, seq);
+CREATE INDEX hints_turn ON hints (turn);

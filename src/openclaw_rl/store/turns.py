@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from openclaw_rl.core.completion import Completion, Finish, Span, SpanKind
+from openclaw_rl.core.hint import PlacedHint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.prompt import Prompt, Segment
@@ -27,6 +28,19 @@ class Served:
     session: str
     chain: str
     state: State | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is known of a session where a request says that it belongs to it, yet goes on from nothing of it.
+
+    `asked` is the newest turn that was asked the same, `waiting` are the newest without a next state, newest first,
+    `before` the open sessions whose names are this one's with an older number behind it.
+    """
+
+    asked: str | None
+    waiting: tuple[Turn, ...]
+    before: tuple[str, ...]
 
 
 class _Texts:
@@ -118,6 +132,29 @@ def served(sql: sqlite3.Connection, chains: Sequence[str], session: str | None) 
     return [item for _, item in sorted(found, key=lambda pair: pair[0])]
 
 
+def standing(sql: sqlite3.Connection, session: str, prefix: str, family: str | None, limit: int) -> Standing:
+    """How the session stands; with `family`, the other sessions of that name and a number count as older ones of it."""
+    same = sql.execute(
+        "SELECT id FROM turns WHERE prefix = ? AND session = ? ORDER BY seq DESC LIMIT 1", (prefix, plain(session))
+    ).fetchone()
+    before: list[str] = []
+    if family is not None:
+        name = plain(family)
+        rows = sql.execute(
+            "SELECT id FROM sessions WHERE (id = ? OR (id > ? AND id < ?)) AND id <> ? AND end_why IS NULL",
+            (name, f"{name}:", f"{name};", plain(session)),
+        )
+        before = [str(row[0]) for row in rows if str(row[0])[len(name) :].lstrip(":").isdecimal() or row[0] == name]
+    found: list[tuple[int, str]] = []
+    for each in (plain(session), *before):
+        asked = "SELECT seq, id FROM turns WHERE session = ? AND state = 'served' ORDER BY seq DESC LIMIT ?"
+        found += [(int(seq), str(turn)) for seq, turn in sql.execute(asked, (each, limit))]
+    waiting = [get(sql, turn) for _, turn in sorted(found, reverse=True)[:limit]]
+    return Standing(
+        None if same is None else str(same[0]), tuple(turn for turn in waiting if turn is not None), tuple(before)
+    )
+
+
 def turn_of(sql: sqlite3.Connection, row: Sequence[object]) -> Turn:
     """The turn of a row of `COLUMNS`."""
     kind, at_s, version, body, prompt, response = row
@@ -152,6 +189,7 @@ def turn_of(sql: sqlite3.Connection, row: Sequence[object]) -> Turn:
         api=str(held["api"]),
         options=mapped(held["options"]),
         shown=mapped(held.get("shown", {})),
+        carried=tuple(_placed(item) for item in listed(held.get("carried", []))),
     )
 
 
@@ -177,6 +215,7 @@ def _packed(sql: sqlite3.Connection, turn: Turn) -> tuple[bytes, bytes]:
         "group": turn.group,
         "options": dict(turn.options),
         "shown": dict(turn.shown),
+        "carried": [[item.at, item.id, item.text] for item in turn.carried],
         "finish": turn.completion.finish.value,
         "spans": [[span.kind.value, span.start, span.stop] for span in turn.completion.spans],
         "segments": [[item.start, item.stop, item.key] for item in turn.prompt.segments],
@@ -195,6 +234,11 @@ def _prompt(held: dict[str, Json], tokens: tuple[int, ...]) -> Prompt:
         start, stop, key = listed(item)
         segments.append(Segment(number(start), number(stop), str(key)))
     return Prompt(tokens, tuple(segments), number(held["continued"]), tuple(str(url) for url in listed(held["images"])))
+
+
+def _placed(item: Json) -> PlacedHint:
+    at, name, text = listed(item)
+    return PlacedHint(number(at), str(name), str(text))
 
 
 def _span(item: Json) -> Span:

@@ -1,0 +1,74 @@
+"""A hint that is kept for a user beyond the turn it came from, and what is done with it meanwhile."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from openclaw_rl.core.hint import HintSource
+
+ALIKE = 0.6  # two hints that share so much of their words are one wish, said anew
+_WORD = re.compile(r"\w+")
+# Words that tell no two wishes apart. "not" and its kin are among them: a wish and its opposite are about one thing,
+# and the newer one replaces the older.
+_IDLE_WORDS = frozenset(
+    """
+    a all also always an and answer answers any are as assistant at be but by do does dont each every for from give
+    has have i in instead is it its just like me more must my never no not now of on only or please prefer prefers
+    replies reply s should so student t teacher that the their them they this to use uses using user users want wants
+    wanted was were when will wish wishes with without would write writes writing written you your
+    """.split()  # noqa: SIM905
+)
+
+
+class Carry(StrEnum):
+    """What a user's accepted hints do while the weights learn."""
+
+    WEIGHTS = "weights"  # nothing is added to any prompt
+    MEMORY = "memory"  # they stand in the prompt, and the weights are left alone
+    BRIDGE = "bridge"  # they stand in the prompt until the weights follow without them
+
+
+class HintState(StrEnum):
+    """Whether a kept hint may stand in a prompt."""
+
+    IN_USE = "in_use"
+    RETIRED = "retired"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptHint:
+    """A user's hint. `why` says how it came to stand as it does; `times` counts how often it was asked for.
+
+    `turn` is the corrected turn it was taken from, None where it was written by hand.
+    """
+
+    id: str
+    user: str
+    text: str
+    source: HintSource
+    state: HintState
+    why: str
+    made_s: float
+    changed_s: float
+    turn: str | None = None
+    times: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.text.strip():
+            raise ValueError("a hint says something")
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether it may stand in a prompt."""
+        return self.state is HintState.IN_USE
+
+
+def likeness(one: str, other: str) -> float:
+    """How much of their words two hints share, from 0 to 1; 1 where they differ in case or punctuation alone."""
+    first, second = _WORD.findall(one.casefold()), _WORD.findall(other.casefold())
+    if first == second:
+        return 1.0
+    mine, theirs = set(first) - _IDLE_WORDS, set(second) - _IDLE_WORDS
+    return len(mine & theirs) / len(mine | theirs) if mine and theirs else 0.0

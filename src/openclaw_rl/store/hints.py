@@ -1,0 +1,143 @@
+"""Hints kept for users, as rows: adopted from verdicts or written by hand, retired, taken back into use, removed."""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+
+from openclaw_rl.core.hint import Hint, HintSource
+from openclaw_rl.core.kept_hint import ALIKE, HintState, KeptHint, likeness
+from openclaw_rl.store import codec
+from openclaw_rl.store.codec import plain, text_or_none
+
+MOST_KEPT = 100  # of one user; beyond it the ones that changed longest ago are forgotten, retired ones first
+COLUMNS = "id, user, text, source, state, why, made_s, changed_s, turn, times"
+
+
+def of_user(sql: sqlite3.Connection, user: str) -> list[KeptHint]:
+    """The hints of one user, oldest first."""
+    rows = sql.execute(f"SELECT {COLUMNS} FROM hints WHERE user = ? ORDER BY seq", (plain(user),))
+    return [_hint_of(row) for row in rows]
+
+
+def everyone(sql: sqlite3.Connection) -> list[KeptHint]:
+    """All hints, user by user, oldest first."""
+    return [_hint_of(row) for row in sql.execute(f"SELECT {COLUMNS} FROM hints ORDER BY user, seq")]
+
+
+def get(sql: sqlite3.Connection, name: str) -> KeptHint | None:
+    """The hint of this id."""
+    row = sql.execute(f"SELECT {COLUMNS} FROM hints WHERE id = ?", (name,)).fetchone()
+    return None if row is None else _hint_of(row)
+
+
+def adopt(
+    sql: sqlite3.Connection, user: str, hint: Hint, *, turn: str | None, at_s: float, why: str = "asked for"
+) -> KeptHint:
+    """Takes a hint into use. One that says the same as a kept one takes its place, retired or not."""
+    kept = of_user(sql, user)
+    same = max(kept, key=lambda item: likeness(item.text, hint.text), default=None)
+    if same is not None and likeness(same.text, hint.text) >= ALIKE:
+        again = "asked for again" if same.is_in_use else f"asked for again after it had retired ({same.why})"
+        said = replace(
+            same,
+            text=hint.text.strip(),
+            source=hint.source,
+            state=HintState.IN_USE,
+            why=again,
+            changed_s=at_s,
+            turn=turn,
+            times=same.times + 1,
+        )
+        _update(sql, said)
+        return said
+    new = KeptHint(
+        id=f"hint-{uuid.uuid4().hex[:12]}",
+        user=user,
+        text=hint.text.strip(),
+        source=hint.source,
+        state=HintState.IN_USE,
+        why=why,
+        made_s=at_s,
+        changed_s=at_s,
+        turn=turn,
+    )
+    sql.execute(f"INSERT INTO hints ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", _row_of(new))
+    for old in sorted(kept, key=lambda item: (item.is_in_use, item.changed_s))[: max(0, len(kept) + 1 - MOST_KEPT)]:
+        remove(sql, old.id)
+    return new
+
+
+def adopt_from(sql: sqlite3.Connection, turn: str, hint: Hint, *, at_s: float) -> KeptHint:
+    """Takes a hint into use for the user whose turn it came from."""
+    user = sql.execute("SELECT user FROM turns WHERE id = ?", (plain(turn),)).fetchone()[0]
+    return adopt(sql, str(user), hint, turn=turn, at_s=at_s)
+
+
+def edit(sql: sqlite3.Connection, name: str, text: str, *, at_s: float) -> KeptHint | None:
+    """Puts other words in its place, and the hint into use; None where there is none of this id."""
+    held = get(sql, name)
+    if held is None:
+        return None
+    new = replace(
+        held, text=text.strip(), source=HintSource.OWNER, state=HintState.IN_USE, why="edited by hand", changed_s=at_s
+    )
+    _update(sql, new)
+    return new
+
+
+def retire(sql: sqlite3.Connection, name: str, *, why: str, at_s: float, text: str | None = None) -> bool:
+    """Takes a hint out of use, with the reason; False where it is not in use, or no longer says `text`."""
+    held = get(sql, name)
+    if held is None or not held.is_in_use or text not in (None, held.text):
+        return False
+    _update(sql, replace(held, state=HintState.RETIRED, why=why, changed_s=at_s))
+    return True
+
+
+def remove(sql: sqlite3.Connection, name: str) -> bool:
+    """Forgets a hint; False where there was none."""
+    return sql.execute("DELETE FROM hints WHERE id = ?", (name,)).rowcount > 0
+
+
+def _update(sql: sqlite3.Connection, hint: KeptHint) -> None:
+    name, user, *values = _row_of(hint)
+    sql.execute(
+        "UPDATE hints SET text = ?, source = ?, state = ?, why = ?, made_s = ?, changed_s = ?, turn = ?, times = ? "
+        "WHERE id = ? AND user = ?",
+        (*values, name, user),
+    )
+
+
+def _row_of(hint: KeptHint) -> tuple[str | bytes | float | int | None, ...]:
+    return (
+        hint.id,
+        plain(hint.user),
+        codec.pack_json(hint.text),
+        hint.source.value,
+        hint.state.value,
+        hint.why,
+        hint.made_s,
+        hint.changed_s,
+        None if hint.turn is None else plain(hint.turn),
+        hint.times,
+    )
+
+
+def _hint_of(row: Sequence[object]) -> KeptHint:
+    name, user, text, source, state, why, made_s, changed_s, turn, times = row
+    assert isinstance(text, bytes)
+    return KeptHint(
+        id=str(name),
+        user=str(user),
+        text=str(codec.unpack_json(text)),
+        source=HintSource(str(source)),
+        state=HintState(str(state)),
+        why=str(why),
+        made_s=codec.real(made_s),
+        changed_s=codec.real(changed_s),
+        turn=None if turn is None else text_or_none(str(turn)),
+        times=int(codec.real(times)),
+    )

@@ -1,0 +1,32 @@
+"""What an older store lacks. `schema.sql` is the newest form; a store of version n gets the steps from n on."""
+
+from __future__ import annotations
+
+import sqlite3
+
+STEPS: dict[int, str] = {
+    1: """
+CREATE TABLE hints (
+  seq       INTEGER PRIMARY KEY,
+  id        TEXT NOT NULL UNIQUE,
+  user      TEXT NOT NULL,
+  text      BLOB NOT NULL,
+  source    TEXT NOT NULL,
+  state     TEXT NOT NULL CHECK (state IN ('in_use', 'retired')),
+  why       TEXT NOT NULL,
+  made_s    REAL NOT NULL,
+  changed_s REAL NOT NULL,
+  turn      TEXT REFERENCES turns (id) ON DELETE CASCADE,
+  times     INTEGER NOT NULL
+);
+CREATE INDEX hints_user ON hints (user, seq);
+CREATE INDEX hints_turn ON hints (turn);
+""",
+}
+NEWEST = max(STEPS) + 1
+
+
+def migrate(connection: sqlite3.Connection, version: int) -> None:
+    """Brings a store of this version to the newest, one step and one transaction after the other."""
+    for step in range(version, NEWEST):
+        connection.executescript(f"BEGIN IMMEDIATE;\n{STEPS[step]}\nPRAGMA user_version={step + 1};\nCOMMIT;")

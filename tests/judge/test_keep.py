@@ -1,0 +1,45 @@
+"""Which hints are kept beyond the task they came from."""
+
+from __future__ import annotations
+
+import pytest
+
+from openclaw_rl.core.hint import Hint
+from openclaw_rl.core.verdict import Verdict, VerdictSource
+from openclaw_rl.judge.keep import is_general, kept_hint
+from openclaw_rl.testing.turns import a_turn
+
+ASKED = "Mia has 3 pens and gets 4 more. How many pens does Mia have?"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Write plain sentences without any markdown.", True),
+        ("Answer in at most 3 sentences.", True),
+        ("Round to 2-decimal places.", True),
+        ("Give prices with 2 decimals.", True),
+        ("The answer was wrong. The right answer is 7.", False),
+        ("Add the pens that Mia gets to those she has.", False),
+        ("Explain every step in detail. Mark it with Roman letters.", True),
+    ],
+)
+def test_a_wish_about_how_is_kept_and_the_answer_to_a_task_is_not(text: str, expected: bool) -> None:
+    assert is_general(text, ASKED) is expected
+
+
+def test_of_several_hints_the_one_most_like_the_others_is_kept() -> None:
+    hints = (
+        Hint("Read the question carefully."),
+        Hint("Write plain sentences without markdown."),
+        Hint("Plain sentences, no markdown, no bold text."),
+    )
+    verdict = Verdict("t1", -1, VerdictSource.VOTES, hints=hints)
+    # words that count: {read, question, carefully}, {plain, sentences, markdown} and these with {bold, text}
+    # agreement: 1, 1 + 3/5, 1 + 3/5; the first of equals
+    assert kept_hint(a_turn("t1", ASKED), verdict) == hints[1]
+
+
+def test_a_verdict_whose_hints_are_all_about_the_task_keeps_none() -> None:
+    verdict = Verdict("t1", -1, VerdictSource.VOTES, hints=(Hint("It must be 7, not 8."),))
+    assert kept_hint(a_turn("t1", ASKED), verdict) is None
