@@ -20,7 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "store": {"core"},
     **{
         stage: {"core", "render", "store"}
-        for stage in ("collect", "train", "publish", "envs", "judge", "serve", "testing")
+        for stage in ("collect", "train", "publish", "envs", "judge", "serve", "testing", "carry")
     },
     "engines": {"core", "algo"},
     "trainers": {"core", "algo"},

@@ -50,6 +50,11 @@ class Placement:
     parent: Turn | None = None
     is_done: bool = False
 
+    @property
+    def is_main(self) -> bool:
+        """Whether the turn may become a sample."""
+        return self.kind is TurnKind.MAIN
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from openclaw_rl.core.completion import SampledToken, SpanKind
+from openclaw_rl.core.hint import PlacedHint, with_hints
 from openclaw_rl.core.message import Json, Message, Tool
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling
@@ -25,6 +26,7 @@ from openclaw_rl.serve.parts import ServeParts
 
 log = logging.getLogger(__name__)
 _SECRET = frozenset({"authorization", "x-api-key", "cookie"})
+_ROOM_KEPT = 1024  # tokens of an answer, where it may have so many, that hints must leave room for
 _LONG_CHARS = 20_000  # longer prompts are rendered in a thread, so that streams go on
 
 
@@ -32,8 +34,8 @@ _LONG_CHARS = 20_000  # longer prompts are rendered in a thread, so that streams
 class Asked:
     """A request in the words of `core`. `max_tokens` None leaves it to the context.
 
-    With `prompt` (text or ids) there is no conversation to render, and the turn is never trained. `shown` is what an API
-    whose answers can be fetched again keeps of the request, beside its messages.
+    With `prompt` (text or ids) there is no conversation to render, and the turn is never trained. `shown` is what an
+    API whose answers can be fetched again keeps of the request, beside its messages.
     """
 
     api: str
@@ -93,6 +95,7 @@ class Generation:
     version: PolicyVersion
     choices: tuple[Choice, ...]
     at_s: float
+    carried: tuple[PlacedHint, ...] = ()  # the user's hints in the prompt
     problem: Exception | None = None  # what ended an answer's sampling before its time
     ended_s: float = 0.0
 
@@ -224,6 +227,7 @@ class Generation:
             group=group,
             api=self.asked.api,
             options=self.asked.options,
+            carried=self.carried,
             shown=self.shown if self.asked.shown else {},
         )
 
@@ -236,7 +240,11 @@ async def begin(parts: ServeParts, asked: Asked, headers: Mapping[str, str], key
         facts["turn_type"] = TurnKind.SIDE.value
     told = {name.lower(): value for name, value in headers.items() if name.lower() not in _SECRET}
     placement = await parts.collector.place(Arrival(asked.messages, asked.tools, told, facts, key_name, at_s))
-    prompt = await _prompt(parts, asked, placement)
+    carried = () if asked.prompt is not None else await parts.carried(placement, asked.messages)
+    prompt = await _prompt(parts, asked, placement, carried)
+    if carried and len(prompt) + min(asked.max_tokens or 1, _ROOM_KEPT) > parts.context_length:
+        carried = ()  # a request that fits as its client wrote it is not refused, nor its answer cut, for our words
+        prompt = await _prompt(parts, asked, placement, carried)
     room = parts.context_length - len(prompt)
     if room < 1:
         raise RequestError(
@@ -247,19 +255,21 @@ async def begin(parts: ServeParts, asked: Asked, headers: Mapping[str, str], key
         )
     sampling = replace(asked.sampling, max_tokens=min(room, asked.max_tokens or room))
     choices = tuple(_choice(parts, asked, prompt, index) for index in range(asked.count))
-    return Generation(parts, asked, placement, prompt, sampling, parts.current(placement.user), choices, at_s)
+    version = parts.current(placement.user)
+    return Generation(parts, asked, placement, prompt, sampling, version, choices, at_s, carried)
 
 
-async def _prompt(parts: ServeParts, asked: Asked, placement: Placement) -> Prompt:
+async def _prompt(parts: ServeParts, asked: Asked, placement: Placement, carried: tuple[PlacedHint, ...]) -> Prompt:
     if isinstance(asked.prompt, tuple):
         return Prompt(asked.prompt)
     if asked.prompt is not None:
         return Prompt(parts.renderer.encode(asked.prompt))
-    size = sum(len(item.text) for item in asked.messages)
+    messages = with_hints(asked.messages, carried)
+    size = sum(len(item.text) for item in messages)
     if size < _LONG_CHARS:
-        return parts.renderer.prompt(asked.messages, asked.tools, placement.parent, options=asked.options)
+        return parts.renderer.prompt(messages, asked.tools, placement.parent, options=asked.options)
     return await asyncio.to_thread(
-        parts.renderer.prompt, asked.messages, asked.tools, placement.parent, options=asked.options
+        parts.renderer.prompt, messages, asked.tools, placement.parent, options=asked.options
     )
 
 

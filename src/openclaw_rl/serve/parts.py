@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from openclaw_rl.core.message import Json
+from openclaw_rl.core.hint import PlacedHint
+from openclaw_rl.core.message import Json, Message
 from openclaw_rl.core.next_state import Feedback
 from openclaw_rl.core.protocols import Collector, Engine
+from openclaw_rl.core.turn import Placement
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import RequestError
 from openclaw_rl.render.renderer import ChatRenderer
@@ -37,12 +39,18 @@ class Control:
     session_name: Callable[[str, str], str] = lambda key_name, given: given
 
 
+async def nothing_carried(placement: Placement, messages: Sequence[Message]) -> tuple[PlacedHint, ...]:
+    """No hint stands in any prompt."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class ServeParts:
     """One server.
 
     `models` are the names clients may ask for, the first one reported; `current(user)` is the version being served to
-    a user right now; `clock` gives seconds since the epoch.
+    a user right now; `carried(placement, messages)` are the user's hints that a request's prompt is to hold; `clock`
+    gives seconds since the epoch.
     """
 
     engine: Engine
@@ -57,6 +65,7 @@ class ServeParts:
     keys: Keys
     settings: ServeSettings = field(default_factory=ServeSettings)
     defaults: SamplingDefaults = field(default_factory=SamplingDefaults)
+    carried: Callable[[Placement, Sequence[Message]], Awaitable[tuple[PlacedHint, ...]]] = nothing_carried
     metrics: Metrics = field(default_factory=Metrics)
     clock: Callable[[], float] = time.time
 

@@ -42,6 +42,7 @@ def turn_json(row: TurnRow) -> dict[str, Json]:
     body["group"] = turn.group
     body["messages"] = [item.as_json() for item in turn.messages]
     body["tools"] = [tool.as_json() for tool in turn.tools]
+    body["carried"] = [{"id": item.id, "text": item.text, "behind_message": item.at} for item in turn.carried]
     body["reply"] = turn.reply.as_json()
     body["spans"] = [[span.kind.value, span.start, span.stop] for span in turn.completion.spans]
     body["next_state"] = (

@@ -1,0 +1,60 @@
+"""Which of a user's hints are in use, and where they stand in a request."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from openclaw_rl.carry.placing import placed
+from openclaw_rl.carry.settings import HintsSettings
+from openclaw_rl.core.hint import LABEL, PlacedHint
+from openclaw_rl.core.kept_hint import Carry, KeptHint
+from openclaw_rl.core.message import Message
+from openclaw_rl.core.turn import Placement
+from openclaw_rl.store.db import Store
+
+USERS_HELD = 1000
+
+
+@dataclass(slots=True)
+class HintsInUse:
+    """Asked for each request, so the hints of the latest users are held in memory until the store's change.
+
+    `size_of` counts the tokens of a text.
+    """
+
+    store: Store
+    carry: Carry
+    settings: HintsSettings
+    size_of: Callable[[str], int]
+    _held: OrderedDict[str, tuple[int, tuple[KeptHint, ...]]] = field(default_factory=OrderedDict)
+
+    async def placed(self, placement: Placement, messages: Sequence[Message]) -> tuple[PlacedHint, ...]:
+        """The hints that a request's prompt holds, and where; none for a side request."""
+        if self.carry is Carry.WEIGHTS or not placement.is_main:
+            return ()
+        return placed(messages, await self.of_user(placement.user), placement.parent)
+
+    async def of_user(self, user: str) -> tuple[KeptHint, ...]:
+        """The user's hints that stand in prompts, oldest first; the newest that there is room for."""
+        changes = self.store.hints.changes
+        held = self._held.get(user)
+        if held is None or held[0] != changes:
+            held = (changes, self.within_bounds(await self.store.hints.of_user(user)))
+            self._held[user] = held
+            if len(self._held) > USERS_HELD:
+                self._held.popitem(last=False)
+        self._held.move_to_end(user)
+        return held[1]
+
+    def within_bounds(self, kept: Sequence[KeptHint]) -> tuple[KeptHint, ...]:
+        """Those in use that fit, the ones asked for last first to be chosen; in the order in which they were kept."""
+        room = self.settings.max_tokens
+        chosen: set[str] = set()
+        for hint in sorted(kept, key=lambda item: -item.changed_s):
+            size = self.size_of(f"\n\n{LABEL} {hint.text}") if hint.is_in_use else 0
+            if hint.is_in_use and len(chosen) < self.settings.most and size <= room:
+                chosen.add(hint.id)
+                room -= size
+        return tuple(hint for hint in kept if hint.id in chosen)

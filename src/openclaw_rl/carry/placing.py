@@ -1,0 +1,57 @@
+"""Where hints stand in a conversation that never held them: behind the words they came in with, while it lasts.
+
+A served turn must be continued id for id and its keys and values used again. So a hint is put behind the last user
+message once, where the teacher reads it, and stays behind that message while the conversation goes on; hints that came
+into use since follow behind the user's next words. Only a hint that leaves changes what was read before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from openclaw_rl.core.hint import PlacedHint, last_user_index
+from openclaw_rl.core.kept_hint import KeptHint
+from openclaw_rl.core.message import Message, Role
+from openclaw_rl.core.turn import Turn
+
+
+def placed(messages: Sequence[Message], hints: Sequence[KeptHint], parent: Turn | None) -> tuple[PlacedHint, ...]:
+    """Where each of the hints stands among the messages, which go on from `parent`.
+
+    One whose message the client has changed is put behind the last user message again. In a tool loop the user says
+    nothing new, so hints that came into use meanwhile wait.
+    """
+    last = last_user_index(messages)
+    if last is None or not hints:
+        return ()
+    if parent is None:
+        return tuple(PlacedHint(last, hint.id, hint.text) for hint in hints)
+    words = {hint.id: hint.text for hint in hints}
+    now_at = _same_words(parent.messages, messages)
+    stay = [
+        PlacedHint(now_at[item.at], item.id, item.text)
+        for item in parent.carried
+        if item.at in now_at and words.get(item.id) == item.text
+    ]
+    if last in now_at.values():
+        return tuple(stay)
+    held = {item.id for item in stay}
+    return (*stay, *(PlacedHint(last, hint.id, hint.text) for hint in hints if hint.id not in held))
+
+
+def _same_words(old: Sequence[Message], new: Sequence[Message]) -> dict[int, int]:
+    """Where each of the old user messages stands among the new ones, in order; those that were changed are left out."""
+    found: dict[int, int] = {}
+    after = 0
+    for at, item in enumerate(old):
+        if item.role is not Role.USER:
+            continue
+        places = (at, *range(after, len(new)))  # mostly nothing has moved
+        now = next((place for place in places if after <= place < len(new) and _says_same(item, new[place])), None)
+        if now is not None:
+            found[at], after = now, now + 1
+    return found
+
+
+def _says_same(one: Message, other: Message) -> bool:
+    return other.role is one.role and other.content == one.content
