@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -19,6 +20,7 @@ from openclaw_rl.errors import AdapterError
 
 STATE = "trainer_state.safetensors"
 FACTS = "trainer_state.json"
+FILES = (WEIGHTS, CONFIG, STATE, FACTS)
 FORMAT = 1
 
 
@@ -27,29 +29,46 @@ class Checkpoint:
     """An adapter and the trainer behind it.
 
     `state` holds the optimiser's moments and, for that teacher, the moving average, by name; it is empty for an adapter
-    that no trainer of ours wrote. `version` is None there too.
+    that no trainer of ours wrote. `version` is None there too. `upon` is the version these weights stand on; None for
+    the base model.
     """
 
     weights: Mapping[str, Tensor]
     state: Mapping[str, Tensor]
     steps: int
     version: PolicyVersion | None
+    upon: Under | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Under:
+    """Frozen LoRA weights that others stand on, their B on the scale of those, and the version they make alone."""
+
+    weights: Mapping[str, Tensor]
+    rank: int
+    version: PolicyVersion | None
 
 
 def write(folder: Path, checkpoint: Checkpoint, config: Mapping[str, Json], settings: Mapping[str, Json]) -> None:
-    """Writes the four files and has them on the disk before it returns. Raises OSError."""
+    """Writes the four files and has them on the disk before it returns. Raises OSError.
+
+    The adapter is the whole of it: what lies under the trained weights is written in front of them, as more ranks.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    upon = checkpoint.upon
     facts: dict[str, Json] = {
         "format": FORMAT,
         "version": str(checkpoint.version),
         "steps": checkpoint.steps,
         "settings": dict(settings),
+        "under_rank": 0 if upon is None else upon.rank,
+        "upon": None if upon is None or upon.version is None else str(upon.version),
     }
-    save_file(_on_cpu(checkpoint.weights), folder / WEIGHTS, metadata={"format": "pt"})
+    save_file(_on_cpu(joined(upon, checkpoint.weights)), folder / WEIGHTS, metadata={"format": "pt"})
     save_file(_on_cpu(checkpoint.state), folder / STATE, metadata={"format": "pt"})
     (folder / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", "utf-8")
     (folder / FACTS).write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n", "utf-8")
-    for path in (*(folder / name for name in (WEIGHTS, STATE, CONFIG, FACTS)), folder, folder.parent):
+    for path in (*(folder / name for name in FILES), folder, folder.parent):
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -59,23 +78,74 @@ def write(folder: Path, checkpoint: Checkpoint, config: Mapping[str, Json], sett
 
 def read(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> Checkpoint:
     """What a folder holds. Raises AdapterError where it cannot be read or does not fit a model of these shapes."""
+    whole, facts = _adapter(folder)
     try:
-        weights = load_file(folder / WEIGHTS)
         state = load_file(folder / STATE) if (folder / STATE).exists() else {}
-        facts = json.loads((folder / FACTS).read_text("utf-8")) if (folder / FACTS).exists() else {}
-        steps, named = int(facts.get("steps", 0)), facts.get("version")
-        version = None if named is None else parse_version(str(named))
-    except (OSError, SafetensorError, ValueError, AttributeError) as problem:
-        raise AdapterError(
-            f"{folder} holds no adapter to go on from ({problem})", fix="roll back to an earlier version"
-        ) from problem
+        steps, rank = int(str(facts.get("steps", 0))), int(str(facts.get("under_rank", 0)))
+        version, upon = (_version(facts.get(name)) for name in ("version", "upon"))
+    except (OSError, SafetensorError, ValueError) as problem:
+        raise _unreadable(folder, problem) from problem
+    under, weights = parted(whole, rank)
     if {name: tuple(tensor.shape) for name, tensor in weights.items()} != dict(shapes):
         raise AdapterError(
             f"the adapter in {folder} does not fit this model and rank", fix="train it with the settings it was made by"
         )
-    if not all(bool(tensor.isfinite().all()) for tensor in (*weights.values(), *state.values())):
+    if not all(bool(tensor.isfinite().all()) for tensor in (*whole.values(), *state.values())):
         raise AdapterError(f"the adapter in {folder} is not finite", fix="roll back to an earlier version")
-    return Checkpoint(weights, state, steps, version)
+    return Checkpoint(weights, state, steps, version, Under(under, rank, upon) if rank else None)
+
+
+def read_under(folder: Path, *, scale: float) -> Under:
+    """The adapter of a folder as what others stand on, whose own scale is given. Raises AdapterError."""
+    weights, facts = _adapter(folder)
+    try:
+        config = json.loads((folder / CONFIG).read_text("utf-8"))
+        rank, ratio = int(config["r"]), float(config["lora_alpha"]) / int(config["r"]) / scale
+        version = _version(facts.get("version"))
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise _unreadable(folder, problem) from problem
+    if ratio != 1.0:
+        weights = {name: tensor * ratio if _is_up(name) else tensor for name, tensor in weights.items()}
+    return Under(weights, rank, version)
+
+
+def joined(upon: Under | None, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """One adapter that adds what both add: A's rows one after the other, and B's columns."""
+    if upon is None:
+        return dict(weights)
+    under = upon.weights
+    return {name: torch.cat([under[name].to(own), own], 1 if _is_up(name) else 0) for name, own in weights.items()}
+
+
+def parted(whole: Mapping[str, Tensor], rank: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The first so many ranks of an adapter, and the others: what `joined` put together."""
+    if rank == 0:
+        return {}, dict(whole)
+    first = {name: one[:, :rank] if _is_up(name) else one[:rank] for name, one in whole.items()}
+    rest = {name: one[:, rank:] if _is_up(name) else one[rank:] for name, one in whole.items()}
+    return first, rest
+
+
+def _adapter(folder: Path) -> tuple[dict[str, Tensor], dict[str, Json]]:
+    try:
+        facts = json.loads((folder / FACTS).read_text("utf-8")) if (folder / FACTS).exists() else {}
+        if not isinstance(facts, dict):
+            raise ValueError(f"{FACTS} is no table")
+        return load_file(folder / WEIGHTS), facts
+    except (OSError, SafetensorError, ValueError) as problem:
+        raise _unreadable(folder, problem) from problem
+
+
+def _unreadable(folder: Path, problem: Exception) -> AdapterError:
+    return AdapterError(f"{folder} holds no adapter to go on from ({problem})", fix="roll back to an earlier version")
+
+
+def _version(named: Json) -> PolicyVersion | None:
+    return None if named is None or named == "None" else parse_version(str(named))
+
+
+def _is_up(name: str) -> bool:
+    return name.endswith(".lora_B.weight")
 
 
 def lora_config(base: str, targets: list[str], *, rank: int, alpha: float) -> dict[str, Json]:

@@ -22,15 +22,24 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One optimiser step from the version in `resume`. Answered by a StepReport."""
+    """One optimiser step from the version in `resume`, on top of that in `under`. Answered by a StepReport."""
 
     samples: tuple[Sample, ...]
     resume: Path | None
+    under: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rebase:
+    """Take the version in `resume` and put it on top of that in `under`, to be exported. Answered by Opened."""
+
+    resume: Path
+    under: Path | None
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """Write what the last step made. Answered by an Adapter."""
+    """Write what the last step made, or the last rebase. Answered by an Adapter."""
 
     folder: Path
     version: PolicyVersion
@@ -38,7 +47,7 @@ class Export:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The model is loaded."""
+    """The model is loaded, or the version taken up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,5 +58,5 @@ class Failed:
     fix: str = ""
 
 
-Call = Open | Step | Export
+Call = Open | Step | Rebase | Export
 Answer = Opened | StepReport | Adapter | Failed

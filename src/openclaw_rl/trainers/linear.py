@@ -6,6 +6,8 @@ float32 product goes to MKL, which is half as fast on AMD.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
@@ -55,8 +57,16 @@ class Frozen(nn.Module):
         return out
 
 
+@dataclass(frozen=True, slots=True)
+class Under:
+    """A frozen share beneath the trained one, in the layer's own number format: x a^T b^T, its scale folded into b."""
+
+    a: Tensor  # [rank, in]
+    b: Tensor  # [out, rank]
+
+
 class Lora(nn.Module):
-    """A frozen linear layer plus (alpha / rank) * B A.
+    """A frozen linear layer plus (alpha / rank) * B A, and what is `under` that where there is anything.
 
     `is_on` False gives the base model's layer.
     """
@@ -67,6 +77,7 @@ class Lora(nn.Module):
         self.out_features, self.in_features = self.product.shape
         self.scale = scale
         self.is_on = True
+        self.under: Under | None = None
         device = linear.weight.device
         self.a = nn.Parameter(torch.zeros(rank, self.in_features, device=device))
         self.b = nn.Parameter(torch.zeros(self.out_features, rank, device=device))
@@ -119,6 +130,8 @@ class _LoraLinear(torch.autograd.Function):
         rows = x.reshape(-1, x.shape[-1])
         low = rows @ a.to(rows.dtype).t()  # [n, rank]
         out = layer.product.forward(rows).addmm_(low, b.to(rows.dtype).t(), alpha=layer.scale)
+        if layer.under is not None:
+            out.addmm_(rows @ layer.under.a.t(), layer.under.b.t())
         ctx.layer = layer
         ctx.save_for_backward(rows, low, a, b)
         return out.view(*x.shape[:-1], layer.out_features)
@@ -133,6 +146,9 @@ class _LoraLinear(torch.autograd.Function):
         if not ctx.needs_input_grad[0]:
             return None, grad_a, grad_b, None
         grad_x = ctx.layer.product.backward(g).addmm_(g_low, a.to(g.dtype))
+        under = ctx.layer.under
+        if under is not None:
+            grad_x.addmm_(g @ under.b, under.a)
         return grad_x.view(*grad.shape[:-1], ctx.layer.in_features), grad_a, grad_b, None
 
 

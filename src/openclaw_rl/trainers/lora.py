@@ -17,13 +17,15 @@ from openclaw_rl.core.adapter import Adapter, StepReport, digest_of_folder
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.sample import Sample
-from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.errors import AdapterError
 from openclaw_rl.trainers import checkpoint
 from openclaw_rl.trainers.batch import read, read_once, token_logp, top_ids
 from openclaw_rl.trainers.lessons import Lesson, lessons, shares
 from openclaw_rl.trainers.model import CausalModel, learning_rate, load
 from openclaw_rl.trainers.objective import Objective, Tally, Targets
 from openclaw_rl.trainers.settings import HintSelection, Teacher, TrainerSettings
+from openclaw_rl.trainers.shelf import Shelf
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -43,8 +45,9 @@ class LoraTrainer:
         self._optimizer = self._fresh_optimizer()
         self._ema: dict[str, Tensor] = {}
         self._steps = 0
-        self._version: PolicyVersion | None = None
-        self._is_base = True
+        self._upon: checkpoint.Under | None = None
+        self._shelf = Shelf(settings.scopes_in_memory)
+        self._spoken: PolicyVersion | None = BASE  # the version these weights are; None once they are none
         self.restore(None)
 
     @classmethod
@@ -72,26 +75,37 @@ class LoraTrainer:
         self._optimizer.zero_grad(set_to_none=True)
         self._follow()
         self._steps += 1
-        self._version, self._is_base = None, False
+        self._spoken = None
         return StepReport(True, _metrics(tally, taught, norm, time.perf_counter() - began_s), tuple(dropped))
 
     def export(self, folder: Path, version: PolicyVersion) -> Adapter:
         """Writes the adapter and the trainer's own state, on the disk when this returns. Raises OSError."""
         leaves = sorted({path.rpartition(".")[2] for path in self.model.loras})
         settings = self._settings
-        config = checkpoint.lora_config(self.model.name, leaves, rank=settings.rank, alpha=settings.alpha)
-        now = checkpoint.Checkpoint(self.model.weights(), self._state(), self._steps, version)
+        rank = settings.rank + (0 if self._upon is None else self._upon.rank)
+        alpha = settings.alpha / settings.rank * rank
+        config = checkpoint.lora_config(self.model.name, leaves, rank=rank, alpha=alpha)
+        now = checkpoint.Checkpoint(self.model.weights(), self._state(), self._steps, version, self._upon)
         checkpoint.write(folder, now, config, _as_json(settings))
-        self._version, self._is_base = version, False
+        self._shelf.put(folder, now)
+        self._spoken = version
         return Adapter(folder, digest_of_folder(folder), version)
 
-    def restore(self, folder: Path | None) -> None:
-        """Goes back to an exported version, or for None to the base model. Raises AdapterError, and nothing changed."""
-        if folder is None:
+    def restore(self, folder: Path | None, under: Path | None = None) -> None:
+        """Goes back to an exported version, or for None to fresh weights, which add nothing.
+
+        They stand on the adapter in `under`, or for None on the base model, whatever the version stood on when it was
+        exported. Raises AdapterError, and then nothing has changed.
+        """
+        upon = None if under is None else self._under(under)
+        found = None
+        if folder is not None:
+            found = self._shelf.read(folder, {name: tuple(one.shape) for name, one in self._parameters.items()})
+        self._stand_on(upon)
+        if found is None:
             self.model.start_anew(self._settings.seed)
-            found = checkpoint.Checkpoint(self.model.weights(), {}, 0, None)
-        else:
-            found = checkpoint.read(folder, {name: tuple(one.shape) for name, one in self._parameters.items()})
+            own = upon.version if upon is not None else BASE
+            found = checkpoint.Checkpoint(self.model.weights(), {}, 0, own, upon)
         self.model.set_weights(found.weights)
         self._optimizer = self._fresh_optimizer()
         for name, parameter in self._parameters.items():
@@ -100,9 +114,25 @@ class LoraTrainer:
                 self._optimizer.state[parameter] = {"step": torch.tensor(float(found.steps)), **moments}
         self._ema = {}
         if self._method.teacher is Teacher.EMA:
-            own = self.model.weights()
-            self._ema = {name: found.state.get(f"{name}.ema", own[name]).to(own[name].device) for name in own}
-        self._steps, self._version, self._is_base = found.steps, found.version, folder is None
+            now = self.model.weights()
+            self._ema = {
+                name: found.state.get(f"{name}.ema", one).to(one.device, copy=True) for name, one in now.items()
+            }
+        self._steps = found.steps
+        stood_on, stands_on = (None if one is None else one.version for one in (found.upon, upon))
+        self._spoken = found.version if stood_on == stands_on else None
+
+    def _under(self, folder: Path) -> checkpoint.Under:
+        found = checkpoint.read_under(folder, scale=self._settings.alpha / self._settings.rank)
+        if found.weights.keys() != self._parameters.keys():
+            raise AdapterError(
+                f"the adapter in {folder} adapts other layers than are trained", fix="leave trainer.targets as it was"
+            )
+        return found
+
+    def _stand_on(self, upon: checkpoint.Under | None) -> None:
+        self.model.stand_on({} if upon is None else upon.weights)
+        self._upon = upon
 
     def optimizer_state(self) -> dict[str, Tensor]:
         """A copy of the optimiser's moments, by parameter and kind; empty before the first step."""
@@ -124,7 +154,7 @@ class LoraTrainer:
         )
 
     def _state(self) -> dict[str, Tensor]:
-        return {f"{name}.ema": tensor for name, tensor in self._ema.items()} | self.optimizer_state()
+        return {f"{name}.ema": tensor.clone() for name, tensor in self._ema.items()} | self.optimizer_state()
 
     def _follow(self) -> None:
         """Moves the teacher's moving average after the policy."""
@@ -139,7 +169,8 @@ class LoraTrainer:
         return None
 
     def _is_own(self, sample: Sample) -> bool:
-        return sample.version.is_base if self._is_base else sample.version == self._version
+        spoken = self._spoken
+        return spoken is not None and (sample.version == spoken or (sample.version.is_base and spoken.is_base))
 
     def _accumulate(self, taught: Sequence[Lesson], tally: Tally) -> list[str]:
         """Adds the whole batch's gradient up, a pass at a time. Returns the turns whose loss was not finite."""

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.modeling_outputs import MoeModelOutputWithPast
 
 from openclaw_rl.errors import ConfigError, ModelError
-from openclaw_rl.trainers.linear import Frozen, Lora, can_pack
+from openclaw_rl.trainers.linear import Frozen, Lora, Under, can_pack
 from openclaw_rl.trainers.settings import TrainerSettings
 
 SMALL = 100_000_000  # parameters; below it float32 on a CPU is no burden, and a step may be bold
@@ -89,8 +89,21 @@ class CausalModel:
     def named(self) -> Iterator[tuple[str, nn.Parameter]]:
         """The trained parameters by PEFT's names, always in the same order."""
         for path, layer in self.loras.items():
-            yield f"base_model.model.{path}.lora_A.weight", layer.a
-            yield f"base_model.model.{path}.lora_B.weight", layer.b
+            a, b = names_of(path)
+            yield a, layer.a
+            yield b, layer.b
+
+    def stand_on(self, weights: Mapping[str, Tensor]) -> None:
+        """From now on these frozen LoRA weights, of any rank and by PEFT's names, lie under the trained ones.
+
+        Their B counts on the scale of the trained ones; without any, the trained ones stand on the base model.
+        """
+        for path, layer in self.loras.items():
+            a, b = (weights.get(name) for name in names_of(path))
+            layer.under = None
+            if a is not None and b is not None:
+                device, dtype = self.device, self._body.dtype
+                layer.under = Under(a.to(device, dtype), (b.to(device) * layer.scale).to(dtype))
 
     def start_anew(self, seed: int) -> None:
         """Fresh LoRA weights: A as PEFT draws it, from this seed alone; B zero, so nothing is added yet."""
@@ -101,6 +114,11 @@ class CausalModel:
                 nn.init.kaiming_uniform_(drawn, a=math.sqrt(5), generator=generator)
                 layer.a.copy_(drawn)
                 layer.b.zero_()
+
+
+def names_of(path: str) -> tuple[str, str]:
+    """PEFT's names for the two halves beside the layer at this path."""
+    return f"base_model.model.{path}.lora_A.weight", f"base_model.model.{path}.lora_B.weight"
 
 
 def load(folder: Path, settings: TrainerSettings) -> CausalModel:

@@ -16,7 +16,7 @@ from openclaw_rl.core.adapter import Adapter, StepReport
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import TrainerError
-from openclaw_rl.trainers.frames import Answer, Call, Export, Failed, Open, Opened, Step
+from openclaw_rl.trainers.frames import Answer, Call, Export, Failed, Open, Opened, Rebase, Step
 from openclaw_rl.trainers.settings import TrainerSettings
 
 
@@ -42,18 +42,27 @@ class TrainerProcess:
         """The process's id while it lives."""
         return None if self._child is None or self._child.returncode is not None else self._child.pid
 
-    async def step(self, samples: Sequence[Sample], *, resume: Path | None) -> StepReport:
-        """One optimiser step from the version whose folder is `resume`; None is the base model.
+    async def step(self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None) -> StepReport:
+        """One optimiser step from the version whose folder is `resume`; None is a fresh adapter, which adds nothing.
 
+        It stands on the adapter in `under`, None being the base model, and what is exported then holds both.
         Raises TrainerError where the process died, took longer than `timeout_s` or could not do it. The next call
         starts a new one.
         """
         async with self._turn:
-            await self._ready(resume)
-            answer = await self._ask(Step(tuple(samples), resume))
+            await self._ready(None)
+            answer = await self._ask(Step(tuple(samples), resume, under))
         if not isinstance(answer, StepReport):
             raise TrainerError(f"the trainer answered a step with {type(answer).__name__}")
         return answer
+
+    async def rebase(self, *, resume: Path, under: Path | None) -> None:
+        """Puts a version on top of another than it was made on, to be exported so. Raises TrainerError."""
+        async with self._turn:
+            await self._ready(None)
+            answer = await self._ask(Rebase(resume, under))
+        if not isinstance(answer, Opened):
+            raise TrainerError(f"the trainer answered a rebase with {type(answer).__name__}")
 
     async def export(self, folder: Path, version: PolicyVersion) -> Adapter:
         """Writes what the last step made, to disk. Raises TrainerError, also where that step died with its process."""

@@ -167,6 +167,8 @@ class TrainerSettings:
     """Logits that exist at once."""
     recompute_layers: bool = False
     """Whether activations are computed again in the backward pass: a third more time, far less memory."""
+    scopes_in_memory: int = 2
+    """How many scopes' weights and moments the trainer keeps at hand; others are read from disk when they are due."""
     device: str = "auto"
     """cpu, cuda, or auto: cuda where there is one."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -181,6 +183,8 @@ class TrainerSettings:
     def __post_init__(self) -> None:
         if min(self.rank, self.threads, self.max_tokens_per_pass, self.logits_per_chunk) < 1:
             raise ValueError("rank, threads, max_tokens_per_pass and logits_per_chunk are at least 1")
+        if self.scopes_in_memory < 0:
+            raise ValueError(f"scopes_in_memory is {self.scopes_in_memory}: it is 0 or more")
         if (self.lr is not None and self.lr <= 0) or self.alpha <= 0 or self.grad_clip <= 0 or self.timeout_s <= 0:
             raise ValueError("lr, alpha, grad_clip and timeout_s lie above 0")
         if not (0.0 <= self.beta1 < 1.0 and 0.0 <= self.beta2 < 1.0) or self.weight_decay < 0:

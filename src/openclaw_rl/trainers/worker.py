@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from openclaw_rl.core import pipe
 from openclaw_rl.errors import OpenClawRLError
-from openclaw_rl.trainers.frames import Answer, Export, Failed, Open, Opened, Step
+from openclaw_rl.trainers.frames import Answer, Export, Failed, Open, Opened, Rebase, Step
 
 
 def main() -> None:
@@ -64,21 +64,23 @@ def _serve(calls: queue.Queue[object], answers: BinaryIO) -> None:
     trainer = LoraTrainer.open(first.model, first.settings)
     if first.resume is not None:
         trainer.restore(first.resume)
-    held: Path | None = first.resume
+    held: tuple[Path | None, Path | None] = (first.resume, None)
     is_held = True  # whether the weights are those of `held`
     pipe.write(answers, Opened())
     while True:
         call = calls.get()
         answer: Answer
-        if isinstance(call, Step):
-            if not is_held or call.resume != held:
-                trainer.restore(call.resume)
-                held, is_held = call.resume, True
-            answer = trainer.step(call.samples)
-            is_held = not answer.took_step
+        if isinstance(call, Step | Rebase):
+            if not is_held or (call.resume, call.under) != held:
+                trainer.restore(call.resume, call.under)
+                held, is_held = (call.resume, call.under), True
+            answer = Opened()
+            if isinstance(call, Step):
+                answer = trainer.step(call.samples)
+                is_held = not answer.took_step
         elif isinstance(call, Export):
             answer = trainer.export(call.folder, call.version)
-            held, is_held = call.folder, True
+            held, is_held = (call.folder, held[1]), True
         else:
             raise TypeError(f"no call is a {type(call).__name__}")
         pipe.write(answers, answer)
