@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
 import aiohttp
-from openai import APIConnectionError, APIStatusError, AsyncOpenAI
-from openai.types.chat import ChatCompletionMessageParam
+from openai import APIConnectionError, APIStatusError, AsyncOpenAI, omit
+from openai.types.chat import ChatCompletion, ChatCompletionFunctionToolParam, ChatCompletionMessageParam
+from openai.types.shared_params import FunctionDefinition
 
-from openclaw_rl.core.message import Json
+from openclaw_rl.core.message import Json, Tool, ToolCall
 from openclaw_rl.errors import EngineError
 
 TRIES = 5  # at one request; each refusal is counted, and the user asks again
@@ -28,6 +29,9 @@ class Reply:
     turn: str
     version: str
     finish: str
+    calls: tuple[ToolCall, ...] = ()
+    reasoning: str = ""
+    prompt_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +82,12 @@ class Client:
         max_tokens: int,
         seed: int | None = None,
         is_side: bool = False,
+        user: str = "",
+        tools: Sequence[Tool] = (),
     ) -> Reply:
         """One answer. A refusal is counted and the request made again; raises EngineError after `TRIES` of them."""
         headers = {"X-Session-Id": session} | ({"X-Turn-Type": "side"} if is_side else {})
+        headers |= {"X-User-Id": user} if user else {}
         problem: Exception | None = None
         for _ in range(TRIES):
             try:
@@ -90,6 +97,7 @@ class Client:
                     temperature=temperature,
                     max_tokens=max_tokens,
                     seed=seed,
+                    tools=[_offered(tool) for tool in tools] or omit,
                     extra_headers=headers,
                 )
             except (APIConnectionError, APIStatusError) as refusal:
@@ -97,13 +105,7 @@ class Client:
                 problem = refusal
                 await asyncio.sleep(self.pause_s)
                 continue
-            choice = raw.parse().choices[0]
-            return Reply(
-                choice.message.content or "",
-                raw.headers.get("x-openclaw-rl-turn", ""),
-                raw.headers.get("x-openclaw-rl-version", ""),
-                choice.finish_reason,
-            )
+            return _reply(raw.parse(), raw.headers)
         raise EngineError(f"the server refused a request {TRIES} times: {problem}", fix="look at the server's log")
 
     async def end(self, session: str) -> None:
@@ -142,6 +144,32 @@ class Client:
     async def _post(self, path: str, *, headers: dict[str, str]) -> None:
         async with self._plain.post(self.base_url + path, headers=headers) as answer:
             answer.raise_for_status()
+
+
+def _reply(answer: ChatCompletion, headers: Mapping[str, str]) -> Reply:
+    choice = answer.choices[0]
+    calls = choice.message.tool_calls or []
+    reasoning = (choice.message.model_extra or {}).get("reasoning_content")
+    return Reply(
+        choice.message.content or "",
+        headers.get("x-openclaw-rl-turn", ""),
+        headers.get("x-openclaw-rl-version", ""),
+        choice.finish_reason,
+        tuple(
+            ToolCall(call.id, call.function.name, call.function.arguments) for call in calls if call.type == "function"
+        ),
+        reasoning if isinstance(reasoning, str) else "",
+        answer.usage.prompt_tokens if answer.usage is not None else 0,
+    )
+
+
+def _offered(tool: Tool) -> ChatCompletionFunctionToolParam:
+    function: FunctionDefinition = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.parameters),
+    }
+    return {"type": "function", "function": function}
 
 
 async def served_model(base_url: str, key: str) -> str:

@@ -1,0 +1,134 @@
+"""What is compared: ways of learning, each a few settings on the shipped recipe, and ways of remembering without it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from openclaw_rl.core.message import Json
+from openclaw_rl.errors import ConfigError
+
+NEVER = 1_000_000  # samples in a batch that is never full: all is judged, nothing is trained
+
+
+class Notes(StrEnum):
+    """What the harness itself puts into a user's system prompt."""
+
+    NONE = "none"
+    HINTS = "hints"  # those of the judge
+    FOLLOWUPS = "followups"  # what the user said to replies that missed
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """`changes` are dotted settings over the recipe. A method that `trains` changes weights; `is_ours` is no baseline.
+
+    One that `carries` has the server put hints into prompts, so what it serves is measured by main requests, and
+    what the weights know by side requests, which never carry a hint.
+    """
+
+    name: str
+    about: str
+    changes: Mapping[str, Json] = field(default_factory=dict)
+    notes: Notes = Notes.NONE
+    judges: bool = True
+    trains: bool = True
+    carries: bool = False
+    is_ours: bool = False
+
+
+_JUDGED_ONLY: dict[str, Json] = {"train.batch_size": NEVER, "train.min_batch": NEVER}
+METHODS: tuple[Method, ...] = (
+    Method("frozen", "the model as it is", judges=False, trains=False),
+    Method(
+        "memory",
+        "frozen, the judge's hints kept in the system prompt",
+        _JUDGED_ONLY,
+        notes=Notes.HINTS,
+        trains=False,
+    ),
+    Method(
+        "memory-followups",
+        "frozen, the user's own corrections kept in the system prompt",
+        notes=Notes.FOLLOWUPS,
+        judges=False,
+        trains=False,
+    ),
+    Method("binary", "the score alone", {"trainer.method.name": "binary"}),
+    Method("opd", "the hint's effect on the sampled tokens", {"trainer.method.name": "opd"}),
+    Method("combine", "score and hint in one advantage", {"trainer.method.name": "combine"}),
+    Method("hybrid", "the score, and distillation on selected tokens", {"trainer.method.name": "hybrid"}),
+    Method(
+        "topk-teacher",
+        "distillation on the teacher's own top tokens",
+        {"trainer.method.name": "topk", "trainer.method.distill": "selected", "trainer.method.subset": "teacher"},
+    ),
+    Method("followup-hint", "the recipe, the user's own words as the hint", {"judge.hint_source": "followup"}),
+    Method("recipe", "the recipe that ships", is_ours=True),
+)
+
+
+def chosen(names: Sequence[str]) -> tuple[Method, ...]:
+    """The methods of these names, `all` being every one and a TOML file being settings of your own.
+
+    Raises ConfigError for a name that is none.
+    """
+    known = {method.name: method for method in METHODS}
+    found: dict[str, Method] = {}
+    for name in names:
+        if name == "all":
+            found |= known
+        elif name in known:
+            found[name] = known[name]
+        elif name.endswith(".toml"):
+            file = Path(name)
+            found[file.stem] = Method(file.stem, f"settings of {file.name}", _flat(read_recipe(file)), is_ours=True)
+        else:
+            raise ConfigError(
+                f"there is no method {name!r}", fix=f"use all, a TOML file, or some of {', '.join(known)}"
+            )
+    return tuple(found.values())
+
+
+def read_recipe(file: Path) -> dict[str, Json]:
+    """The tables of a TOML file. Raises ConfigError where it is none."""
+    try:
+        table: dict[str, Json] = tomllib.loads(file.read_text("utf-8"))
+    except OSError as problem:
+        raise ConfigError(f"{file} cannot be read: {problem.strerror}", fix="name a TOML file") from problem
+    except ValueError as problem:
+        raise ConfigError(f"{file} is no TOML: {problem}", fix="mend the line it names") from problem
+    return table
+
+
+def config_text(recipe: Mapping[str, Json], changes: Mapping[str, Json]) -> str:
+    """The recipe with the changes as one TOML text."""
+    settings = _flat(recipe) | dict(changes)
+    tables: dict[str, list[str]] = {"": []}
+    for name, value in settings.items():
+        table, _, key = name.rpartition(".")
+        tables.setdefault(table, []).append(f"{key} = {_value(value)}")
+    return (
+        "\n".join(line for table, lines in tables.items() for line in ([f"[{table}]"] if table else []) + lines) + "\n"
+    )
+
+
+def _flat(table: Mapping[str, Json], where: str = "") -> dict[str, Json]:
+    flat: dict[str, Json] = {}
+    for key, value in table.items():
+        flat |= _flat(value, f"{where}{key}.") if isinstance(value, dict) else {f"{where}{key}": value}
+    return flat
+
+
+def _value(value: Json) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    if isinstance(value, list):
+        return f"[{', '.join(_value(item) for item in value)}]"
+    return repr(value)
