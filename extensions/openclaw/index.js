@@ -7,6 +7,15 @@ import { doneUrl, headersFor, isOver, remember, runOf } from "./headers.js";
 const PROVIDER = "openclaw-rl"; // the key under models.providers, and the manifest's
 const DONE_TIMEOUT_MS = 1500; // at shutdown OpenClaw gives all sessions together two seconds
 
+// What is known of runs and sessions. OpenClaw evaluates this module afresh for each purpose it registers it for, and
+// calls the hooks of one copy and the provider of another, so it has to stand outside the module.
+const SHARED = Symbol.for("openclaw-rl.state");
+
+/** `runs`: run id -> what before_prompt_build told of it. `sessions`: session id -> the base URL it talked to. */
+export function sharedState() {
+  return (globalThis[SHARED] ??= { runs: new Map(), sessions: new Map(), hasWarned: false });
+}
+
 export default {
   id: "openclaw-rl",
   name: "OpenClaw-RL",
@@ -14,50 +23,59 @@ export default {
 
   register(api) {
     const config = api.pluginConfig ?? {};
-    const runs = new Map(); // run id -> what before_prompt_build told of the run
-    const servers = new Map(); // session id -> the address and key its requests went to
-    let isToldOfRuns = false;
-    let hasWarned = false;
+    const state = sharedState();
 
     // The only hook that knows what set a run off. It changes nothing in the prompt.
     api.on("before_prompt_build", (_event, run) => {
-      isToldOfRuns = true;
       if (!run?.runId) return;
       const { sessionId, sessionKey, agentId, trigger, inputProvenance, channel, senderId } = run;
-      remember(runs, run.runId, { sessionId, sessionKey, agentId, trigger, inputProvenance, channel, senderId });
+      remember(state.runs, run.runId, { sessionId, sessionKey, agentId, trigger, inputProvenance, channel, senderId });
     });
 
-    // Headers for requests of agent runs: the run is known by the request's id. A memory flush bears the id of the
-    // session it is about, so sessions would not do.
+    // Requests of agent runs: the run is known by the request's id. The session would not do, since a memory flush
+    // bears the id of the session it is about.
     const wrapRun = ({ streamFn }) =>
       streamFn &&
       ((model, context, options) => {
-        const run = runs.get(runOf(options?.requestId));
-        if (!isToldOfRuns) {
-          warnOnce();
-          return streamFn(model, context, options); // better no headers than everything called side
-        }
-        return send(streamFn, model, context, options, run);
+        if (state.runs.size === 0) return unmarked(streamFn, model, context, options);
+        return send(streamFn, model, context, options, state.runs.get(runOf(options?.requestId)));
       });
 
-    // Headers for single questions of the client's own, such as a session's title.
+    // Single questions of the client's own, such as a session's title.
     const wrapQuestion = ({ streamFn }) =>
       streamFn && ((model, context, options) => send(streamFn, model, context, options, undefined));
 
     function send(streamFn, model, context, options, run) {
       const ours = headersFor(run, { sessionId: options?.sessionId, config });
-      const session = ours["X-Session-Id"];
-      if (session && model?.baseUrl) remember(servers, session, { baseUrl: model.baseUrl, apiKey: options?.apiKey });
+      if (ours["X-Session-Id"]) remember(state.sessions, ours["X-Session-Id"], model?.baseUrl);
       return streamFn(model, context, { ...options, headers: { ...options?.headers, ...ours } });
     }
 
-    function warnOnce() {
-      if (hasWarned) return;
-      hasWarned = true;
-      api.logger?.warn?.(
-        "openclaw-rl: may not see what sets runs off, so no headers are sent; " +
-          "set plugins.entries.openclaw-rl.hooks.allowConversationAccess to true",
-      );
+    // Without the hook everything would be called side and nothing learned: then the server's own rules know more.
+    function unmarked(streamFn, model, context, options) {
+      if (!state.hasWarned) {
+        state.hasWarned = true;
+        warn("may not see what sets runs off, so no headers are sent; set plugins.entries.openclaw-rl.hooks.allowConversationAccess to true");
+      }
+      return streamFn(model, context, options);
+    }
+
+    function warn(text) {
+      api.logger?.warn?.(`openclaw-rl: ${text}`);
+    }
+
+    async function sayOver(session, baseUrl) {
+      const auth = await api.runtime?.modelAuth?.resolveApiKeyForProvider?.({ provider: PROVIDER, cfg: api.config });
+      const answer = await fetch(doneUrl(baseUrl), {
+        method: "POST",
+        headers: {
+          ...(auth?.apiKey && { Authorization: `Bearer ${auth.apiKey}` }),
+          "X-Session-Id": session,
+          "X-Session-Done": "1",
+        },
+        signal: AbortSignal.timeout(DONE_TIMEOUT_MS),
+      });
+      if (!answer.ok) warn(`the end of a session was answered ${answer.status}`);
     }
 
     api.registerProvider({
@@ -70,22 +88,13 @@ export default {
 
     if (config.endSessions === false) return;
     api.on("session_end", async (event) => {
-      const server = servers.get(event.sessionId);
-      if (!server || !isOver(event.reason)) return; // never asked anything of our server, or goes on later
+      const baseUrl = state.sessions.get(event.sessionId);
+      if (!baseUrl || !isOver(event.reason)) return; // never asked anything of our server, or goes on later
       try {
-        const answer = await fetch(doneUrl(server.baseUrl), {
-          method: "POST",
-          headers: {
-            ...(server.apiKey && { Authorization: `Bearer ${server.apiKey}` }),
-            "X-Session-Id": event.sessionId,
-            "X-Session-Done": "1",
-          },
-          signal: AbortSignal.timeout(DONE_TIMEOUT_MS),
-        });
-        if (!answer.ok) api.logger?.warn?.(`openclaw-rl: the end of a session was answered ${answer.status}`);
+        await sayOver(event.sessionId, baseUrl);
       } catch (problem) {
         // The server will end the session when it has been idle; nothing is lost.
-        api.logger?.warn?.(`openclaw-rl: the end of a session could not be told: ${problem?.message ?? problem}`);
+        warn(`the end of a session could not be told: ${problem?.message ?? problem}`);
       }
     });
   },

@@ -1,14 +1,23 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
-import { test } from "node:test";
+import { beforeEach, test } from "node:test";
 
-import plugin from "../index.js";
+import plugin, { sharedState } from "../index.js";
+
+beforeEach(() => {
+  const state = sharedState();
+  state.runs.clear();
+  state.sessions.clear();
+  state.hasWarned = false;
+});
 
 /** The plugin as OpenClaw would hold it: its hooks, its provider, what it logged. */
 function registered(pluginConfig) {
   const held = { hooks: {}, provider: undefined, warnings: [] };
   plugin.register({
     pluginConfig,
+    config: { models: {} },
+    runtime: { modelAuth: { resolveApiKeyForProvider: async ({ provider }) => ({ apiKey: `key of ${provider}` }) } },
     logger: { warn: (line) => held.warnings.push(line) },
     on: (name, handler) => (held.hooks[name] = handler),
     registerProvider: (provider) => (held.provider = provider),
@@ -58,7 +67,13 @@ test("a provider without a stream to wrap is left alone", () => {
   assert.equal(registered().provider.wrapStreamFn({}), undefined);
 });
 
-test("the end of a session is told to the server the session talked to, with its key", async (t) => {
+test("the hooks of one registration serve the provider of another", () => {
+  registered().hooks.before_prompt_build({}, RUN);
+  const sent = registered().provider.wrapStreamFn({ streamFn: asked })({}, {}, { requestId: "r1:model:1" });
+  assert.equal(sent.headers["X-Turn-Type"], "main");
+});
+
+test("the end of a session is told to the server the session talked to, with the provider's key", async (t) => {
   const told = [];
   const server = createServer((request, response) => {
     told.push([request.url, request.headers["x-session-id"], request.headers.authorization]);
@@ -69,12 +84,12 @@ test("the end of a session is told to the server the session talked to, with its
   const { hooks, provider } = registered();
   hooks.before_prompt_build({}, RUN);
   const baseUrl = `http://127.0.0.1:${server.address().port}/v1`;
-  provider.wrapStreamFn({ streamFn: asked })({ baseUrl }, {}, { requestId: "r1:model:1", apiKey: "k" });
+  provider.wrapStreamFn({ streamFn: asked })({ baseUrl }, {}, { requestId: "r1:model:1" });
   await hooks.session_end({ sessionId: "s1", reason: "compaction" });
   await hooks.session_end({ sessionId: "elsewhere", reason: "reset" });
   assert.deepEqual(told, []);
   await hooks.session_end({ sessionId: "s1", reason: "reset" });
-  assert.deepEqual(told, [["/v1/rl/session_done", "s1", "Bearer k"]]);
+  assert.deepEqual(told, [["/v1/rl/session_done", "s1", "Bearer key of openclaw-rl"]]);
 });
 
 test("a server that is away costs a warning and nothing else", async () => {
