@@ -28,7 +28,9 @@ class Chatty(AnyClient):
     def session(self, messages: Sequence[Message]) -> tuple[str, str] | None:
         return messages[0].text.split()[0].lstrip("#"), "the chatty client's first word"
 
-    def kind(self, messages: Sequence[Message], tools: Sequence[Tool]) -> tuple[TurnKind, str] | None:
+    def kind(
+        self, messages: Sequence[Message], tools: Sequence[Tool], *, has_stamped: bool = False
+    ) -> tuple[TurnKind, str] | None:
         return (TurnKind.SIDE, "it asks for a title") if messages[-1].text == "title?" else None
 
 

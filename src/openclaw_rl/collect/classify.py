@@ -16,7 +16,7 @@ LEAST_LOOPED = 120  # letters
 END = 8  # letters by which a repetition is looked for
 
 
-def kind_of(arrival: Arrival, rules: ClientRules) -> tuple[TurnKind, str]:
+def kind_of(arrival: Arrival, rules: ClientRules, *, has_stamped: bool = False) -> tuple[TurnKind, str]:
     """Main or side, and by which rule."""
     said = arrival.facts.get("turn_type")
     claims = [("X-Turn-Type", arrival.headers.get("x-turn-type"))]
@@ -29,7 +29,7 @@ def kind_of(arrival: Arrival, rules: ClientRules) -> tuple[TurnKind, str]:
         if word in KINDS:
             return KINDS[word], f"{word}: {where} says so"
         passed_over += f", {where} is neither main nor side"
-    known = rules.kind(arrival.messages, arrival.tools)
+    known = rules.kind(arrival.messages, arrival.tools, has_stamped=has_stamped)
     if known is not None:
         return known[0], f"{known[0].value}: {known[1]}{passed_over}"
     return TurnKind.MAIN, f"main: no rule says otherwise{passed_over}"

@@ -18,6 +18,7 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.store.turns import Served
 
 MOST_ALIKE = 64  # conversations of one digest that are held; others are found in the store by their session
+MOST_TAILS = 8  # turns that end with the same two messages; each is looked at where a history begins in the middle
 FOLLOWED = frozenset({State.PAIRED, State.JUDGED, State.READY, State.TRAINED})
 
 
@@ -59,6 +60,11 @@ def extended(chain: str, item: Message) -> str:
     return hashlib.blake2b(framed.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
+def digest_of_message(item: Message) -> str | None:
+    """The digest of one message by itself; None for the system's, which have no part in a history."""
+    return None if item.role is Role.SYSTEM else extended("", item)
+
+
 def following(history: History, at: int) -> tuple[Message, ...]:
     """The messages after the one at `at`, up to the next reply."""
     stop = at + 1
@@ -96,6 +102,8 @@ class Index:
         self._most_chains = chains
         self._most_tokens = tokens
         self._chains: OrderedDict[str, list[Known]] = OrderedDict()
+        self._tails: OrderedDict[str, list[Known]] = OrderedDict()
+        self._asked: OrderedDict[str, str] = OrderedDict()
         self._turns: OrderedDict[str, Turn] = OrderedDict()
         self._tokens = 0
 
@@ -108,6 +116,29 @@ class Index:
         self._chains.move_to_end(chain)
         while len(self._chains) > self._most_chains:
             self._chains.popitem(last=False)
+
+    def enter(self, turn: Turn, known: Known, space: str, history: History, chain: str) -> None:
+        """Notes a turn that answered `history`, by all that it may be looked for by."""
+        self.add(chain, known)
+        self.keep(turn)
+        self._asked[f"{turn.session}:{history.prefix}"] = turn.id
+        if history.spoken:
+            name = _tail(space, extended("", history.spoken[-1]), extended("", turn.reply))
+            self._tails.setdefault(name, []).append(known)
+            self._tails.move_to_end(name)
+            del self._tails[name][:-MOST_TAILS]
+        while len(self._asked) > self._most_chains:
+            self._asked.popitem(last=False)
+        while len(self._tails) > self._most_chains:
+            self._tails.popitem(last=False)
+
+    def asked(self, session: str, prefix: str) -> str | None:
+        """The turn of a session that answered just this last; since the start only."""
+        return self._asked.get(f"{session}:{prefix}")
+
+    def alike(self, space: str, asked: str, reply: str) -> list[Known]:
+        """The turns of a key that end with these two messages, oldest first; since the start only."""
+        return self._tails.get(_tail(space, asked, reply), [])
 
     def fill(self, found: Sequence[Served]) -> None:
         """Notes turns the store knows, oldest first."""
@@ -141,6 +172,10 @@ class Index:
         turn = self._turns.pop(name, None)
         if turn is not None:
             self._tokens -= _size(turn)
+
+
+def _tail(space: str, asked: str, reply: str) -> str:
+    return f"{space}:{asked}:{reply}"
 
 
 def _text(item: Message) -> str:

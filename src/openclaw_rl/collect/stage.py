@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from openclaw_rl.collect.classify import degenerate, kind_of
 from openclaw_rl.collect.clients.rules import CLIENTS, AnyClient, ClientRules, rules_for
 from openclaw_rl.collect.next_state import next_state_of
+from openclaw_rl.collect.past import Belonging, Going, Link, Past
 from openclaw_rl.collect.prefixes import History, Index, Known, extended, history_of
 from openclaw_rl.collect.sessions import (
     Named,
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 
 IN_FLIGHT = 256  # requests whose digests are remembered until their turns are entered; others are digested again
 CLOSING = 4096  # sessions whose last turn was announced and has not been entered
+KEYS = 10_000  # of which it is known that they have a client that stamps
 MUCH = 300_000  # letters; a longer history is digested in a thread
 
 
@@ -78,7 +80,9 @@ class Collect:
         self._now_s = now_s
         self._clients = clients
         self._index = Index(chains=settings.known_conversations, tokens=settings.held_tokens)
-        self._asked: OrderedDict[int, tuple[tuple[Message, ...], str]] = OrderedDict()
+        self._past = Past(store, self._index)
+        self._asked: OrderedDict[int, tuple[tuple[Message, ...], History | None]] = OrderedDict()
+        self._stamping: set[str] = set()  # keys whose client marks users' words with the time
         self._closing: OrderedDict[str, None] = OrderedDict()
         self.tally = Tally()
 
@@ -89,40 +93,43 @@ class Collect:
         """
         rules = rules_for(arrival.messages, self._clients)
         history = await self._history(space_of(arrival.key_name), rules.spoken(arrival.messages))
-        self._remember(arrival.messages, history.prefix)
+        self._remember(arrival.messages, history)
         telling = rules if self._settings.infer_from_prompts else AnyClient()
+        kind, rule = kind_of(arrival, telling, has_stamped=self._has_stamped(arrival, rules))
         told = named(arrival) or await self._by_response(arrival) or _by_client(arrival, telling)
-        goes_on = await self._goes_on_from(history, None if told is None else told.session)
-        if told is None and goes_on:
-            told = Named(goes_on[0][1].session, "session from the conversation it goes on with")
+        whose = Belonging(
+            space_of(arrival.key_name), None if told is None else told.session, _family(arrival, told, telling)
+        )
+        going = await self._past.going(history, whose, rules, is_main=kind is TurnKind.MAIN)
+        if told is None and going.links:
+            told = Named(going.links[0].known.session, "session from the conversation it goes on with")
         is_fresh = told is None
         if told is None:
             told = Named(fresh_session(arrival.key_name), "a new session, since it names none and goes on from nothing")
-        kind, rule = kind_of(arrival, telling)
         if kind is TurnKind.MAIN:
-            await self._pair(arrival, history, goes_on, rules)
+            await self._pair(arrival, history, going.links, rules)
+            await self._end(going)
         is_done = says_done(arrival)
         self._announce(told.session, is_done=is_done)
-        self.tally.placed(kind, is_fresh=is_fresh, goes_on=bool(goes_on), has_history=bool(history.replies()))
+        self.tally.placed(kind, is_fresh=is_fresh, goes_on=bool(going.links), has_history=bool(history.replies()))
         return Placement(
             session=told.session,
             user=user_of(arrival),
             agent=agent_of(arrival),
             kind=kind,
-            why=f"{rule}; {told.how}",
-            parent=await self._turn(goes_on[0][1].turn) if goes_on else None,
+            why="; ".join(each for each in (rule, told.how, going.why) if each),
+            parent=await self._past.turn(going.links[0].known.turn) if going.links else None,
             is_done=is_done,
         )
 
     async def commit(self, turn: Turn) -> None:
         """Returns once the turn is in the store; ends the session where this was announced as its last turn."""
-        prefix = await self._prefix(turn)
-        chain = extended(prefix, turn.reply)
+        history = await self._asked_of(turn)
+        chain = extended(history.prefix, turn.reply)
         reason = degenerate(turn, self._settings.control_tokens) if turn.is_main else None
-        await self._store.add_turn(turn, chain=chain, prefix=prefix, reason=reason, seen_s=self._now_s())
+        await self._store.add_turn(turn, chain=chain, prefix=history.prefix, reason=reason, seen_s=self._now_s())
         state = None if not turn.is_main else State.SERVED if reason is None else State.DROPPED
-        self._index.add(chain, Known(turn.id, turn.session, state))
-        self._index.keep(turn)
+        self._index.enter(turn, Known(turn.id, turn.session, state), space_in(turn.session), history, chain)
         if reason is not None:
             log.info("dropped turn=%s reason=%s", turn.id, reason)
         if turn.session in self._closing:
@@ -161,19 +168,25 @@ class Collect:
             return await asyncio.to_thread(history_of, space, messages)
         return history_of(space, messages)
 
-    async def _prefix(self, turn: Turn) -> str:
-        """The digest of what was asked, from when it was placed where that is still remembered."""
-        messages, prefix = self._asked.get(id(turn.messages), ((), ""))
-        if messages is turn.messages:
-            return prefix
+    async def _asked_of(self, turn: Turn) -> History:
+        """What was asked, digested when it was placed where that is still remembered."""
+        messages, history = self._asked.get(id(turn.messages), ((), None))
+        if history is not None and messages is turn.messages:
+            return history
         rules = rules_for(turn.messages, self._clients)
-        return (await self._history(space_in(turn.session), rules.spoken(turn.messages))).prefix
+        return await self._history(space_in(turn.session), rules.spoken(turn.messages))
 
-    def _remember(self, messages: tuple[Message, ...], prefix: str) -> None:
+    def _remember(self, messages: tuple[Message, ...], history: History) -> None:
         """For the turn's entering; the messages are held so that their id stays theirs."""
-        self._asked[id(messages)] = (messages, prefix)
+        self._asked[id(messages)] = (messages, history)
         while len(self._asked) > IN_FLIGHT:
             self._asked.popitem(last=False)
+
+    def _has_stamped(self, arrival: Arrival, rules: ClientRules) -> bool:
+        """Whether this key's client was seen to mark users' words with the time."""
+        if rules.stamps(arrival.messages) and len(self._stamping) < KEYS:
+            self._stamping.add(arrival.key_name)
+        return arrival.key_name in self._stamping
 
     def _announce(self, session: str, *, is_done: bool) -> None:
         """Whether the next turn of the session is its last; a later request that is not takes it back."""
@@ -183,35 +196,13 @@ class Collect:
             while len(self._closing) > CLOSING:
                 self._closing.popitem(last=False)
 
-    async def _goes_on_from(self, history: History, session: str | None) -> list[tuple[int, Known]]:
-        """Where replies of served turns of one session stand in the history, the latest first."""
-        replies = history.replies()
-        found = self._found(history, replies, session)
-        unknown = replies[: replies.index(found[0][0])] if found else replies
-        if unknown:
-            self._index.fill(await self._store.served([history.chains[at] for at in unknown], session=session))
-            found = self._found(history, replies, session)
-        return found
-
-    def _found(self, history: History, replies: Sequence[int], session: str | None) -> list[tuple[int, Known]]:
-        found = []
-        for at in replies:
-            known = self._index.find(history.chains[at], session)
-            if known:
-                best = max(enumerate(known), key=lambda each: (each[1].is_open, each[0]))[1]
-                found.append((at, best))
-                session = best.session
-        return found
-
-    async def _pair(
-        self, arrival: Arrival, history: History, goes_on: Sequence[tuple[int, Known]], rules: ClientRules
-    ) -> None:
+    async def _pair(self, arrival: Arrival, history: History, links: Sequence[Link], rules: ClientRules) -> None:
         """Gives every turn in the history that still waits for one its next state; of twins, one."""
-        for at, known in goes_on:
-            twins = self._index.find(history.chains[at], known.session)
+        for link in links:
+            known, twins = link.known, self._index.find(history.chains[link.at], link.known.session)
             if not known.is_open or any(twin.is_followed for twin in twins):
                 continue
-            next_state = next_state_of(known.turn, history, at, rules=rules, headers=arrival.headers)
+            next_state = next_state_of(known.turn, history, link.at, rules=rules, headers=arrival.headers)
             if next_state is not None:
                 known.state = State.PAIRED  # or further: the store has the last word
                 try:
@@ -220,6 +211,12 @@ class Collect:
                     known.state = State.SERVED
                     raise
                 log.debug("paired turn=%s source=%s done=%s", known.turn, next_state.source, is_paired)
+
+    async def _end(self, going: Going) -> None:
+        """Ends the sessions that are over, unless a reply in them was kept and still waits for an answer."""
+        if not any(link.known.is_open for link in going.links):
+            for session in going.over:
+                await self.done(session, going.over_why)
 
     async def _by_response(self, arrival: Arrival) -> Named | None:
         """The session of the response the request names, where it is one of this key."""
@@ -232,20 +229,21 @@ class Collect:
     async def _response(self, name: str) -> Turn | None:
         """The turn of a response, whose id may be the turn's with the API's own word in front."""
         for turn in (name, name.partition("-")[2], name.partition("_")[2]):
-            found = await self._turn(turn) if turn else None
+            found = await self._past.turn(turn) if turn else None
             if found is not None:
                 return found
         return None
-
-    async def _turn(self, name: str) -> Turn | None:
-        held = self._index.turn(name)
-        if held is None:
-            held = await self._store.turn(name)
-            if held is not None:
-                self._index.keep(held)
-        return held
 
 
 def _by_client(arrival: Arrival, rules: ClientRules) -> Named | None:
     told = rules.session(arrival.messages)
     return None if told is None else Named(session_name(arrival.key_name, told[0]), f"session from {told[1]}")
+
+
+def _family(arrival: Arrival, told: Named | None, rules: ClientRules) -> str | None:
+    """The client's own name of the session, where the session was named after it."""
+    own = rules.session(arrival.messages)
+    name = None if own is None else session_name(arrival.key_name, own[0])
+    if told is None or name is None:
+        return None
+    return name if told.session == name or told.session.startswith(f"{name}:") else None

@@ -25,7 +25,8 @@ from openclaw_rl.store.hint_book import HintBook
 from openclaw_rl.store.lock import FolderLock
 from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.rows import Judged, StepRecord, TurnRow, VersionRow, VersionStatus
-from openclaw_rl.store.turns import Served, Standing
+from openclaw_rl.store.standing import Standing, standing
+from openclaw_rl.store.turns import Served
 from openclaw_rl.store.writer import Transaction, Writer
 
 
@@ -133,7 +134,7 @@ class Store:
 
     async def standing(self, session: str, *, prefix: str, family: str | None = None, limit: int = 8) -> Standing:
         """How a session stands that a request belongs to without going on from anything in it."""
-        return await self._reader.do(lambda sql: turns.standing(sql, session, prefix, family, limit))
+        return await self._reader.do(lambda sql: standing(sql, session, prefix, family, limit))
 
     async def last_turn(self, session: str) -> Turn | None:
         """The newest main turn of a session."""

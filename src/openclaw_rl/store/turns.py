@@ -30,19 +30,6 @@ class Served:
     state: State | None
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What is known of a session where a request says that it belongs to it, yet goes on from nothing of it.
-
-    `asked` is the newest turn that was asked the same, `waiting` are the newest without a next state, newest first,
-    `before` the open sessions whose names are this one's with an older number behind it.
-    """
-
-    asked: str | None
-    waiting: tuple[Turn, ...]
-    before: tuple[str, ...]
-
-
 class _Texts:
     """Long texts by their digest, each kept once."""
 
@@ -130,29 +117,6 @@ def served(sql: sqlite3.Connection, chains: Sequence[str], session: str | None) 
             stands = None if state is None else State(state)
             found.append((int(seq), Served(str(turn), str(name), str(chain), stands)))
     return [item for _, item in sorted(found, key=lambda pair: pair[0])]
-
-
-def standing(sql: sqlite3.Connection, session: str, prefix: str, family: str | None, limit: int) -> Standing:
-    """How the session stands; with `family`, the other sessions of that name and a number count as older ones of it."""
-    same = sql.execute(
-        "SELECT id FROM turns WHERE prefix = ? AND session = ? ORDER BY seq DESC LIMIT 1", (prefix, plain(session))
-    ).fetchone()
-    before: list[str] = []
-    if family is not None:
-        name = plain(family)
-        rows = sql.execute(
-            "SELECT id FROM sessions WHERE (id = ? OR (id > ? AND id < ?)) AND id <> ? AND end_why IS NULL",
-            (name, f"{name}:", f"{name};", plain(session)),
-        )
-        before = [str(row[0]) for row in rows if str(row[0])[len(name) :].lstrip(":").isdecimal() or row[0] == name]
-    found: list[tuple[int, str]] = []
-    for each in (plain(session), *before):
-        asked = "SELECT seq, id FROM turns WHERE session = ? AND state = 'served' ORDER BY seq DESC LIMIT ?"
-        found += [(int(seq), str(turn)) for seq, turn in sql.execute(asked, (each, limit))]
-    waiting = [get(sql, turn) for _, turn in sorted(found, reverse=True)[:limit]]
-    return Standing(
-        None if same is None else str(same[0]), tuple(turn for turn in waiting if turn is not None), tuple(before)
-    )
 
 
 def turn_of(sql: sqlite3.Connection, row: Sequence[object]) -> Turn:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from openclaw_rl.collect.clients import openclaw_words as words_of
 from openclaw_rl.core.message import Message, Role, TextPart, Tool
 from openclaw_rl.core.turn import TurnKind
 
@@ -23,28 +24,10 @@ ERRANDS = {
 }
 RUNTIME = re.compile(r"Runtime: agent=\S+ \| session=(?P<key>\S.*?)(?: \| sessionId=(?P<id>\S+))? \| host=\S.*")
 SYSTEM_END = "<!-- /openclaw:"  # begins the mark behind the last part of the system text
-STAMP = re.compile(r"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)? [^\]\n]{1,40}\] ")
 INTERNAL_KEY = re.compile(r"agent:[^:]+:(cron|subagent|acp|boot|helper|hook|internal-session-effects)(?::|\Z)")
 BLOCK_BEGIN = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
 BLOCK_END = "<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"
-SUMMARY = "The conversation history before this point was compacted into the following summary:"
-
-# The client's own words in a user's message. These go on with what a user asked for:
-GOES_ON = (
-    "Continue the current task from the existing transcript",
-    "[Queued user message",
-    "<turn_aborted>",
-    "The previous attempt did not produce",
-    "A background task completed",
-    "This turn ended before a reply",
-)
-# These begin an errand; the first ones may stand behind a time stamp too:
-MARKED_ERRANDS = ("[OpenClaw heartbeat poll]", "[Subagent Context]", "[cron:")
-TOLD_ERRANDS = (
-    "Follow the heartbeat monitor",
-    "A scheduled reminder has been triggered",
-    "Pre-compaction memory flush",
-)
+_GOES_ON = "the client goes on with a user's turn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +47,7 @@ class OpenClaw:
 
     def spoken(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The messages without the internal block and the Runtime line, which are written afresh each time."""
-        kept = list(messages[:-1] if messages and is_internal_block(messages[-1]) else messages)
+        kept = _without_block(messages)
         first = _first_user(kept)
         if first is not None:
             words, line = _cut(kept[first])
@@ -73,39 +56,78 @@ class OpenClaw:
         return tuple(kept)
 
     def heard(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """Tool results, and users' words without their time stamps; nothing the client said itself."""
-        return tuple(
-            _unstamped(item)
-            for item in messages
-            if item.role is not Role.USER or not is_clients_own(_without_stamp(item.text), stamped=_is_stamped(item))
-        )
+        """Tool results, and users' words without stamp or retry, each once; nothing the client said itself."""
+        kept: list[Message] = []
+        for item in messages:
+            words = words_of.users_words(item.text) if item.role is Role.USER else item.text
+            is_again = item.text.startswith(words_of.QUEUED_BEGIN) or words_of.is_stamped(item.text)
+            if words is None or (is_again and words in [other.text for other in kept if other.role is Role.USER]):
+                continue
+            kept.append(item if words == item.text else item.with_text(words))
+        return tuple(kept)
+
+    def readable(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """The conversation as it was meant: without inserts, users' words as they typed them."""
+        kept = []
+        for item in self.spoken(messages):
+            words = words_of.users_words(item.text) if item.role is Role.USER else item.text
+            words = words_of.without_stamp(item.text) if words is None else words
+            kept.append(item if words == item.text else item.with_text(words))
+        return tuple(kept)
 
     def session(self, messages: Sequence[Message]) -> tuple[str, str] | None:
         """The session id of the Runtime line, or its key where an automation has no id."""
         runtime = runtime_of(messages)
         return None if runtime is None else (runtime.id or runtime.key, "the Runtime line")
 
-    def kind(self, messages: Sequence[Message], tools: Sequence[Tool]) -> tuple[TurnKind, str]:
-        """Main is what has tools, a session of a user's, and a user's words as the newest; all else is side."""
-        if not tools:
-            begun = _system(messages).lstrip()
-            errand = next((what for text, what in ERRANDS.items() if begun.startswith(text)), None)
-            return TurnKind.SIDE, "has no tools" if errand is None else f"has no tools, and asks for {errand}"
+    def stamps(self, messages: Sequence[Message]) -> bool:
+        """Whether any user's message has the client's time stamp."""
+        return any(words_of.is_stamped(item.text) for item in messages if item.role is Role.USER)
+
+    def kind(
+        self, messages: Sequence[Message], tools: Sequence[Tool], *, has_stamped: bool = False
+    ) -> tuple[TurnKind, str]:
+        """Main is what has a Runtime line, a session of a user's, and a user's words as the newest; all else is side.
+
+        Tools are no condition: a user may have told the client that the model takes none. Nor are time stamps, unless
+        this conversation has others or `has_stamped`.
+        """
         runtime = runtime_of(messages)
         if runtime is None:
-            return TurnKind.SIDE, "has no Runtime line"
+            begun = _system(messages).lstrip()
+            errand = next((what for text, what in ERRANDS.items() if begun.startswith(text)), None)
+            what = "has no Runtime line" if tools else "has neither tools nor a Runtime line"
+            return TurnKind.SIDE, what if errand is None else f"{what}, and asks for {errand}"
         internal = INTERNAL_KEY.match(runtime.key)
         if internal is not None:
             return TurnKind.SIDE, f"its session key is the client's own ({internal[1]})"
-        return _kind_by_words(self.spoken(messages))
+        return _kind_by_words(self.spoken(messages), "has tools" if tools else "has no tools", has_stamped=has_stamped)
+
+    def is_summed(self, messages: Sequence[Message]) -> bool:
+        """Whether a summary stands in the place of what was said before."""
+        first = _first_user(messages)
+        return first is not None and messages[first].text.startswith(words_of.SUMMARY)
+
+    def starts_over(self, messages: Sequence[Message]) -> bool:
+        """Whether nobody has answered yet: a session has one history, so an older one of it is over.
+
+        Not where the client tries again, or says that it could not.
+        """
+        if any(item.role is Role.ASSISTANT for item in messages) or self.is_summed(messages):
+            return False
+        asked = [item.text for item in messages if item.role is Role.USER]
+        return bool(asked) and not any(
+            words_of.is_nudge(text) or words_of.without_stamp(text).startswith(words_of.QUEUED_BEGIN) for text in asked
+        )
 
 
 def runtime_of(messages: Sequence[Message]) -> Runtime | None:
     """The Runtime line where the client puts it: the end of the system text, else of the first user message."""
     found = RUNTIME.fullmatch(_last_line(_system(messages)))
-    first = _first_user(messages)
+    kept = _without_block(messages)
+    first = _first_user(kept)
     if found is None and first is not None:
-        found = _cut(messages[first])[1]
+        found = _cut(kept[first])[1]
     return None if found is None else Runtime(found["key"], found["id"])
 
 
@@ -115,27 +137,31 @@ def is_internal_block(item: Message) -> bool:
     return item.role is Role.USER and text.startswith(BLOCK_BEGIN) and text.endswith(BLOCK_END)
 
 
-def is_clients_own(words: str, *, stamped: bool) -> bool:
-    """Whether these words in a user's message, its time stamp aside, are the client's."""
-    if not stamped and (words.startswith(TOLD_ERRANDS) or words.startswith(SUMMARY)):
-        return True
-    return words.startswith((*GOES_ON, *MARKED_ERRANDS))
-
-
-def _kind_by_words(spoken: Sequence[Message]) -> tuple[TurnKind, str]:
-    newest = next((item for item in reversed(spoken) if item.role is Role.USER), None)
-    if newest is None:
+def _kind_by_words(spoken: Sequence[Message], with_tools: str, *, has_stamped: bool) -> tuple[TurnKind, str]:
+    said = [item.text for item in spoken if item.role is Role.USER]
+    if not said:
         return TurnKind.SIDE, "has no user's message"
-    stamped, words = _is_stamped(newest), _without_stamp(newest.text)
-    if words.startswith(MARKED_ERRANDS) or (not stamped and words.startswith(TOLD_ERRANDS)):
-        return TurnKind.SIDE, f"the client's own errand ({words[:24].rstrip()}...)"
-    if words.startswith(GOES_ON):
-        return TurnKind.MAIN, "has tools, and the client goes on with a user's turn"
-    if stamped:
-        return TurnKind.MAIN, "has tools and a user's time stamp"
-    if words.startswith(SUMMARY):
-        return TurnKind.MAIN, "has tools, and goes on after a compaction"
-    return TurnKind.SIDE, "its newest message has no user's time stamp"
+    if words_of.without_stamp(said[-1]).startswith(words_of.BACKGROUND):
+        return TurnKind.MAIN, f"{with_tools}, and {_GOES_ON}"
+    asked = [text for text in said if not words_of.is_nudge(text)]
+    newest = asked[-1] if asked else said[-1]
+    if words_of.is_errand(newest):
+        return TurnKind.SIDE, f"the client's own errand ({words_of.without_stamp(newest)[:24].rstrip()}...)"
+    if newest.startswith(words_of.SUMMARY):
+        return TurnKind.MAIN, f"{with_tools}, and goes on after a compaction"
+    is_stamped = words_of.is_stamped(newest)
+    has_stamped = has_stamped or any(words_of.is_stamped(text) for text in said)
+    if asked and has_stamped and not is_stamped and not _is_tried_again(newest):
+        return TurnKind.SIDE, "its newest message has no user's time stamp"
+    if words_of.is_nudge(said[-1]) or _is_tried_again(newest):
+        return TurnKind.MAIN, f"{with_tools}, and {_GOES_ON}"
+    if is_stamped:
+        return TurnKind.MAIN, f"{with_tools} and a user's time stamp"
+    return TurnKind.MAIN, f"{with_tools}, and is no errand of the client's, which puts no time stamps"
+
+
+def _is_tried_again(text: str) -> bool:
+    return words_of.without_stamp(text).startswith(words_of.QUEUED_BEGIN)
 
 
 def _system(messages: Sequence[Message]) -> str:
@@ -154,6 +180,19 @@ def _last_line(system: str) -> str:
     return (before if is_end else system).rstrip().rpartition("\n")[2]
 
 
+def _without_block(messages: Sequence[Message]) -> list[Message]:
+    """The messages without the client's notes, which are the last one, or the end of the last one."""
+    if not messages or messages[-1].role is not Role.USER:
+        return list(messages)
+    if is_internal_block(messages[-1]):
+        return list(messages[:-1])
+    text = messages[-1].text
+    words, mark, _ = text.rpartition(f"\n\n{BLOCK_BEGIN}")
+    if mark and text.rstrip().endswith(BLOCK_END):
+        return [*messages[:-1], messages[-1].with_text(words)]
+    return list(messages)
+
+
 def _first_user(messages: Sequence[Message]) -> int | None:
     return next((at for at, item in enumerate(messages) if item.role is Role.USER), None)
 
@@ -166,16 +205,3 @@ def _cut(item: Message) -> tuple[str, re.Match[str] | None]:
     before, gap, last = parts[-1].rpartition("\n\n")
     line = RUNTIME.fullmatch(last.rstrip()) if gap or not before else None
     return "".join([*parts[:-1], before]) if line is not None else item.text, line
-
-
-def _is_stamped(item: Message) -> bool:
-    return STAMP.match(item.text) is not None
-
-
-def _without_stamp(text: str) -> str:
-    """The text without the client's time stamp; one typed behind it stays."""
-    return STAMP.sub("", text, count=1) if STAMP.match(text) else text
-
-
-def _unstamped(item: Message) -> Message:
-    return item.with_text(_without_stamp(item.text)) if item.role is Role.USER and _is_stamped(item) else item

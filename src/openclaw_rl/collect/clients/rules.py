@@ -32,8 +32,29 @@ class ClientRules(Protocol):
         """The session the client names in the prompt, and where it stands, in words for `why`."""
         ...
 
-    def kind(self, messages: Sequence[Message], tools: Sequence[Tool]) -> tuple[TurnKind, str] | None:
-        """Main or side and by which rule, where the client's habits tell."""
+    def stamps(self, messages: Sequence[Message]) -> bool:
+        """Whether the client marks users' words here with its time stamp."""
+        ...
+
+    def kind(
+        self, messages: Sequence[Message], tools: Sequence[Tool], *, has_stamped: bool = False
+    ) -> tuple[TurnKind, str] | None:
+        """Main or side and by which rule, where the client's habits tell.
+
+        `has_stamped` says that this client was seen to put time stamps.
+        """
+        ...
+
+    def readable(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """The conversation as a person would tell it: without inserts, and with users' words as they typed them."""
+        ...
+
+    def is_summed(self, messages: Sequence[Message]) -> bool:
+        """Whether the client put a summary in the place of what was said before."""
+        ...
+
+    def starts_over(self, messages: Sequence[Message]) -> bool:
+        """Whether these messages, where they go on from nothing, are their session begun anew, the old one over."""
         ...
 
 
@@ -56,9 +77,27 @@ class AnyClient:
         """None."""
         return None
 
-    def kind(self, messages: Sequence[Message], tools: Sequence[Tool]) -> tuple[TurnKind, str] | None:
+    def stamps(self, messages: Sequence[Message]) -> bool:
+        """None are known."""
+        return False
+
+    def kind(
+        self, messages: Sequence[Message], tools: Sequence[Tool], *, has_stamped: bool = False
+    ) -> tuple[TurnKind, str] | None:
         """None."""
         return None
+
+    def readable(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """All messages."""
+        return tuple(messages)
+
+    def is_summed(self, messages: Sequence[Message]) -> bool:
+        """No summary is known."""
+        return False
+
+    def starts_over(self, messages: Sequence[Message]) -> bool:
+        """Never: a name may stand for many conversations."""
+        return False
 
 
 CLIENTS: tuple[ClientRules, ...] = (OpenClaw(), AnyClient())  # the first that recognises a request; the last takes all
@@ -67,3 +106,8 @@ CLIENTS: tuple[ClientRules, ...] = (OpenClaw(), AnyClient())  # the first that r
 def rules_for(messages: Sequence[Message], clients: Sequence[ClientRules] = CLIENTS) -> ClientRules:
     """The rules of the client that wrote these messages."""
     return next(rules for rules in clients if rules.recognises(messages))
+
+
+def readable(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The conversation without what its client wrote around it; for judges and people."""
+    return rules_for(messages).readable(messages)

@@ -1,0 +1,190 @@
+"""What of the past a request goes on from: the replies in its history that were served here.
+
+A history is known by its digests from the first message on. Where its beginning is gone or was changed (the client cut
+it, or put a summary in its place) a reply is known by what stands before it, as far back as both say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from openclaw_rl.collect.clients.rules import ClientRules
+from openclaw_rl.collect.prefixes import History, Index, Known, digest_of_message
+from openclaw_rl.core.ledger import State
+from openclaw_rl.core.message import Message
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.store.db import Store
+from openclaw_rl.store.standing import Standing
+
+LEAST_ALIKE = 2  # a reply and what it answered
+LEAST_ALIKE_UNNAMED = 3  # where no session is named, and more was said than is alike
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A served turn, and where its reply stands in a history."""
+
+    at: int
+    known: Known
+
+
+@dataclass(frozen=True, slots=True)
+class Going:
+    """What a request goes on from, the latest first, and how we know.
+
+    `over` are sessions in which nothing can be gone on from any more, once the links have their next states.
+    """
+
+    links: tuple[Link, ...] = ()
+    why: str = ""
+    over: tuple[str, ...] = ()
+    over_why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Belonging:
+    """Whose history it is: an API key's, and the session it names, if any.
+
+    `family` is the name the client itself gives the session, without the number some of its headers put behind it;
+    None where somebody else named it, who may mean more than one conversation.
+    """
+
+    space: str
+    session: str | None
+    family: str | None = None
+
+
+class Past:
+    """Finds served turns in histories: in memory first, then in the store."""
+
+    def __init__(self, store: Store, index: Index) -> None:
+        self._store = store
+        self._index = index
+
+    async def going(self, history: History, whose: Belonging, rules: ClientRules, *, is_main: bool) -> Going:
+        """What the request goes on from; for a side request only what stands in its history from its beginning."""
+        links = await self.links(history, whose.session)
+        replies = history.replies()
+        if not is_main or (links and links[0].at == replies[0]):
+            return Going(tuple(links), self._told(links, history))
+        is_summed = rules.is_summed(history.spoken) and whose.session is not None and not links
+        session = links[0].known.session if links else whose.session
+        latest = None if is_summed else await self._latest(history, replace(whose, session=session), rules)
+        if latest is not None:
+            why = f"goes on from turn {latest.known.turn}, though what was before it was cut or changed"
+            return Going((latest, *links), why)
+        if links:
+            return Going(
+                tuple(links), f"{self._told(links, history)}; the replies after it are not as they were served"
+            )
+        if whose.session is None:
+            return Going(why="none of the replies in its history was served here" if replies else "")
+        standing = await self._store.standing(whose.session, prefix=history.prefix, family=whose.family)
+        return self._of_session(history, whose.session, whose.family, standing, rules)
+
+    async def links(self, history: History, session: str | None) -> list[Link]:
+        """Where replies of served turns of one session stand in the history, the latest first."""
+        replies = history.replies()
+        found = self._found(history, replies, session)
+        unknown = replies[: replies.index(found[0].at)] if found else replies
+        if unknown:
+            self._index.fill(await self._store.served([history.chains[at] for at in unknown], session=session))
+            found = self._found(history, replies, session)
+        return found
+
+    async def turn(self, name: str) -> Turn | None:
+        """The turn of this id."""
+        held = self._index.turn(name)
+        if held is None:
+            held = await self._store.turn(name)
+            if held is not None:
+                self._index.keep(held)
+        return held
+
+    def _of_session(
+        self, history: History, session: str, family: str | None, standing: Standing, rules: ClientRules
+    ) -> Going:
+        over = () if family is None else (session, *standing.before)
+        is_summed = rules.is_summed(history.spoken)
+        links = _kept(history, standing.waiting, rules, least=1 if is_summed else LEAST_ALIKE)
+        if is_summed:
+            why = f"goes on from turn {links[0].known.turn}" if links else "which kept no reply that waited"
+            return Going(links, f"after a compaction, {why}", over, "the conversation was compacted")
+        if links:
+            why = f"goes on from turn {links[0].known.turn}, though what was before it was cut or changed"
+            return Going(links, why)
+        if history.replies():
+            return Going(why="none of the replies in its history was served here in this session")
+        if standing.asked is not None:
+            return Going(why=f"asks again what turn {standing.asked} answered")
+        if (standing.waiting or standing.before) and over and rules.starts_over(history.spoken):
+            return Going(why="begins its session anew", over=over, over_why="the conversation began anew")
+        return Going()
+
+    def _told(self, links: Sequence[Link], history: History) -> str:
+        if not links:
+            return ""
+        again = self._index.asked(links[0].known.session, history.prefix)
+        told = f"goes on from turn {links[0].known.turn}"
+        return told if again is None else f"{told}, and asks again what turn {again} answered"
+
+    async def _latest(self, history: History, whose: Belonging, rules: ClientRules) -> Link | None:
+        """The turn whose reply stands last in the history, though what is before it was cut or changed."""
+        replies = history.replies()
+        if not replies or replies[0] == 0:
+            return None
+        at, theirs = replies[0], _digests(history.spoken)
+        best: tuple[int, bool, int] | None = None
+        found: Link | None = None
+        for order, known in enumerate(self._index.alike(whose.space, theirs[at - 1], theirs[at])):
+            turn = await self.turn(known.turn) if whose.session in (None, known.session) else None
+            if turn is None:
+                continue
+            size = _alike(theirs[: at + 1], _conversation(turn, rules))
+            is_whole = whose.session is not None or size == at + 1
+            rank = (size, known.is_open, order)
+            if size >= (LEAST_ALIKE if is_whole else LEAST_ALIKE_UNNAMED) and (best is None or rank > best):
+                best, found = rank, Link(at, known)
+        return found
+
+    def _found(self, history: History, replies: Sequence[int], session: str | None) -> list[Link]:
+        found = []
+        for at in replies:
+            known = self._index.find(history.chains[at], session)
+            if known:
+                best = max(enumerate(known), key=lambda each: (each[1].is_open, each[0]))[1]
+                found.append(Link(at, best))
+                session = best.session
+        return found
+
+
+def _kept(history: History, waiting: Sequence[Turn], rules: ClientRules, *, least: int) -> tuple[Link, ...]:
+    """Where the replies of these turns, newest first, stand in a history whose beginning is gone."""
+    theirs, free, found = _digests(history.spoken), history.replies(), list[Link]()
+    for turn in waiting:
+        mine = _conversation(turn, rules)
+        alike = {at: _alike(theirs[: at + 1], mine) for at in free}
+        best = max(free, key=lambda at: (alike[at], at), default=None)
+        says_something = turn.reply.text.strip() or turn.reply.tool_calls
+        if best is not None and alike[best] >= least and says_something:
+            found.append(Link(best, Known(turn.id, turn.session, State.SERVED)))
+            free = [at for at in free if at < best]
+    return tuple(found)
+
+
+def _conversation(turn: Turn, rules: ClientRules) -> list[str]:
+    """The digests of what was said in a turn, the system's part left out, and of its reply."""
+    return _digests((*rules.spoken(turn.messages), turn.reply))
+
+
+def _digests(messages: Sequence[Message]) -> list[str]:
+    return [digest for item in messages if (digest := digest_of_message(item)) is not None]
+
+
+def _alike(theirs: Sequence[str], mine: Sequence[str]) -> int:
+    """How many messages both end with."""
+    size = 0
+    while size < min(len(theirs), len(mine)) and theirs[-1 - size] == mine[-1 - size]:
+        size += 1
+    return size
