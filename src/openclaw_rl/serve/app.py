@@ -9,14 +9,17 @@ from aiohttp import web
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import SHARED
 from openclaw_rl.serve import control
+from openclaw_rl.serve.body import received
 from openclaw_rl.serve.chat import chat_completions
 from openclaw_rl.serve.completions import completions
 from openclaw_rl.serve.control import answer
 from openclaw_rl.serve.failures import Handler, answer_errors, error_response
 from openclaw_rl.serve.messages import count_tokens, messages
 from openclaw_rl.serve.parts import ALIAS, ServeParts
+from openclaw_rl.serve.settings import ServeSettings
 
 Answering = Callable[[web.Request, ServeParts, str], Awaitable[web.StreamResponse]]
+_SETTINGS = web.AppKey("settings", ServeSettings)
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -79,6 +82,7 @@ ROUTES: tuple[tuple[str, str, Answering, bool], ...] = (
 def build_app(parts: ServeParts) -> web.Application:
     """The server's application."""
     app = web.Application(middlewares=[answer_errors], client_max_size=parts.settings.max_body_bytes)
+    app[_SETTINGS] = parts.settings
     for method, path, answering, is_open in ROUTES:
         app.router.add_route(method, path, _handler(answering, parts, path, is_open=is_open))
     return app
@@ -86,13 +90,14 @@ def build_app(parts: ServeParts) -> web.Application:
 
 def runner_of(app: web.Application) -> web.AppRunner:
     """What runs the application: a client that goes away cancels its handler, so that its slot is free at once."""
-    return web.AppRunner(app, handler_cancellation=True, access_log=None)
+    return web.AppRunner(app, handler_cancellation=True, access_log=None, keepalive_timeout=app[_SETTINGS].keepalive_s)
 
 
 def _handler(answering: Answering, parts: ServeParts, path: str, *, is_open: bool) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         try:
             key_name = "" if is_open else parts.keys.name_of(request.headers)
+            await received(request, parts.settings)
             response = await answering(request, parts, key_name)
         except Exception as problem:  # the edge of a request: recorded where the body is made
             response = error_response(problem, path)

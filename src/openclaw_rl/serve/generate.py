@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from openclaw_rl.core.completion import SampledToken, SpanKind
 from openclaw_rl.core.hint import PlacedHint, with_hints
@@ -55,32 +55,17 @@ class Asked:
 class Sink(Protocol):
     """Where pieces of answers go while they are sampled."""
 
-    @property
-    def is_gone(self) -> bool:
-        """Whether the client went away."""
-        ...
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the client reads more slowly than we write."""
-        ...
-
-    def piece(self, choice: Choice, deltas: Sequence[ReplyDelta], sampled: Sequence[SampledToken]) -> None:
-        """What these tokens added."""
+    def piece(self, choice: Choice, deltas: Sequence[ReplyDelta], sampled: Sequence[SampledToken]) -> bool:
+        """Takes what these tokens added; says whether `drain` is to be awaited before the next ones."""
         ...
 
     async def drain(self) -> None:
-        """Until the client has caught up."""
+        """Until the client has caught up. Raises ClientGone where it went away."""
         ...
 
 
 class ClientGone(Exception):
     """Nobody reads the answer any more."""
-
-
-@runtime_checkable
-class _Closable(Protocol):
-    async def aclose(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -174,22 +159,19 @@ class Generation:
         stream = self.parts.engine.generate(self.prompt, sampling, self.version)
         try:
             async for token in stream:
-                if sink.is_gone:
-                    raise ClientGone
                 if not choice.sampled:
                     choice.cached = token.cached
                     self.parts.metrics.first_token_s.observe(max(0.0, self.parts.clock() - self.at_s))
-                deltas = choice.take(token)
-                sink.piece(choice, deltas, (token,))
-                if choice.is_over:
+                must_wait = sink.piece(choice, choice.take(token), (token,))
+                if choice.finish is not None:
                     break
-                if sink.is_full:
+                if must_wait:
                     await sink.drain()
         except Exception as problem:
             self.problem = problem
             raise
         finally:
-            if isinstance(stream, _Closable):
+            if isinstance(stream, AsyncGenerator):  # or the slot stays taken until it is collected as garbage
                 await stream.aclose()
         if choice.finish is None:
             raise EngineError("the engine ended an answer without saying why", fix="see the server's log")

@@ -2,13 +2,17 @@
 
 Events are put down without waiting; a callback at the end of the pass hands them to the transport together. So tokens
 that arrive in one message of the engine, and those of several answers, share a system call, and no token costs a task
-switch.
+switch. Headers go out with the first event, and the mark of the end with the last.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import socket
+import sys
+from asyncio.trsock import TransportSocket
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
@@ -20,28 +24,27 @@ _HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control":
 
 
 class Outbox:
-    """One client's stream."""
+    """One client's stream. A client that has not caught up within `stalled_s` is cut off."""
 
-    def __init__(self, request: web.Request, headers: Mapping[str, str], *, max_buffer_bytes: int) -> None:
+    def __init__(
+        self, request: web.Request, headers: Mapping[str, str], *, max_buffer_bytes: int, stalled_s: float
+    ) -> None:
         self._request = request
-        self.response = web.StreamResponse(headers={**_HEADERS, **headers})
         self._is_chunked = request.version >= HttpVersion11
+        # Of the two kinds, only `Response` keeps its headers back until there is something to send with them; without
+        # chunks it would name a length.
+        self.response: web.StreamResponse
+        if self._is_chunked:
+            self.response = web.Response(headers={**_HEADERS, **headers})
+            self.response.enable_chunked_encoding()
+        else:
+            self.response = web.StreamResponse(headers={**_HEADERS, **headers})
+        self.is_behind = False
         self._max_buffer_bytes = max_buffer_bytes
+        self._stalled_s = stalled_s
         self._loop = asyncio.get_running_loop()
         self._writer: AbstractStreamWriter | None = None
         self._pending: list[bytes] = []
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether the client went away."""
-        transport = self._request.transport
-        return transport is None or transport.is_closing()
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the client lags too far behind."""
-        transport = self._request.transport
-        return transport is not None and transport.get_write_buffer_size() > self._max_buffer_bytes
 
     @property
     def is_open(self) -> bool:
@@ -49,38 +52,66 @@ class Outbox:
         return self._writer is not None
 
     async def open(self, first: bytes) -> None:
-        """Sends headers and the first event."""
-        if self._is_chunked:
-            self.response.enable_chunked_encoding()
-        self._writer = await self.response.prepare(self._request)
-        await self.response.write(first or _HELLO)
-        self._flush()  # tokens may have come before the headers were out
+        """Sends headers, the first event, and what tokens have added by now."""
+        self._bound_kernel()
+        writer = await self.response.prepare(self._request)
+        assert writer is not None
+        self._writer = writer
+        await writer.write(b"".join((first or _HELLO, *self._taken())))
 
     def put(self, event: bytes) -> None:
-        """Goes out at the end of this pass of the loop."""
+        """Goes out at the end of this pass of the loop. From `is_behind` on, `drain` is to be awaited."""
         if not self._pending:
             self._loop.call_soon(self._flush)
         self._pending.append(event)
 
-    async def drain(self) -> None:
-        """Until the client has caught up."""
+    async def drain(self) -> bool:
+        """Whether the client has caught up; False where it went away or was cut off."""
         self._flush()
-        if self._writer is not None:
-            await self._writer.drain()
+        return self._writer is None or await self._has_gone_out(self._writer.drain)
 
     async def close(self, last: bytes) -> web.StreamResponse:
         """Sends the last event and ends the stream."""
-        self._flush()
-        await self.response.write(last)
-        await self.response.write_eof()
+        assert self._writer is not None
+        rest = b"".join((*self._taken(), last))
+        if await self._has_gone_out(partial(self._writer.write_eof, rest)):
+            await self.response.write_eof()
         return self.response
+
+    def _taken(self) -> list[bytes]:
+        pending, self._pending = self._pending, []
+        return pending
 
     def _flush(self) -> None:
         if not self._pending or self._writer is None:
             return
-        data = b"".join(self._pending)
-        self._pending.clear()
+        data = b"".join(self._taken())
         transport = self._request.transport
         if transport is None or transport.is_closing():
+            self.is_behind = True
             return
         transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._is_chunked else data)
+        self.is_behind = transport.get_write_buffer_size() > self._max_buffer_bytes
+
+    async def _has_gone_out(self, send: Callable[[], Awaitable[None]]) -> bool:
+        """Whether the client takes it; one that takes nothing for too long is cut off."""
+        transport = self._request.transport
+        if transport is None or transport.is_closing():
+            return False
+        try:
+            async with asyncio.timeout(self._stalled_s):
+                await send()
+        except ConnectionError:
+            return False
+        except TimeoutError:
+            transport.abort()
+            return False
+        self.is_behind = False
+        return True
+
+    def _bound_kernel(self) -> None:
+        """What the kernel still holds once the stream has ended is given up after the same time."""
+        if sys.platform == "linux" and self._request.transport is not None:
+            held = self._request.transport.get_extra_info("socket")
+            if isinstance(held, TransportSocket):
+                held.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self._stalled_s * 1000))

@@ -37,6 +37,12 @@ class ServeSettings:
     """The most answers (`n`) one request may ask for."""
     max_buffer_bytes: int = 256 * 1024
     """How far a client may lag behind its stream before sampling's hand-over waits for it."""
+    stalled_s: float = 120.0
+    """A client that has not caught up with its stream for so long is cut off, as one that went away."""
+    body_s: float = 60.0
+    """A request's body must have arrived within this time."""
+    keepalive_s: float = 75.0
+    """A connection without a request is closed after this time; a request's headers must arrive within it too."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
@@ -45,5 +51,9 @@ class ServeSettings:
             raise ConfigError(f"serve.max_body_bytes is {self.max_body_bytes}", fix="allow at least 1024")
         if self.default_max_tokens < 0:
             raise ConfigError(f"serve.default_max_tokens is {self.default_max_tokens}", fix="it is 0 or more")
+        if min(self.stalled_s, self.body_s, self.keepalive_s) <= 0:
+            raise ConfigError(
+                "serve.stalled_s, body_s and keepalive_s are times", fix="make them longer than 0 seconds"
+            )
         if self.max_choices < 1:
             raise ConfigError(f"serve.max_choices is {self.max_choices}", fix="it is at least 1")

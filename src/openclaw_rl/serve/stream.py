@@ -47,8 +47,10 @@ async def streamed(request: web.Request, generation: Generation, chunks: Chunks)
 
     What the engine refuses at once (a full queue) is raised before a status has gone out.
     """
-    limit = generation.parts.settings.max_buffer_bytes
-    outbox = Outbox(request, generation.headers, max_buffer_bytes=limit)
+    settings = generation.parts.settings
+    outbox = Outbox(
+        request, generation.headers, max_buffer_bytes=settings.max_buffer_bytes, stalled_s=settings.stalled_s
+    )
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(generation.run(_Streaming(outbox, chunks)))
@@ -86,21 +88,15 @@ class _Streaming:
         self._outbox = outbox
         self._chunks = chunks
 
-    @property
-    def is_gone(self) -> bool:
-        return self._outbox.is_gone
-
-    @property
-    def is_full(self) -> bool:
-        return self._outbox.is_full
-
-    def piece(self, choice: Choice, deltas: Sequence[ReplyDelta], sampled: Sequence[SampledToken]) -> None:
+    def piece(self, choice: Choice, deltas: Sequence[ReplyDelta], sampled: Sequence[SampledToken]) -> bool:
         event = self._chunks.event(choice.index, deltas, sampled)
         if event:
             self._outbox.put(event)
+        return self._outbox.is_behind
 
     async def drain(self) -> None:
-        await self._outbox.drain()
+        if not await self._outbox.drain():
+            raise ClientGone
 
 
 class _Collecting:
@@ -108,15 +104,11 @@ class _Collecting:
 
     def __init__(self, request: web.Request) -> None:
         self._request = request
-        self.is_full = False
 
-    @property
-    def is_gone(self) -> bool:
+    def piece(self, choice: Choice, deltas: Sequence[ReplyDelta], sampled: Sequence[SampledToken]) -> bool:
+        """Nothing is sent before the end."""
         transport = self._request.transport
         return transport is None or transport.is_closing()
 
-    def piece(self, choice: Choice, deltas: Sequence[ReplyDelta], sampled: Sequence[SampledToken]) -> None:
-        """Nothing is sent before the end."""
-
     async def drain(self) -> None:
-        """There is nothing to wait for."""
+        raise ClientGone

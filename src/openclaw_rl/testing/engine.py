@@ -30,15 +30,21 @@ class ScriptedEngine:
 
     Like a real engine it stops at `max_tokens` and at a stop id (which it gives), refuses versions that are not
     loaded, and unloads one once nothing runs on it. `asked` holds the requests, `closed` those given up midway. With
-    `hold`, each token after the first waits until the event is set.
+    `hold`, each token after the first waits until the event is set; with `gap_s`, it is due that long after the last.
     """
 
     def __init__(
-        self, replies: Sequence[Sequence[int]] | Script, *, logp: float = -0.5, hold: asyncio.Event | None = None
+        self,
+        replies: Sequence[Sequence[int]] | Script,
+        *,
+        logp: float = -0.5,
+        hold: asyncio.Event | None = None,
+        gap_s: float = 0.0,
     ) -> None:
         self._script = replies if callable(replies) else _in_turn(replies)
         self._logp = logp
         self._hold = hold
+        self._gap_s = gap_s
         self._running: dict[PolicyVersion, int] = {}
         self._leaving: set[PolicyVersion] = set()
         self.versions: dict[PolicyVersion, Adapter | None] = {BASE: None}
@@ -55,6 +61,8 @@ class ScriptedEngine:
         self.asked.append(asked)
         self._running[version] = self._running.get(version, 0) + 1
         is_whole = False
+        loop = asyncio.get_running_loop()
+        begin_s = loop.time()
         try:
             tokens = list(self._script(prompt, sampling, version))
             if not tokens:
@@ -62,7 +70,7 @@ class ScriptedEngine:
             for at, token in enumerate(tokens):
                 if at and self._hold is not None:
                     await self._hold.wait()
-                await asyncio.sleep(0)
+                await asyncio.sleep(max(0.0, begin_s + at * self._gap_s - loop.time()) if self._gap_s else 0)
                 finish = self._finish(at, token, tokens, sampling)
                 is_whole = finish is not None
                 yield SampledToken(token, self._logp, self._logp, version, finish=finish)

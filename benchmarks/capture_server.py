@@ -1,0 +1,142 @@
+"""The server that `benchmarks.capture_cost` measures: `python -m benchmarks.capture_server HOME`.
+
+All of capture is on: keys, placing, rendering with the bundled model's tokenizer and template, parsing, the store on
+disk. Only the engine is scripted and paced. Beside the product's routes stand `/through`, a bare aiohttp handler that
+streams the same chunks from the same engine, and `/engine`, which only runs the engine. The first line on standard
+output is the port; the end of standard input ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from aiohttp import web
+
+from benchmarks.http import KEY, bundled_model
+from openclaw_rl.collect.stage import Collect, CollectSettings
+from openclaw_rl.core.message import Json
+from openclaw_rl.core.next_state import Feedback
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.render.renderer import ChatRenderer
+from openclaw_rl.render.template import read_template
+from openclaw_rl.runtime.activity import Activity
+from openclaw_rl.serve.app import build_app, runner_of
+from openclaw_rl.serve.auth import Keys
+from openclaw_rl.serve.failures import Handler
+from openclaw_rl.serve.parts import Control, ServeParts
+from openclaw_rl.store.db import Store
+from openclaw_rl.testing.engine import ScriptedEngine
+
+GAP_S = 1 / 50
+CONTEXT = 1_000_000
+MOST_TOKENS = 2048
+STORY = (
+    "The first part is worked out from the numbers in the problem. Then the second part follows, and the answer is "
+    "written below the line.\n"
+)
+CHUNK = (
+    b'data: {"id":"chatcmpl-0123456789abcdef0123456789abcdef","object":"chat.completion.chunk","created":1700000000,'
+    b'"model":"default","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}\n\n'
+)
+
+
+def main() -> None:
+    """Serves until standard input ends."""
+    asyncio.run(_serve(Path(sys.argv[1])))
+
+
+async def _serve(home: Path) -> None:
+    model = bundled_model()
+    assert model is not None
+    renderer = ChatRenderer(read_template(model))
+    store = await Store.open(home)
+    engine = _engine(renderer)
+    app = build_app(_parts(store, renderer, engine))
+    app.middlewares.append(Activity().middleware)
+    app.router.add_post("/through", _through(engine))
+    app.router.add_post("/engine", _alone(engine))
+    runner = runner_of(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        print(runner.addresses[0][1], flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+    finally:
+        await runner.cleanup()
+        await store.aclose()
+
+
+def _engine(renderer: ChatRenderer) -> ScriptedEngine:
+    ids = renderer.encode(STORY)
+    ids *= MOST_TOKENS // len(ids) + 1
+
+    def script(prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> tuple[int, ...]:
+        engine.asked.clear()  # nobody looks at what was asked, and long prompts would pile up
+        return ids[: min(sampling.max_tokens, MOST_TOKENS)]
+
+    engine = ScriptedEngine(script, gap_s=GAP_S)
+    return engine
+
+
+def _parts(store: Store, renderer: ChatRenderer, engine: ScriptedEngine) -> ServeParts:
+    collect = Collect(store, CollectSettings(), time.time)
+
+    async def feedback(said: Feedback) -> None:
+        await store.add_feedback(said)
+
+    async def status() -> Mapping[str, Json]:
+        return {}
+
+    async def rollback(version: PolicyVersion) -> None:
+        return None
+
+    return ServeParts(
+        engine=engine,
+        renderer=renderer,
+        collector=collect,
+        store=store,
+        control=Control(feedback, collect.done, status, rollback, collect.session_name),
+        current=lambda user: BASE,
+        models=("default",),
+        context_length=CONTEXT,
+        eos_ids=renderer.template.eos_ids(),
+        keys=Keys({"owner": KEY}),
+    )
+
+
+def _through(engine: ScriptedEngine) -> Handler:
+    """The least a server can do: the body is read and not looked at, the chunks are written as they come."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        await request.read()
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        async for _ in engine.generate(Prompt((1,)), Sampling(int(request.headers["x-tokens"])), BASE):
+            await response.write(CHUNK)
+        await response.write(b"data: [DONE]\n\n")
+        await response.write_eof()
+        return response
+
+    return handle
+
+
+def _alone(engine: ScriptedEngine) -> Handler:
+    """The engine by itself: its time is taken out of the others'."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        await request.read()
+        async for _ in engine.generate(Prompt((1,)), Sampling(int(request.headers["x-tokens"])), BASE):
+            pass
+        return web.Response(body=b"data: [DONE]\n\n")
+
+    return handle
+
+
+if __name__ == "__main__":
+    main()
