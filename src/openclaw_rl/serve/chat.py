@@ -16,11 +16,11 @@ from openclaw_rl.serve.params import (
     count_of,
     includes_usage,
     limit_of,
+    offers_tools,
     options_of,
     sampling_of,
     stops_of,
     top_logprobs_of,
-    uses_tools,
 )
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.stream import streamed, whole
@@ -54,13 +54,13 @@ def _asked(parts: ServeParts, body: ChatBody, facts: dict[str, Json], top_logpro
     return Asked(
         api="chat",
         messages=messages_of(body.messages),
-        tools=tools_of(body.tools or ()) if uses_tools(body) else (),
+        tools=tools_of(body.tools or ()) if offers_tools(body.tool_choice) else (),
         sampling=sampling_of(body, parts.defaults, parts.eos_ids, max_tokens=limit or 1, top_logprobs=top_logprobs),
         max_tokens=limit,
         count=count_of(body, parts.settings.max_choices),
         stops=stops_of(body),
         has_one_call=body.parallel_tool_calls is False,
-        options=options_of(body),
+        options=options_of(body.chat_template_kwargs, body.reasoning_effort),
         facts=facts,
     )
 

@@ -83,6 +83,7 @@ def usage_json(generation: Generation) -> dict[str, Json]:
         "completion_tokens": sampled,
         "total_tokens": read + sampled,
         "prompt_tokens_details": {"cached_tokens": generation.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": generation.reasoning_tokens},
     }
 
 

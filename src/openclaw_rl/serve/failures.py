@@ -54,6 +54,12 @@ def error_body(problem: BaseException) -> tuple[int, bytes]:
     return 500, _encoded(text, 500, None, "internal_error")
 
 
+def told_of(body: bytes) -> tuple[str | None, str, str | None]:
+    """Code, message and parameter of an error's body."""
+    error = msgspec.json.decode(body, type=_Body).error
+    return error.code, error.message, error.param
+
+
 def as_anthropic(status: int, body: bytes) -> bytes:
     """The body of an error in the shape that Anthropic's clients know."""
     error = msgspec.json.decode(body, type=_Body).error

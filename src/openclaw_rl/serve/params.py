@@ -15,13 +15,19 @@ from openclaw_rl.serve.wire import FACTS, ChatBody, CompletionBody, SamplingSpec
 
 _ENGINE = "the engine cannot do this"
 _OFF: tuple[Json, ...] = (None, False, "", 0, [], {})
+Refused = Mapping[str, tuple[tuple[Json, ...], str]]
 # Parameters that would change the answer and that we cannot honour: the values that ask for nothing, and why not.
-_REFUSED: dict[str, tuple[tuple[Json, ...], str]] = {
+_REFUSED: Refused = {
     "logit_bias": (_OFF, _ENGINE),
     "frequency_penalty": (_OFF, _ENGINE),
     "presence_penalty": (_OFF, _ENGINE),
     "repetition_penalty": ((None, 1), _ENGINE),
     "min_tokens": (_OFF, _ENGINE),
+    "bad_words": (_OFF, _ENGINE),
+    "allowed_token_ids": (_OFF, _ENGINE),
+    "logits_processors": (_OFF, _ENGINE),
+    "typical_p": ((None, 1), _ENGINE),
+    "truncate_prompt_tokens": (_OFF, "a prompt is read whole or not at all"),
     "use_beam_search": (_OFF, _ENGINE),
     "prompt_logprobs": (_OFF, _ENGINE),
     "guided_json": (_OFF, _ENGINE),
@@ -33,13 +39,14 @@ _REFUSED: dict[str, tuple[tuple[Json, ...], str]] = {
     "audio": (_OFF, "the model served here neither hears nor speaks"),
     "modalities": ((None, [], ["text"]), "the model served here writes text only"),
     "web_search_options": ((None,), "this server does not search the web"),
+    "moderation": (_OFF, "this server does not moderate"),
     "functions": (_OFF, "functions are sent as `tools` now"),
     "function_call": ((None, "none", "auto"), "functions are sent as `tools` now"),
     "continue_final_message": (_OFF, "an answer begins a message of its own"),
     "echo": (_OFF, "the prompt is not repeated"),
     "suffix": (_OFF, "the model served here writes forward only"),
 }
-_KNOWN = frozenset(_REFUSED) | frozenset(FACTS)
+_NOTHING: Refused = {}
 _MOST_STOPS = 16
 _SEED_RANGE = 1 << 63
 _RESERVED_OPTIONS = frozenset({"messages", "tools", "add_generation_prompt"})
@@ -73,21 +80,28 @@ def defaults_of(settings: ServeSettings, generation_config: Mapping[str, Json]) 
     )
 
 
-def check_parameters(fields: Mapping[str, msgspec.Raw], taken: frozenset[str]) -> list[str]:
-    """The names that are ignored because they are not known here. Raises RequestError for those that cannot be had."""
+def check_parameters(
+    fields: Mapping[str, msgspec.Raw], taken: frozenset[str], refused: Refused = _NOTHING
+) -> list[str]:
+    """The names that are ignored because they are not known here. Raises RequestError for those that cannot be had.
+
+    `refused` are those of one API alone.
+    """
     ignored: list[str] = []
     for name, raw in fields.items():
-        if name in taken:
+        if name in taken or name in FACTS:
             continue
-        if name not in _KNOWN:
+        found = refused.get(name) or _REFUSED.get(name)
+        if found is None:
             ignored.append(name)
-        elif name in _REFUSED:
-            idle, why = _REFUSED[name]
-            if value_of(raw) not in idle:
-                raise RequestError(
-                    f"{name} is not supported: {why}", fix="leave it out", code="unsupported_parameter", param=name
-                )
+        elif value_of(raw) not in found[0]:
+            raise unsupported(name, found[1])
     return ignored
+
+
+def unsupported(name: str, why: str, *, fix: str = "leave it out") -> RequestError:
+    """The refusal of a parameter that cannot be had here."""
+    return RequestError(f"{name} is not supported: {why}", fix=fix, code="unsupported_parameter", param=name)
 
 
 def sampling_of(
@@ -138,9 +152,12 @@ def limit_of(body: SamplingSpec, settings: ServeSettings) -> int | None:
     return limit or settings.default_max_tokens or None
 
 
-def options_of(body: ChatBody) -> dict[str, Json]:
-    """Arguments of the chat template. Raises RequestError for those that are not the client's to set."""
-    given = value_of(body.chat_template_kwargs)
+def options_of(sent: msgspec.Raw, effort: str | None) -> dict[str, Json]:
+    """Arguments of the chat template: those sent, and how much thinking is wanted; `none` asks for no thinking at all.
+
+    Raises RequestError for those that are not the client's to set.
+    """
+    given = value_of(sent)
     if given is None:
         given = {}
     if not isinstance(given, dict):
@@ -153,14 +170,16 @@ def options_of(body: ChatBody) -> dict[str, Json]:
             param="chat_template_kwargs",
         )
     options = dict(given)
-    if body.reasoning_effort is not None:
-        options.setdefault("reasoning_effort", body.reasoning_effort)
+    if effort is not None:
+        options.setdefault("reasoning_effort", effort)
+    if effort == "none":
+        options.setdefault("enable_thinking", False)
     return options
 
 
-def uses_tools(body: ChatBody) -> bool:
-    """Whether the tools are offered to the model. Raises RequestError for choices that need a grammar."""
-    choice = value_of(body.tool_choice)
+def offers_tools(sent: msgspec.Raw) -> bool:
+    """Whether this `tool_choice` offers the model tools. Raises RequestError for choices that need a grammar."""
+    choice = value_of(sent)
     if choice == "none":
         return False
     if choice not in (None, "auto"):
@@ -170,7 +189,7 @@ def uses_tools(body: ChatBody) -> bool:
             code="unsupported_parameter",
             param="tool_choice",
         )
-    return bool(body.tools)
+    return True
 
 
 def top_logprobs_of(body: ChatBody | CompletionBody) -> tuple[bool, int]:

@@ -1,0 +1,203 @@
+"""A response of OpenAI's Responses API as JSON: what it was asked, its output items, and the items it was given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from openclaw_rl.core.completion import Finish, SpanKind
+from openclaw_rl.core.message import Json, Message, Role, Tool
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.serve.generate import Generation
+
+COMPLETED, INCOMPLETE, IN_PROGRESS = "completed", "incomplete", "in_progress"
+_STATUS = {Finish.STOP: COMPLETED, Finish.LENGTH: INCOMPLETE, Finish.CANCELLED: "cancelled"}
+
+
+@dataclass(frozen=True, slots=True)
+class ItemNames:
+    """Ids of one answer's items. They carry the turn, so that an item can be referred to later."""
+
+    turn: str
+
+    def reasoning(self, number: int = 0) -> str:
+        """The id of the answer's thinking."""
+        return _numbered(f"rs_{self.turn}", number)
+
+    def message(self, number: int = 0) -> str:
+        """The id of what it says."""
+        return _numbered(f"msg_{self.turn}", number)
+
+    def call(self, number: int) -> str:
+        """The id of one of its calls."""
+        return f"fc_{self.turn}_{number}"
+
+
+def reasoning_item(name: str, text: str, status: str, *, as_summary: bool) -> dict[str, Json]:
+    """Thinking: in the open, or as the summary that the request asked for."""
+    item: dict[str, Json] = {"id": name, "type": "reasoning", "status": status, "summary": []}
+    part: dict[str, Json] = {"type": "summary_text" if as_summary else "reasoning_text", "text": text}
+    item["summary" if as_summary else "content"] = [part] if text or status != IN_PROGRESS else []
+    return item
+
+
+def message_item(name: str, content: list[Json], status: str) -> dict[str, Json]:
+    """What the answer says."""
+    return {"id": name, "type": "message", "role": "assistant", "status": status, "content": content}
+
+
+def text_part(text: str, logprobs: list[Json]) -> dict[str, Json]:
+    """The one part of a message."""
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
+
+
+def call_item(name: str, call: tuple[str, str, str], status: str) -> dict[str, Json]:
+    """A call; `call` is its own id, the function's name and the arguments so far."""
+    call_id, function, arguments = call
+    return {
+        "id": name,
+        "type": "function_call",
+        "status": status,
+        "call_id": call_id,
+        "name": function,
+        "arguments": arguments,
+    }
+
+
+def output_of(reply: Message, turn: str, finish: Finish, *, as_summary: bool, logprobs: list[Json]) -> list[Json]:
+    """The items of a whole answer. Where it was cut, the last one is incomplete."""
+    names = ItemNames(turn)
+    found: list[dict[str, Json]] = []
+    if reply.reasoning:
+        found.append(reasoning_item(names.reasoning(), reply.reasoning, COMPLETED, as_summary=as_summary))
+    if reply.text:
+        found.append(message_item(names.message(), [text_part(reply.text, logprobs)], COMPLETED))
+    for number, call in enumerate(reply.tool_calls):
+        found.append(call_item(names.call(number), (call.id, call.name, call.arguments), COMPLETED))
+    if found and finish is not Finish.STOP:
+        found[-1]["status"] = INCOMPLETE
+    return [*found]
+
+
+def begun(generation: Generation) -> dict[str, Json]:
+    """The response of an answer that has no output yet."""
+    asked = generation.asked
+    head = _head(generation.choices[0].turn, asked.messages, asked.tools, asked.shown)
+    return {**head, "created_at": int(generation.at_s)}
+
+
+def ended(generation: Generation, output: list[Json]) -> dict[str, Json]:
+    """The response of an answer that is in the store."""
+    finish = generation.choices[0].finish
+    assert finish is not None
+    usage = _usage(
+        len(generation.prompt), generation.cached_tokens, generation.sampled_tokens, generation.reasoning_tokens
+    )
+    return {**begun(generation), **_ending(finish, generation.shown), "output": output, "usage": usage}
+
+
+def fetched(turn: Turn) -> dict[str, Json]:
+    """The response of a turn, as it was once given."""
+    completion = turn.completion
+    thought = sum(span.stop - span.start for span in completion.spans if span.kind is SpanKind.REASONING)
+    held = turn.shown.get("cached_tokens")
+    cached = held if isinstance(held, int) else 0
+    return {
+        **_head(turn.id, turn.messages, turn.tools, turn.shown),
+        "created_at": int(turn.at_s),
+        **_ending(completion.finish, turn.shown),
+        "output": output_of(turn.reply, turn.id, completion.finish, as_summary=shows_summary(turn.shown), logprobs=[]),
+        "usage": _usage(len(turn.prompt), cached, len(completion.tokens), thought),
+    }
+
+
+def shows_summary(shown: Mapping[str, Json]) -> bool:
+    """Whether thinking is given as a summary."""
+    reasoning = shown.get("reasoning")
+    return isinstance(reasoning, dict) and reasoning.get("summary") is not None
+
+
+def input_items(turn: Turn) -> list[dict[str, Json]]:
+    """All that the model was given but the instructions, the oldest first."""
+    found: list[dict[str, Json]] = []
+    for item in turn.messages[1:] if turn.shown.get("has_instructions") else turn.messages:
+        name = f"{turn.id}_in{len(found)}"
+        if item.role is Role.TOOL:
+            output: dict[str, Json] = {"id": f"fco_{name}", "type": "function_call_output", "status": COMPLETED}
+            found.append({**output, "call_id": item.tool_call_id or "", "output": item.text})
+            continue
+        if item.role is not Role.ASSISTANT:
+            said: Json = [{"type": "input_text", "text": item.text}]
+            found.append(
+                {"id": f"msg_{name}", "type": "message", "role": item.role.value, "status": COMPLETED, "content": said}
+            )
+            continue
+        if item.reasoning:
+            found.append(reasoning_item(f"rs_{name}", item.reasoning, COMPLETED, as_summary=False))
+        if item.text:
+            found.append(message_item(f"msg_{name}", [text_part(item.text, [])], COMPLETED))
+        for number, call in enumerate(item.tool_calls):
+            found.append(call_item(f"fc_{name}_{number}", (call.id, call.name, call.arguments), COMPLETED))
+    return found
+
+
+def _head(turn: str, messages: Sequence[Message], tools: Sequence[Tool], shown: Mapping[str, Json]) -> dict[str, Json]:
+    """What stands in a response from its first event on."""
+    said: dict[str, Json] = {
+        name: value
+        for name, value in shown.items()
+        if name not in ("has_instructions", "completed_at", "cached_tokens")
+    }
+    return {
+        "id": f"resp_{turn}",
+        "object": "response",
+        "status": IN_PROGRESS,
+        "background": False,
+        "completed_at": None,
+        "error": None,
+        "incomplete_details": None,
+        "instructions": messages[0].text if shown.get("has_instructions") else None,
+        "tools": [_tool_json(tool) for tool in tools],
+        "output": [],
+        "usage": None,
+        "max_tool_calls": None,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "safety_identifier": None,
+        "service_tier": "default",
+        **said,
+    }
+
+
+def _tool_json(tool: Tool) -> dict[str, Json]:
+    parameters = dict(tool.parameters)
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": parameters,
+        "strict": False,
+    }
+
+
+def _ending(finish: Finish, shown: Mapping[str, Json]) -> dict[str, Json]:
+    return {
+        "status": _STATUS[finish],
+        "incomplete_details": {"reason": "max_output_tokens"} if finish is Finish.LENGTH else None,
+        "completed_at": shown.get("completed_at") if finish is Finish.STOP else None,
+    }
+
+
+def _usage(read: int, cached: int, sampled: int, thought: int) -> dict[str, Json]:
+    """Tokens read and sampled. What is written to the cache costs nothing here and is not counted."""
+    return {
+        "input_tokens": read,
+        "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
+        "output_tokens": sampled,
+        "output_tokens_details": {"reasoning_tokens": thought},
+        "total_tokens": read + sampled,
+    }
+
+
+def _numbered(name: str, number: int) -> str:
+    return f"{name}_{number}" if number else name

@@ -1,0 +1,300 @@
+"""What a request of OpenAI's Responses API may hold, and how its items become messages and tools."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from openclaw_rl.core.message import Message, Role, TextPart, Tool, ToolCall
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.errors import RequestError
+from openclaw_rl.serve.params import Refused, unsupported
+from openclaw_rl.serve.wire import value_of
+
+_EMPTY = msgspec.Raw()
+_ROLES = {
+    "system": Role.SYSTEM,
+    "developer": Role.SYSTEM,
+    "user": Role.USER,
+    "assistant": Role.ASSISTANT,
+}
+_OWN_ITEM = re.compile(r"(rs|msg|fc)_([0-9a-f]{32})(?:_([0-9]{1,4}))?")
+LOGPROBS = "message.output_text.logprobs"
+# What this API alone may ask for and cannot have: the values that ask for nothing, and why not.
+REFUSED: Refused = {
+    "background": ((None, False), "an answer lives as long as its connection; stream it instead"),
+    "conversation": ((None,), "conversations have no id of their own here; go on with previous_response_id"),
+    "prompt": ((None,), "no prompt templates are kept here"),
+    "context_management": ((None, []), "a prompt is read as it was sent"),
+    "max_tokens": ((None,), "the limit is called max_output_tokens in this API"),
+    "max_completion_tokens": ((None,), "the limit is called max_output_tokens in this API"),
+    "n": ((None, 1), "this API gives one answer"),
+}
+
+
+class Part(msgspec.Struct):
+    """One part of an item's content."""
+
+    type: str
+    text: str | None = None
+    refusal: str | None = None
+
+
+class Item(msgspec.Struct):
+    """One item of the input, whatever its kind; `type` may be left out of a message."""
+
+    type: str | None = None
+    id: str | None = None
+    role: str | None = None
+    content: str | list[Part] | None = None
+    summary: list[Part] | None = None
+    encrypted_content: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+    output: str | list[Part] | None = None
+
+
+class FunctionTool(msgspec.Struct):
+    """A tool; only functions are known."""
+
+    type: str
+    name: str = ""
+    description: str | None = None
+    parameters: msgspec.Raw = _EMPTY
+    strict: bool | None = None
+
+
+class Reasoning(msgspec.Struct):
+    """How much thinking is wanted, and whether it is shown as a summary."""
+
+    effort: str | None = None
+    summary: str | None = None
+    generate_summary: str | None = None
+
+
+class TextConfig(msgspec.Struct):
+    """The format the text is held to."""
+
+    format: msgspec.Raw = _EMPTY
+    verbosity: str | None = None
+
+
+class CountBody(msgspec.Struct, kw_only=True):
+    """The body of POST /v1/responses/input_tokens."""
+
+    model: str | None = None
+    input: str | list[Item] | None = None
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    tools: list[FunctionTool] | None = None
+    tool_choice: msgspec.Raw = _EMPTY
+    parallel_tool_calls: bool | None = None
+    reasoning: Reasoning | None = None
+    text: TextConfig | None = None
+    truncation: str | None = None
+    chat_template_kwargs: msgspec.Raw = _EMPTY
+
+
+class ResponsesBody(CountBody, kw_only=True):
+    """The body of POST /v1/responses. The last five are not OpenAI's, but this engine's."""
+
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_logprobs: int | None = None
+    stream: bool | None = None
+    include: list[str] | None = None
+    store: bool | None = None
+    metadata: dict[str, msgspec.Raw] | None = None
+    user: msgspec.Raw = _EMPTY
+    prompt_cache_key: msgspec.Raw = _EMPTY
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+
+
+def check_text(body: CountBody) -> None:
+    """Raises RequestError where the answer is to be held to a format."""
+    if body.text is None:
+        return
+    form = value_of(body.text.format)
+    if form not in (None, {}) and not (isinstance(form, dict) and form.get("type") == "text"):
+        raise unsupported("text.format", "the engine cannot hold an answer to a format")
+
+
+def passed_over(body: CountBody) -> list[str]:
+    """What inside the parameters that are taken has no effect here, by name."""
+    found = []
+    if body.truncation == "auto":
+        found.append("truncation")
+    if body.text is not None and body.text.verbosity is not None:
+        found.append("text.verbosity")
+    if any(tool.strict for tool in body.tools or ()):
+        found.append("tools.strict")
+    if isinstance(body.input, list) and any(item.type == "reasoning" and _is_sealed(item) for item in body.input):
+        found.append("input.encrypted_content")
+    if isinstance(body, ResponsesBody):
+        found.extend(f"include.{name}" for name in body.include or () if name != LOGPROBS)
+    return found
+
+
+def functions_of(specs: Sequence[FunctionTool]) -> tuple[Tool, ...]:
+    """The tools. Raises RequestError for kinds other than functions."""
+    found: list[Tool] = []
+    for index, spec in enumerate(specs):
+        if spec.type != "function" or not spec.name:
+            raise RequestError(
+                f"tools[{index}] is a {spec.type!r} tool" if spec.type != "function" else f"tools[{index}] has no name",
+                fix="send functions with a name; tools that a server runs are not known here",
+                param="tools",
+            )
+        parameters = value_of(spec.parameters)
+        if parameters is None:
+            parameters = {"type": "object", "properties": {}}
+        if not isinstance(parameters, dict):
+            raise RequestError(f"tools[{index}].parameters is no object", fix="send a JSON schema", param="tools")
+        found.append(Tool(spec.name, spec.description or "", parameters))
+    return tuple(found)
+
+
+def turns_named(given: str | Sequence[Item] | None) -> list[str]:
+    """The turns whose items the input refers to by id alone."""
+    found = []
+    for item in given if isinstance(given, list) else ():
+        named = _OWN_ITEM.fullmatch(item.id or "") if item.type == "item_reference" else None
+        if named is not None:
+            found.append(named[2])
+    return list(dict.fromkeys(found))
+
+
+def messages_of_input(given: str | Sequence[Item] | None, referred: Mapping[str, Turn]) -> tuple[Message, ...]:
+    """The input as messages: what the assistant thought, said and called in a row is one message of its.
+
+    `referred` are the turns whose items are named by id. Raises RequestError naming the first item that cannot be used.
+    """
+    if not given:
+        raise RequestError("input is empty", fix="send some text or items", param="input")
+    if isinstance(given, str):
+        return (Message(Role.USER, (TextPart(given),)),)
+    found: list[Message] = []
+    spoken = _Spoken()
+    for index, item in enumerate(given):
+        where = f"input[{index}]"
+        if spoken.takes(item, where, referred):
+            continue
+        spoken.put_down(found)
+        found.append(_heard(item, where))
+    spoken.put_down(found)
+    return tuple(found)
+
+
+@dataclass(slots=True)
+class _Spoken:
+    """The assistant's items in a row."""
+
+    thought: list[str] = field(default_factory=list)
+    said: list[TextPart] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    has_any: bool = False
+
+    def takes(self, item: Item, where: str, referred: Mapping[str, Turn]) -> bool:
+        """Whether the item is the assistant's; it is kept then."""
+        match item.type or "message":
+            case "message" if item.role == "assistant":
+                self.said.extend(TextPart(text) for text in _texts(item.content, f"{where}.content"))
+            case "reasoning":
+                self.thought.append(_thought(item, where))
+            case "function_call":
+                if not item.call_id or not item.name:
+                    raise RequestError(f"{where} lacks a call_id or a name", fix="send both", param=where)
+                self.calls.append(ToolCall(item.call_id, item.name, item.arguments or "{}"))
+            case "item_reference":
+                self._refers(item, where, referred)
+            case _:
+                return False
+        self.has_any = True
+        return True
+
+    def put_down(self, found: list[Message]) -> None:
+        """Adds the message, where anything was kept, and begins anew."""
+        if self.has_any:
+            reasoning = "".join(self.thought) or None
+            found.append(Message(Role.ASSISTANT, tuple(self.said), reasoning, tuple(self.calls)))
+            self.thought, self.said, self.calls, self.has_any = [], [], [], False
+
+    def _refers(self, item: Item, where: str, referred: Mapping[str, Turn]) -> None:
+        named = _OWN_ITEM.fullmatch(item.id or "")
+        turn = None if named is None else referred.get(named[2])
+        if named is None or turn is None:
+            raise RequestError(
+                f"{where} refers to {item.id}, which is not known here",
+                fix="send the item itself",
+                status=404,
+                param=where,
+            )
+        number = int(named[3] or 0)
+        match named[1]:
+            case "rs" if not number and turn.reply.reasoning:
+                self.thought.append(turn.reply.reasoning)
+            case "msg" if not number:  # the first message item holds the place of all the text
+                self.said.extend(part for part in turn.reply.content if isinstance(part, TextPart))
+            case "fc" if number < len(turn.reply.tool_calls):
+                self.calls.append(turn.reply.tool_calls[number])
+
+
+def _heard(item: Item, where: str) -> Message:
+    """An item that is not the assistant's."""
+    kind = item.type or "message"
+    if kind == "function_call_output":
+        if not item.call_id:
+            raise RequestError(f"{where} lacks a call_id", fix="name the call it answers", param=where)
+        texts = _texts(item.output, f"{where}.output")
+        return Message(Role.TOOL, (TextPart("\n".join(texts)),), tool_call_id=item.call_id)
+    if kind != "message":
+        raise RequestError(
+            f"{where} is a {kind!r} item", fix="send messages, reasoning, function calls and their output", param=where
+        )
+    role = _ROLES.get(item.role or "")
+    if role is None:
+        raise RequestError(
+            f"{where}.role is {item.role!r}", fix=f"use one of {', '.join(sorted(_ROLES))}", param=f"{where}.role"
+        )
+    if item.content is None:
+        raise RequestError(f"{where} has no content", fix="send text", param=f"{where}.content")
+    return Message(role, tuple(TextPart(text) for text in _texts(item.content, f"{where}.content")))
+
+
+def _thought(item: Item, where: str) -> str:
+    written = _texts(item.content, f"{where}.content")
+    return "".join(written) if written else "\n\n".join(_texts(item.summary, f"{where}.summary"))
+
+
+def _is_sealed(item: Item) -> bool:
+    return item.encrypted_content is not None and not (item.content or item.summary)
+
+
+def _texts(content: str | Sequence[Part] | None, where: str) -> list[str]:
+    """The texts of content that is a string or a list of parts."""
+    if content is None or isinstance(content, str):
+        return [content] if content else []
+    return [_text(part, f"{where}[{index}]") for index, part in enumerate(content)]
+
+
+def _text(part: Part, where: str) -> str:
+    if part.type in ("input_text", "output_text", "text", "reasoning_text", "summary_text") and part.text is not None:
+        return part.text
+    if part.type == "refusal" and part.refusal is not None:
+        return part.refusal
+    if part.type in ("input_image", "input_file", "input_audio"):
+        raise RequestError(
+            f"{where} is an {part.type} part, and the model served here reads text only",
+            fix="leave it out, or serve a model that sees",
+            code="image_not_supported" if part.type == "input_image" else "unsupported_parameter",
+            param=where,
+        )
+    raise RequestError(f"{where} is a {part.type!r} part", fix="send text parts", param=where)
