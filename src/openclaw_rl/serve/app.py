@@ -8,7 +8,7 @@ from aiohttp import web
 
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import SHARED
-from openclaw_rl.serve import control
+from openclaw_rl.serve import control, responses
 from openclaw_rl.serve.body import received
 from openclaw_rl.serve.chat import chat_completions
 from openclaw_rl.serve.completions import completions
@@ -62,6 +62,12 @@ def _model_json(parts: ServeParts, name: str) -> dict[str, Json]:
 ROUTES: tuple[tuple[str, str, Answering, bool], ...] = (
     ("POST", "/v1/chat/completions", chat_completions, False),
     ("POST", "/v1/completions", completions, False),
+    ("POST", "/v1/responses", responses.responses, False),
+    ("POST", "/v1/responses/input_tokens", responses.input_tokens, False),
+    ("GET", "/v1/responses/{id}", responses.response, False),
+    ("DELETE", "/v1/responses/{id}", responses.response_deleted, False),
+    ("GET", "/v1/responses/{id}/input_items", responses.response_input, False),
+    ("POST", "/v1/responses/{id}/cancel", responses.response_cancelled, False),
     ("POST", "/v1/messages", messages, False),
     ("POST", "/v1/messages/count_tokens", count_tokens, False),
     ("GET", "/v1/models", models, True),  # agents ask for it without a key, to see whether anybody is there

@@ -27,6 +27,7 @@ from openclaw_rl.serve.parts import ServeParts
 log = logging.getLogger(__name__)
 _SECRET = frozenset({"authorization", "x-api-key", "cookie"})
 _ROOM_KEPT = 1024  # tokens of an answer, where it may have so many, that hints must leave room for
+_PARAM = {"completions": "prompt", "responses": "input"}  # where the conversation stands, if not in `messages`
 _LONG_CHARS = 20_000  # longer prompts are rendered in a thread, so that streams go on
 
 
@@ -233,7 +234,7 @@ async def begin(parts: ServeParts, asked: Asked, headers: Mapping[str, str], key
             f"the prompt has {len(prompt)} tokens and the context holds {parts.context_length}",
             fix="shorten the conversation",
             code="context_length_exceeded",
-            param="prompt" if asked.prompt is not None else "messages",
+            param=_PARAM.get(asked.api, "messages"),
         )
     sampling = replace(asked.sampling, max_tokens=min(room, asked.max_tokens or room))
     choices = tuple(_choice(parts, asked, prompt, index) for index in range(asked.count))
