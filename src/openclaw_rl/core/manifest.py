@@ -27,6 +27,7 @@ class Manifest:
     made_s: float  # seconds since the epoch
     metrics: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, Json] = field(default_factory=dict)
+    upon: PolicyVersion | None = None  # the shared version that a user's or an agent's own one holds
 
     def __post_init__(self) -> None:
         if self.version.is_base:
@@ -56,6 +57,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         "made_s": manifest.made_s,
         "metrics": dict(manifest.metrics),
         "settings": dict(manifest.settings),
+        "upon": None if manifest.upon is None else str(manifest.upon),
     }
     (folder / FILE_NAME).write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
@@ -76,6 +78,7 @@ def read_manifest(folder: Path) -> Manifest:
             made_s=float(body["made_s"]),
             metrics={str(name): float(value) for name, value in body["metrics"].items()},
             settings=dict(body["settings"]),
+            upon=None if body.get("upon") is None else parse_version(body["upon"]),
         )
     except (KeyError, TypeError, AttributeError) as problem:
         raise ValueError(f"{folder / FILE_NAME} is incomplete: {problem!r}") from problem

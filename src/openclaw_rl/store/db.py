@@ -18,9 +18,9 @@ from openclaw_rl.core.next_state import Feedback, NextState
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.turn import Session, Turn
 from openclaw_rl.core.verdict import Verdict
-from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
 from openclaw_rl.errors import StoreError
-from openclaw_rl.store import connection, hints, ledger, listing, samples, sessions, turns, versions
+from openclaw_rl.store import connection, hints, ledger, lessons, listing, samples, sessions, turns, versions
 from openclaw_rl.store.hint_book import HintBook
 from openclaw_rl.store.lock import FolderLock
 from openclaw_rl.store.reader import Reader
@@ -145,11 +145,17 @@ class Store:
         return await self._reader.do(lambda sql: listing.row(sql, turn))
 
     async def rows(
-        self, *, limit: int = 50, session: str | None = None, state: State | None = None, before: str | None = None
+        self,
+        *,
+        limit: int = 50,
+        session: str | None = None,
+        state: State | None = None,
+        before: str | None = None,
+        scope: str | None = None,
     ) -> list[TurnRow]:
-        """Newest first; `before` is a turn id to page on from."""
+        """Newest first; `before` is a turn id to page on from. With `scope`, those of its owner alone."""
         return await self._reader.do(
-            lambda sql: listing.newest(sql, limit=limit, session=session, state=state, before=before)
+            lambda sql: listing.newest(sql, limit=limit, session=session, state=state, before=before, scope=scope)
         )
 
     async def history(
@@ -193,20 +199,27 @@ class Store:
         """Whether any turn of the session is READY or TRAINED."""
         return await self._reader.do(lambda sql: listing.session_has_sample(sql, session))
 
-    async def admit(self, sample: Sample) -> None:
-        """JUDGED to READY, the sample stored."""
-        await self._writer.do(lambda tx: samples.admit(tx, sample))
+    async def admit(self, sample: Sample, *, scopes: Sequence[str] = (SHARED,)) -> None:
+        """JUDGED to READY, the sample stored; it is to train each of these scopes once."""
+        await self._writer.do(lambda tx: samples.admit(tx, sample, scopes))
 
-    async def drop(self, turn: str, reason: DropReason) -> bool:
-        """To DROPPED; False where the turn had ended already."""
-        return await self._writer.do(lambda tx: ledger.drop(tx, turn, reason))
+    async def drop(self, turn: str, reason: DropReason, *, scope: str | None = None) -> bool:
+        """To DROPPED; False where the turn had ended already. With `scope`, other scopes may still learn from it.
 
-    async def ready(self, *, limit: int) -> list[Sample]:
-        """Samples that wait for a step, oldest first."""
-        return await self._reader.do(lambda sql: samples.ready(sql, limit))
+        A turn that some scope has learned from is TRAINED, not DROPPED, when no other waits for it any more.
+        """
+        return await self._writer.do(lambda tx: lessons.drop(tx, turn, reason, scope=scope))
+
+    async def ready(self, *, limit: int, scope: str = SHARED) -> list[Sample]:
+        """Samples that wait for a step of this scope, oldest first."""
+        return await self._reader.do(lambda sql: samples.ready(sql, limit, scope))
+
+    async def waiting_scopes(self) -> list[str]:
+        """The scopes that samples wait for, the one whose oldest waits longest first."""
+        return await self._reader.do(lessons.waiting_scopes)
 
     async def commit_step(self, step: StepRecord) -> None:
-        """In one transaction, synced to disk: samples TRAINED or DROPPED, the step, and its version as CANDIDATE."""
+        """In one transaction, synced to disk: its samples settled, the step, and its version as CANDIDATE."""
         await self._writer.do(lambda tx: samples.commit_step(tx, step), is_synced=True)
 
     async def add_feedback(self, feedback: Feedback) -> None:
@@ -225,6 +238,14 @@ class Store:
     async def versions(self) -> list[VersionRow]:
         """All of them, oldest first, the base model included."""
         return await self._reader.do(versions.everything)
+
+    async def versions_of(self, scope: str) -> list[VersionRow]:
+        """Those of one scope, by number."""
+        return await self._reader.do(lambda sql: versions.of_scope(sql, scope))
+
+    async def version(self, version: PolicyVersion) -> VersionRow | None:
+        """This one's row."""
+        return await self._reader.do(lambda sql: versions.get(sql, version))
 
     async def current(self, scope: str) -> PolicyVersion:
         """What is being served."""

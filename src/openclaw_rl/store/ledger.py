@@ -49,14 +49,6 @@ def pair(transaction: Transaction, next_state: NextState) -> bool:
     return True
 
 
-def drop(transaction: Transaction, turn: str, reason: DropReason) -> bool:
-    """To DROPPED; False where the turn had ended already, or is a side turn, which has no life to end."""
-    if state_of(transaction.sql, turn) in (State.TRAINED, State.DROPPED, None):
-        return False
-    move(transaction, turn, State.DROPPED, reason)
-    return True
-
-
 def judge(transaction: Transaction, verdict: Verdict) -> bool:
     """Stores votes and hints; PAIRED to JUDGED. False where the turn was not PAIRED."""
     sql = transaction.sql

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.core.scope import Owner, owner_of
 from openclaw_rl.store import codec, ledger, sessions, turns, versions
 from openclaw_rl.store.codec import plain
 from openclaw_rl.store.rows import Judged, TurnRow
@@ -23,10 +24,20 @@ def row(sql: sqlite3.Connection, turn: str) -> TurnRow | None:
 
 
 def newest(
-    sql: sqlite3.Connection, *, limit: int, session: str | None, state: State | None, before: str | None
+    sql: sqlite3.Connection,
+    *,
+    limit: int,
+    session: str | None,
+    state: State | None,
+    before: str | None,
+    scope: str | None = None,
 ) -> list[TurnRow]:
-    """Newest first; `before` is a turn id to page on from."""
-    where, values = _where(session=session, state=state, user=None)
+    """Newest first; `before` is a turn id to page on from. With `scope`, those of its owner alone."""
+    owner, name = (None if scope is None else owner_of(scope)) or (None, None)
+    where, values = _where(session=session, state=state, user=name if owner is Owner.USER else None)
+    if owner is Owner.AGENT:
+        where.append("(SELECT agent FROM sessions WHERE sessions.id = turns.session) = ?")
+        values.append(plain(str(name)))
     if before is not None:
         where.append("turns.seq < (SELECT seq FROM turns WHERE id = ?)")
         values.append(plain(before))

@@ -22,6 +22,20 @@ CREATE TABLE hints (
 CREATE INDEX hints_user ON hints (user, seq);
 CREATE INDEX hints_turn ON hints (turn);
 """,
+    2: """
+CREATE TABLE lessons (
+  turn   TEXT NOT NULL REFERENCES turns (id) ON DELETE CASCADE,
+  scope  TEXT NOT NULL,
+  step   TEXT,
+  reason TEXT,
+  PRIMARY KEY (turn, scope)
+) WITHOUT ROWID;
+CREATE INDEX lessons_waiting ON lessons (scope, turn) WHERE step IS NULL AND reason IS NULL;
+INSERT INTO lessons SELECT turns.id, 'shared', CASE state WHEN 'trained' THEN step END,
+  CASE state WHEN 'dropped' THEN turns.reason END
+  FROM samples JOIN turns ON turns.id = samples.turn;
+ALTER TABLE versions ADD COLUMN upon TEXT;
+""",
 }
 NEWEST = max(STEPS) + 1
 

@@ -11,7 +11,7 @@ from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.next_state import Feedback, NextState
 from openclaw_rl.core.turn import Session, Turn
 from openclaw_rl.core.verdict import Verdict
-from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.core.version import SHARED, PolicyVersion
 
 
 class VersionStatus(StrEnum):
@@ -35,6 +35,7 @@ class VersionRow:
     made_s: float
     turns: tuple[str, ...] = ()
     metrics: dict[str, float] = field(default_factory=dict)
+    upon: PolicyVersion | None = None  # the shared version that a user's or an agent's own one holds
 
     def adapter(self) -> Adapter | None:
         """The adapter to load for it; None for the base model."""
@@ -45,7 +46,8 @@ class VersionRow:
 class StepRecord:
     """One optimiser step that is about to be committed, with the version it made.
 
-    `trained` are the turns it consumed, `dropped` those it could not use. `version` is None where no step was taken.
+    `trained` are the turns it consumed for its scope, `dropped` those it could not use. `version` is None where no step
+    was taken.
     """
 
     id: str
@@ -55,6 +57,11 @@ class StepRecord:
     dropped: tuple[tuple[str, DropReason], ...]
     metrics: dict[str, float]
     version: VersionRow | None
+    scope: str = SHARED
+
+    def __post_init__(self) -> None:
+        if self.version is not None and self.version.version.scope != self.scope:
+            raise ValueError(f"a step in scope {self.scope} cannot make version {self.version.version}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Json
-from openclaw_rl.core.sample import HintPrompt, Outcome, Sample
-from openclaw_rl.core.version import parse_version
-from openclaw_rl.store import codec, ledger, versions
+from openclaw_rl.core.sample import HintPrompt, Outcome, OwnReply, Sample
+from openclaw_rl.core.version import SHARED, parse_version
+from openclaw_rl.store import codec, ledger, lessons, versions
 from openclaw_rl.store.codec import listed, mapped, number, plain, text_or_none
 from openclaw_rl.store.rows import StepRecord, VersionStatus
 from openclaw_rl.store.writer import Transaction
 
 
-def admit(transaction: Transaction, sample: Sample) -> None:
-    """JUDGED to READY, the sample stored. Raises ValueError from any other state."""
+def admit(transaction: Transaction, sample: Sample, scopes: Sequence[str] = (SHARED,)) -> None:
+    """JUDGED to READY, the sample stored, to train each scope once. Raises ValueError from any other state."""
     ledger.move(transaction, sample.turn, State.READY)
     body: dict[str, Json] = {
         "turn": sample.turn,
@@ -31,8 +31,11 @@ def admit(transaction: Transaction, sample: Sample) -> None:
         "hints": [hint.text for hint in sample.hints],
         "group": sample.group,
         "is_promoted": sample.is_promoted,
+        "is_taught": sample.is_taught,
+        "own": None if sample.own is None else [str(sample.own.version), list(sample.own.logp)],
     }
-    ids = [codec.ids_bytes(each) for each in (sample.prompt, sample.response, *(h.tokens for h in sample.hints))]
+    own = () if sample.own is None else (sample.own.tokens,)
+    ids = [codec.ids_bytes(each) for each in (sample.prompt, sample.response, *(h.tokens for h in sample.hints), *own)]
     transaction.sql.execute(
         "INSERT INTO samples (turn, body, ids, logp, mask) VALUES (?, ?, ?, ?, ?)",
         (
@@ -43,20 +46,24 @@ def admit(transaction: Transaction, sample: Sample) -> None:
             codec.pack(bytes(sample.mask)),
         ),
     )
+    lessons.enter(transaction.sql, sample.turn, scopes)
 
 
-def ready(sql: sqlite3.Connection, limit: int) -> list[Sample]:
-    """Samples that wait for a step, in the order they were admitted."""
+def ready(sql: sqlite3.Connection, limit: int, scope: str = SHARED) -> list[Sample]:
+    """Samples that wait for a step of this scope, in the order they were admitted."""
     rows = sql.execute(
-        "SELECT samples.body, ids, logp, mask FROM turns JOIN samples ON samples.turn = turns.id "
-        "WHERE turns.state = 'ready' ORDER BY samples.seq LIMIT ?",
-        (limit,),
+        "SELECT samples.body, ids, logp, mask FROM lessons JOIN samples ON samples.turn = lessons.turn "
+        "WHERE lessons.scope = ? AND step IS NULL AND reason IS NULL ORDER BY samples.seq LIMIT ?",
+        (plain(scope), limit),
     ).fetchall()
     return [_sample_of(row) for row in rows]
 
 
 def commit_step(transaction: Transaction, step: StepRecord) -> None:
-    """Samples TRAINED or DROPPED, the step, and its version as CANDIDATE. Raises ValueError, and then nothing is."""
+    """Its samples settled for its scope, the step, its version as CANDIDATE. Raises ValueError, and then nothing is.
+
+    A turn is TRAINED or DROPPED once every scope it belongs to has settled it.
+    """
     sql = transaction.sql
     if sql.execute("SELECT 1 FROM steps WHERE id = ?", (step.id,)).fetchone() is not None:
         raise ValueError(f"step {step.id} is committed already")
@@ -73,11 +80,11 @@ def commit_step(transaction: Transaction, step: StepRecord) -> None:
         ),
     )
     for turn in step.trained:
-        ledger.move(transaction, turn, State.TRAINED)
+        lessons.train(transaction, turn, step.scope, step.id)
     for turn, reason in step.dropped:
-        ledger.move(transaction, turn, State.DROPPED, reason)
-    taken = [(step.id, plain(turn)) for turn in (*step.trained, *(turn for turn, _ in step.dropped))]
-    sql.executemany("UPDATE turns SET step = ? WHERE id = ?", taken)
+        if not lessons.drop(transaction, turn, reason, scope=step.scope):
+            raise ValueError(f"turn {turn} cannot be dropped: it has ended")
+        sql.execute("UPDATE turns SET step = coalesce(step, ?) WHERE id = ?", (step.id, plain(turn)))
     if step.version is not None:
         if step.version.status is not VersionStatus.CANDIDATE:
             raise ValueError(f"version {step.version.version} is {step.version.status} before it met the gate")
@@ -89,6 +96,7 @@ def _sample_of(row: Sequence[object]) -> Sample:
     body = mapped(codec.unpack_json(packed))
     prompt, response, *hinted = (codec.ids_of(piece) for piece in codec.split(codec.unpack(packed_ids)))
     texts = [str(text) for text in listed(body["hints"])]
+    own = _own(body.get("own"), hinted.pop()) if body.get("own") is not None else None
     return Sample(
         turn=str(body["turn"]),
         session=str(body["session"]),
@@ -104,7 +112,14 @@ def _sample_of(row: Sequence[object]) -> Sample:
         hints=tuple(HintPrompt(text, ids) for text, ids in zip(texts, hinted, strict=True)),
         group=text_or_none(body["group"]),
         is_promoted=bool(body["is_promoted"]),
+        is_taught=bool(body.get("is_taught", False)),
+        own=own,
     )
+
+
+def _own(held: Json, tokens: tuple[int, ...]) -> OwnReply:
+    version, logp = listed(held)
+    return OwnReply(tokens, tuple(codec.real(value) for value in listed(logp)), parse_version(str(version)))
 
 
 def _outcome(held: Json) -> Outcome | None:

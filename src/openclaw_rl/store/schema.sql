@@ -87,6 +87,16 @@ CREATE TABLE samples (
   mask BLOB NOT NULL
 );
 
+-- What each sample is to train: a row for each scope it belongs to, settled by a step or by a reason.
+CREATE TABLE lessons (
+  turn   TEXT NOT NULL REFERENCES turns (id) ON DELETE CASCADE,
+  scope  TEXT NOT NULL,
+  step   TEXT,
+  reason TEXT,
+  PRIMARY KEY (turn, scope)
+) WITHOUT ROWID;
+CREATE INDEX lessons_waiting ON lessons (scope, turn) WHERE step IS NULL AND reason IS NULL;
+
 CREATE TABLE steps (
   id        TEXT PRIMARY KEY,
   started_s REAL NOT NULL,
@@ -109,6 +119,7 @@ CREATE TABLE versions (
   made_s        REAL NOT NULL,
   turns         BLOB NOT NULL,
   metrics       TEXT NOT NULL,
+  upon          TEXT,                -- the shared version that a user's or an agent's own one holds
   UNIQUE (scope, number)
 );
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from openclaw_rl.core.message import Json
-from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.core.version import PolicyVersion, parse_version
 from openclaw_rl.store import codec
 from openclaw_rl.store.codec import listed, plain
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 
-COLUMNS = "scope, number, parent_scope, parent_number, folder, digest, status, why, made_s, turns, metrics"
+COLUMNS = "scope, number, parent_scope, parent_number, folder, digest, status, why, made_s, turns, metrics, upon"
 
 
 def insert(sql: sqlite3.Connection, row: VersionRow) -> None:
@@ -21,7 +21,7 @@ def insert(sql: sqlite3.Connection, row: VersionRow) -> None:
         raise ValueError(f"version {row.version} is made already")
     turns: list[Json] = list(row.turns)
     sql.execute(
-        f"INSERT INTO versions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO versions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             row.version.scope,
             row.version.number,
@@ -34,6 +34,7 @@ def insert(sql: sqlite3.Connection, row: VersionRow) -> None:
             row.made_s,
             codec.pack_json(turns),
             codec.metrics_text(row.metrics),
+            None if row.upon is None else str(row.upon),
         ),
     )
 
@@ -49,6 +50,12 @@ def get(sql: sqlite3.Connection, version: PolicyVersion) -> VersionRow | None:
 def everything(sql: sqlite3.Connection) -> list[VersionRow]:
     """All versions, oldest first."""
     return [_row_of(row) for row in sql.execute(f"SELECT {COLUMNS} FROM versions ORDER BY seq")]
+
+
+def of_scope(sql: sqlite3.Connection, scope: str) -> list[VersionRow]:
+    """The versions of a scope, by number."""
+    rows = sql.execute(f"SELECT {COLUMNS} FROM versions WHERE scope = ? ORDER BY number", (plain(scope),))
+    return [_row_of(row) for row in rows]
 
 
 def settle(
@@ -90,7 +97,7 @@ def of_step(sql: sqlite3.Connection, step: str) -> PolicyVersion | None:
 
 
 def _row_of(row: Sequence[object]) -> VersionRow:
-    scope, number, parent_scope, parent_number, folder, digest, status, why, made_s, turns, metrics = row
+    scope, number, parent_scope, parent_number, folder, digest, status, why, made_s, turns, metrics, upon = row
     assert isinstance(turns, bytes)
     return VersionRow(
         version=PolicyVersion(str(scope), int(str(number))),
@@ -102,4 +109,5 @@ def _row_of(row: Sequence[object]) -> VersionRow:
         made_s=codec.real(made_s),
         turns=tuple(str(turn) for turn in listed(codec.unpack_json(turns))),
         metrics=codec.metrics_of(str(metrics)),
+        upon=None if upon is None else parse_version(str(upon)),
     )

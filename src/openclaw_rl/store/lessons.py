@@ -1,0 +1,79 @@
+"""What each sample is to train: one lesson for each scope it belongs to, and what their settling does to its turn.
+
+A turn is READY while any scope waits for it. When none does, it is TRAINED if at least one scope has learned from it,
+and DROPPED with the last reason if none has.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.store.codec import plain
+from openclaw_rl.store.ledger import move, state_of
+from openclaw_rl.store.writer import Transaction
+
+WAITING = "step IS NULL AND reason IS NULL"
+
+
+def enter(sql: sqlite3.Connection, turn: str, scopes: Sequence[str]) -> None:
+    """A sample is to train these scopes."""
+    if not scopes:
+        raise ValueError(f"the sample of turn {turn} trains no scope")
+    rows = [(plain(turn), plain(scope)) for scope in scopes]
+    sql.executemany("INSERT INTO lessons (turn, scope) VALUES (?, ?)", rows)
+
+
+def train(transaction: Transaction, turn: str, scope: str, step: str) -> None:
+    """A scope has learned from the sample. Raises ValueError where it does not wait for it: nothing trains it twice."""
+    done = transaction.sql.execute(
+        f"UPDATE lessons SET step = ? WHERE turn = ? AND scope = ? AND {WAITING}", (step, plain(turn), plain(scope))
+    )
+    if done.rowcount != 1:
+        raise ValueError(f"turn {turn} does not wait to train scope {scope}")
+    transaction.sql.execute("UPDATE turns SET step = ? WHERE id = ?", (step, plain(turn)))
+    _settle(transaction, turn, None)
+
+
+def drop(transaction: Transaction, turn: str, reason: DropReason, *, scope: str | None = None) -> bool:
+    """The turn teaches nothing more, or nothing to this scope; False where that was so already.
+
+    False for a side turn too, which has no life to end.
+    """
+    state = state_of(transaction.sql, turn)
+    if state in (State.TRAINED, State.DROPPED, None):
+        return False
+    if state is not State.READY:
+        move(transaction, turn, State.DROPPED, reason)
+        return True
+    which, values = ("", []) if scope is None else (" AND scope = ?", [plain(scope)])
+    done = transaction.sql.execute(
+        f"UPDATE lessons SET reason = ? WHERE turn = ? AND {WAITING}{which}", (reason.value, plain(turn), *values)
+    )
+    if done.rowcount == 0:
+        return False
+    _settle(transaction, turn, reason)
+    return True
+
+
+def waiting_scopes(sql: sqlite3.Connection) -> list[str]:
+    """The scopes that samples wait for, the one whose oldest waits longest first."""
+    rows = sql.execute(
+        "SELECT scope, min(samples.seq) AS oldest FROM lessons JOIN samples ON samples.turn = lessons.turn "
+        f"WHERE {WAITING} GROUP BY scope ORDER BY oldest"
+    )
+    return [str(row[0]) for row in rows]
+
+
+def _settle(transaction: Transaction, turn: str, reason: DropReason | None) -> None:
+    waiting, trained = transaction.sql.execute(
+        f"SELECT coalesce(sum({WAITING}), 0), coalesce(sum(step IS NOT NULL), 0) FROM lessons WHERE turn = ?",
+        (plain(turn),),
+    ).fetchone()
+    if waiting:
+        return
+    if trained:
+        move(transaction, turn, State.TRAINED)
+    else:
+        move(transaction, turn, State.DROPPED, reason)
