@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from train_doubles import judged, sample, turn, verdict
 
+from openclaw_rl.core.hint import PlacedHint
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.sample import Outcome
 from openclaw_rl.store.rows import Judged
@@ -39,7 +40,7 @@ def test_the_method_says_what_a_signal_is(
 ) -> None:
     expected = {Wants.SCORE: score_is, Wants.HINT: hint_is, Wants.EITHER: either_is}
     for wants, answer in expected.items():
-        assert has_signal(verdict("t", score, hints=hints), wants) is answer
+        assert has_signal(turn("t"), verdict("t", score, hints=hints), wants) is answer
         assert teaches(sample("t", score, hints=hints), wants) is answer
 
 
@@ -113,3 +114,33 @@ def test_refused_turns_are_dropped_with_their_reason_and_never_promoted() -> Non
         complete=ENDED,
     )
     assert done == Admission(dropped=(("a", DropReason.TOO_LONG), ("b", DropReason.MAY_NOT_TEACH)))
+
+
+def behind_hints(name: str, score: int | None, *, hints: int = 0) -> Judged:
+    made = judged(name, score, hints=hints)
+    return replace(made, turn=replace(made.turn, carried=(PlacedHint(0, "hint-1", "Be brief."),)))
+
+
+@pytest.mark.parametrize("wants", Wants)
+def test_what_was_sampled_behind_hints_teaches_whatever_the_method_unless_it_was_bad_and_nobody_said_why(
+    wants: Wants,
+) -> None:
+    rows = [
+        behind_hints("praised", 1),
+        behind_hints("quiet", 0),
+        behind_hints("corrected", -1, hints=1),
+        behind_hints("bad", -1),
+    ]
+    found = admission(rows, wants, refused={}, contributing=NOBODY, complete=ENDED)
+    assert [row.turn.id for row in found.samples] == ["praised", "quiet", "corrected"]
+    assert found.promoted == () and found.dropped == (("bad", DropReason.NO_SIGNAL),)
+
+
+def test_where_only_the_prompt_remembers_nothing_becomes_a_sample() -> None:
+    made = judged("t", 1)
+    reason = refusal(made.turn, made.verdict, may_teach=True, max_tokens=100, weights_learn=False)
+    assert reason is DropReason.MEMORY_ONLY
+
+
+def test_a_taught_sample_is_enough_for_a_step() -> None:
+    assert all(teaches(replace(sample("t", None), is_taught=True), wants) for wants in Wants)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from train_doubles import HintRenderer, turn, verdict
 
-from openclaw_rl.core.hint import Hint
-from openclaw_rl.core.sample import HintPrompt
+from openclaw_rl.core.hint import Hint, PlacedHint
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.sample import HintPrompt, OwnReply
 from openclaw_rl.core.verdict import Verdict, VerdictSource
+from openclaw_rl.core.version import BASE
 from openclaw_rl.train.assemble import ema_baseline, sample_of
 
 
@@ -63,3 +67,31 @@ def test_the_baseline_is_a_moving_average_of_the_users_other_scores(
 @given(st.lists(st.sampled_from([-1.0, 0.0, 1.0])), st.sampled_from([-1.0, 1.0]))
 def test_a_baseline_lies_between_the_scores(rewards: list[float], own: float) -> None:
     assert -1.0 < ema_baseline(rewards, own, 0.9) < 1.0
+
+
+BEHIND = replace(turn("t"), carried=(PlacedHint(0, "hint-1", "Be brief."),), prompt=Prompt((1, 2, 3, 9)))
+
+
+def test_what_was_sampled_behind_hints_is_the_teachers_and_its_prompt_is_the_clients() -> None:
+    own = OwnReply((7,), (-0.1,), BASE)
+    made = sample_of(BEHIND, verdict("t", 1), HintRenderer(), baseline=None, max_tokens=100, own=own)
+    assert made.is_taught and made.own == own
+    assert made.prompt == (1, 2, 3) and made.response == BEHIND.completion.tokens
+    assert made.hints == (HintPrompt("Be brief.", (1, 2, 3, len("Be brief."))),)
+
+
+def test_a_correction_of_it_is_what_its_teacher_reads_beside_its_hints() -> None:
+    told = Verdict("t", -1, VerdictSource.VOTES, hints=(Hint("In French."),))
+    made = sample_of(BEHIND, told, HintRenderer(), baseline=None, max_tokens=100)
+    assert made.is_taught and made.hints == (
+        HintPrompt("Be brief. In French.", (1, 2, 3, len("Be brief. In French."))),
+    )
+
+
+def test_a_teacher_heeds_what_else_the_user_asked_for_but_nothing_twice() -> None:
+    known = [PlacedHint(0, "a", "Use metric units."), PlacedHint(0, "b", "In french!"), PlacedHint(0, "c", "Be brief.")]
+    told = Verdict("t", -1, VerdictSource.VOTES, hints=(Hint("In French."),))
+    made = sample_of(BEHIND, told, HintRenderer(), baseline=None, max_tokens=100, known=known)
+    assert [hint.text for hint in made.hints] == ["Be brief. Use metric units. In French."]
+    plain = sample_of(turn("t"), verdict("t", 1), HintRenderer(), baseline=None, max_tokens=100, known=known)
+    assert plain.hints == () and not plain.is_taught

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from train_flow import SETTINGS, flowing
+from train_doubles import next_of, turn, verdict
+from train_flow import SETTINGS, Flow, flowing
 
+from openclaw_rl.core.hint import PlacedHint
 from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.sample import OwnReply
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.version import BASE
 from openclaw_rl.train.settings import Baseline, Wants
 
 
@@ -90,3 +96,54 @@ async def test_zeros_that_wait_do_not_hide_newer_turns(tmp_path: Path) -> None:
         assert not await flow.stage.entry.admit()
         assert await flow.stage.entry.admit()
         assert await flow.state("b") is State.READY
+
+
+@dataclass
+class Asked:
+    """A student that is told what it has learned, and what it says."""
+
+    has_learned: bool
+    bare: list[tuple[int, ...]] = field(default_factory=list)
+
+    async def follows(self, turn: Turn, bare: Prompt) -> bool:
+        self.bare.append(bare.tokens)
+        return self.has_learned
+
+    async def reply(self, turn: Turn, bare: Prompt) -> OwnReply | None:
+        return OwnReply((8, 9), (-0.1, -0.2), BASE)
+
+
+async def behind_hints(flow: Flow, name: str, *, score: int = 1, hints: int = 0) -> None:
+    said = replace(turn(name), carried=(PlacedHint(0, "hint-1", "Be brief."),), prompt=Prompt((1, 2, 3, 9)))
+    await flow.store.add_turn(said, chain=name)
+    assert await flow.store.pair(next_of(name))
+    assert await flow.store.judge(verdict(name, score, hints=hints))
+
+
+async def test_what_was_sampled_behind_hints_comes_with_what_the_policy_says_without(tmp_path: Path) -> None:
+    async with flowing(tmp_path, wants=Wants.SCORE) as flow:
+        flow.stage.entry.student = student = Asked(has_learned=False)
+        await behind_hints(flow, "a")
+        assert await flow.stage.entry.admit()
+        [sample] = await flow.store.ready(limit=9)
+        assert sample.is_taught and sample.own == OwnReply((8, 9), (-0.1, -0.2), BASE)
+        assert sample.prompt == (1, 2, 3) and student.bare == [(1, 2, 3)]
+        assert [hint.text for hint in sample.hints] == ["Be brief."]
+
+
+async def test_what_the_weights_say_without_the_hints_is_learned_and_takes_no_step(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        flow.stage.entry.student = Asked(has_learned=True)
+        await behind_hints(flow, "a")
+        await behind_hints(flow, "corrected", score=-1, hints=1)
+        assert await flow.stage.entry.admit()
+        assert await flow.state("a") is DropReason.LEARNED
+        assert await flow.state("corrected") is State.READY
+
+
+async def test_where_only_the_prompt_remembers_every_turn_ends_dropped(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        flow.stage.entry.weights_learn = False
+        await flow.judged("a", -1, hints=1)
+        assert await flow.stage.entry.admit()
+        assert await flow.state("a") is DropReason.MEMORY_ONLY

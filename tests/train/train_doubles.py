@@ -8,7 +8,7 @@ from pathlib import Path
 
 from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter, StepReport, digest_of_folder
 from openclaw_rl.core.completion import Completion, Finish, Span
-from openclaw_rl.core.hint import Hint
+from openclaw_rl.core.hint import LABEL, Hint
 from openclaw_rl.core.message import Json, Message, Role, Tool, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.prompt import Prompt
@@ -96,9 +96,11 @@ class HintRenderer:
         return Prompt((*turn.prompt.tokens, len(hint.text)))
 
     def reread(self, turn: Turn, messages: Sequence[Message]) -> Prompt:
-        """The bare prompt's ids, and behind them the length of what is said beyond the turn's own messages."""
-        more = sum(len(item.text) for item in messages) - sum(len(item.text) for item in turn.messages)
-        return Prompt((1, 2, 3, *((more,) if more else ())))
+        """The bare prompt's ids, and behind them the length of the hints' words."""
+        hints = messages[-1].text.partition(f"{LABEL} ")[2]
+        if hints.startswith("bad"):
+            raise ValueError("a template that refuses")
+        return Prompt((1, 2, 3, *((len(hints),) if hints else ())))
 
     def decode(self, tokens: Sequence[int]) -> tuple[Message, tuple[Span, ...]]:
         return message(Role.ASSISTANT, " ".join(map(str, tokens))), ()
@@ -114,20 +116,26 @@ class ToldTrainer:
     answer: Callable[[Sequence[Sample]], StepReport] = lambda samples: STEPPED
     batches: list[list[str]] = field(default_factory=list)
     resumed: list[Path | None] = field(default_factory=list)
+    under: list[Path | None] = field(default_factory=list)
+    rebased: list[tuple[Path, Path | None]] = field(default_factory=list)
     before_export: Callable[[], Awaitable[object]] | None = None  # once
     export_error: Exception | None = None
 
-    async def step(self, samples: Sequence[Sample], *, resume: Path | None) -> StepReport:
+    async def step(self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None) -> StepReport:
         self.batches.append([item.turn for item in samples])
         self.resumed.append(resume)
+        self.under.append(under)
         return self.answer(samples)
+
+    async def rebase(self, *, resume: Path, under: Path | None) -> None:
+        self.rebased.append((resume, under))
 
     async def export(self, folder: Path, version: PolicyVersion) -> Adapter:
         if self.before_export is not None:
             await self.before_export()
             self.before_export = None
         (folder / CONFIG).write_text("{}")
-        (folder / WEIGHTS).write_text(f"{version} after {len(self.batches)} steps")
+        (folder / WEIGHTS).write_text(f"{version} after {len(self.batches)} steps, {len(self.rebased)} rebased")
         (folder / "optimizer").mkdir()
         (folder / "optimizer" / "state.bin").write_bytes(b"state")
         if self.export_error is not None:

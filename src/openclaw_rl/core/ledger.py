@@ -28,6 +28,8 @@ class DropReason(StrEnum):
     NOT_FOLLOWED = "not_followed"  # a sibling the conversation did not go on from
     NO_SIGNAL = "no_signal"
     MAY_NOT_TEACH = "may_not_teach"
+    MEMORY_ONLY = "memory_only"  # carry = memory: the prompt remembers, the weights are left alone
+    LEARNED = "learned"  # sampled behind a hint, and the weights say it without by now
     TOO_LONG = "too_long"
     STALE = "stale"
     NOT_FINITE = "not_finite"

@@ -26,12 +26,29 @@ class HintPrompt:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnReply:
+    """What the policy itself says to a prompt without its hints, sampled to be taught on; `logp` as in Sample."""
+
+    tokens: tuple[int, ...]
+    logp: tuple[float, ...]
+    version: PolicyVersion
+
+    def __post_init__(self) -> None:
+        if not self.tokens or len(self.tokens) != len(self.logp):
+            raise ValueError(f"{len(self.tokens)} tokens and {len(self.logp)} log-probabilities")
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One turn as training data.
 
     `prompt` and `response` are ids as served; `logp` holds nats of the model at temperature 1 under `version`, one per
     response token. `mask` says which response tokens are trained. `score` is the reward (a promoted turn's may lie
     between), None where only hints speak; `baseline` is what rewards of that user have been lately, None for none.
+
+    A sample that `is_taught` was sampled behind hints, by the teacher: `prompt` is the one without them, `hints` holds
+    the one that was read, and `logp` is no policy's behind `prompt`, so that no ratio is taken to it. `own` is then
+    what the policy says to `prompt` by itself.
     """
 
     turn: str
@@ -48,6 +65,8 @@ class Sample:
     hints: tuple[HintPrompt, ...] = ()
     group: str | None = None
     is_promoted: bool = False
+    is_taught: bool = False
+    own: OwnReply | None = None
 
     def __post_init__(self) -> None:
         if not self.prompt or not self.response:

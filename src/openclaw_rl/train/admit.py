@@ -24,20 +24,30 @@ class Admission:
 
 def teaches(sample: Sample, wants: Wants) -> bool:
     """Whether a step over this sample alone would move more than the anchor."""
-    if sample.outcome is not None:
+    if sample.outcome is not None or sample.is_taught:
         return True
     by_score, by_hint = bool(sample.score), bool(sample.hints)
     return {Wants.SCORE: by_score, Wants.HINT: by_hint, Wants.EITHER: by_score or by_hint}[wants]
 
 
-def has_signal(verdict: Verdict, wants: Wants) -> bool:
-    """Whether the verdict holds what the method learns from."""
+def has_signal(turn: Turn, verdict: Verdict, wants: Wants) -> bool:
+    """Whether the verdict holds what the method learns from.
+
+    What was sampled behind hints is learned from as the teacher's, whatever the method, unless it was found bad and
+    nobody said what would have been better.
+    """
+    if turn.carried:
+        return bool(verdict.hints) or verdict.score in (0, 1)
     by_score, by_hint = bool(verdict.score), bool(verdict.hints)
     return {Wants.SCORE: by_score, Wants.HINT: by_hint, Wants.EITHER: by_score or by_hint}[wants]
 
 
-def refusal(turn: Turn, verdict: Verdict, *, may_teach: bool, max_tokens: int) -> DropReason | None:
+def refusal(
+    turn: Turn, verdict: Verdict, *, may_teach: bool, max_tokens: int, weights_learn: bool = True
+) -> DropReason | None:
     """Why a turn can never be a sample, whatever else its session holds; None where it can."""
+    if not weights_learn:
+        return DropReason.MEMORY_ONLY
     if not may_teach:
         return DropReason.MAY_NOT_TEACH
     if verdict.score is None and not verdict.hints:
@@ -65,10 +75,13 @@ def admission(
     a judged turn contributes.
     """
     open_rows = [row for row in rows if row.turn.id not in refused]
-    samples = tuple(row for row in open_rows if has_signal(row.verdict, wants))
+    samples = tuple(row for row in open_rows if has_signal(row.turn, row.verdict, wants))
     served = contributing | {row.turn.session for row in samples}
-    silent = [row for row in open_rows if not has_signal(row.verdict, wants)]
+    silent = [row for row in open_rows if not has_signal(row.turn, row.verdict, wants)]
     dropped = [(turn, reason) for turn, reason in refused.items()]
+    # What the teacher said is not the policy's to be promoted for.
+    dropped += [(row.turn.id, DropReason.NO_SIGNAL) for row in silent if row.turn.carried]
+    silent = [row for row in silent if not row.turn.carried]
     promoted: list[tuple[Judged, float]] = []
     for session in dict.fromkeys(row.turn.session for row in silent):
         group = [row for row in silent if row.turn.session == session]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from openclaw_rl.core.hint import PlacedHint, last_user_index, with_hints
+from openclaw_rl.core.kept_hint import ALIKE, likeness
+from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Renderer
-from openclaw_rl.core.sample import HintPrompt, Sample
+from openclaw_rl.core.sample import HintPrompt, OwnReply, Sample
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.errors import RequestError
@@ -19,19 +22,26 @@ def sample_of(
     baseline: float | None,
     max_tokens: int,
     reward: float | None = None,
+    own: OwnReply | None = None,
+    known: Sequence[PlacedHint] = (),
 ) -> Sample:
     """The sample of a turn. A `reward` marks it as promoted and stands in for the score.
 
     Score and hints are both kept where both are there: the method's weights combine them. A hint whose prompt would be
     longer than `max_tokens` with the answer is left out, and so are all where nobody asked anything.
+
+    A turn that was sampled behind hints is the teacher's sample: its prompt is the one without them, and where the user
+    named nothing better the teacher is what it was sampled by. `own` is what the policy says to that prompt. `known`
+    are further hints of the user's that the teacher is to heed, so that learning one wish does not undo another.
     """
     is_promoted = reward is not None
     score = reward if is_promoted else verdict.score
+    known = _others(turn, verdict, known)
     return Sample(
         turn=turn.id,
         session=turn.session,
         user=turn.user,
-        prompt=turn.prompt.tokens,
+        prompt=bare_prompt(turn, renderer).tokens,
         response=turn.completion.tokens,
         logp=turn.completion.logp,
         mask=(True,) * len(turn.completion.tokens),
@@ -39,10 +49,17 @@ def sample_of(
         score=None if score is None else float(score),
         # A zero is nobody's praise or blame: measured against a baseline it would become one.
         baseline=baseline if score else None,
-        hints=_hint_prompts(turn, verdict, renderer, max_tokens),
+        hints=_hint_prompts(turn, verdict, renderer, max_tokens, known),
         group=turn.group,
         is_promoted=is_promoted,
+        is_taught=bool(turn.carried),
+        own=own,
     )
+
+
+def bare_prompt(turn: Turn, renderer: Renderer) -> Prompt:
+    """The turn's prompt as its client wrote it, all ids that were served kept."""
+    return renderer.reread(turn, turn.messages) if turn.carried else turn.prompt
 
 
 def ema_baseline(rewards: Sequence[float], own: float, decay: float) -> float:
@@ -60,13 +77,25 @@ def ema_baseline(rewards: Sequence[float], own: float, decay: float) -> float:
     return average
 
 
-def _hint_prompts(turn: Turn, verdict: Verdict, renderer: Renderer, max_tokens: int) -> tuple[HintPrompt, ...]:
+def _hint_prompts(
+    turn: Turn, verdict: Verdict, renderer: Renderer, max_tokens: int, known: Sequence[PlacedHint]
+) -> tuple[HintPrompt, ...]:
     found: list[HintPrompt] = []
-    for hint in verdict.hints:
+    asked = last_user_index(turn.messages)
+    told = [PlacedHint(asked, "", hint.text) for hint in verdict.hints] if asked is not None else []
+    held = (*turn.carried, *known)
+    ways = [(*held, hint) for hint in told] or ([held] if turn.carried else [])
+    for way in ways:
         try:
-            prompt = renderer.hinted(turn, hint)
-        except (RequestError, ValueError):  # no user message to put it behind, or a template that refuses
+            prompt = renderer.reread(turn, with_hints(turn.messages, way))
+        except (RequestError, ValueError):  # a template that refuses
             continue
         if len(prompt) + len(turn.completion.tokens) <= max_tokens:
-            found.append(HintPrompt(hint.text, prompt.tokens))
+            found.append(HintPrompt(" ".join(item.text for item in way), prompt.tokens))
     return tuple(found)
+
+
+def _others(turn: Turn, verdict: Verdict, known: Sequence[PlacedHint]) -> list[PlacedHint]:
+    """The known hints that say something beside what stood in the prompt or was said to the turn."""
+    said = [item.text for item in turn.carried] + [hint.text for hint in verdict.hints]
+    return [item for item in known if all(likeness(item.text, text) < ALIKE for text in said)]

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+from openclaw_rl.core.hint import PlacedHint
 from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Renderer
-from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.sample import OwnReply, Sample
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import Judged
 from openclaw_rl.train.admit import admission, refusal, teaches
-from openclaw_rl.train.assemble import ema_baseline, sample_of
+from openclaw_rl.train.assemble import bare_prompt, ema_baseline, sample_of
 from openclaw_rl.train.settings import Baseline, TrainStageSettings, Wants
 
 log = logging.getLogger(__name__)
@@ -27,15 +30,39 @@ def everybody_teaches(turn: Turn) -> bool:
     return True
 
 
+async def no_hints(turn: Turn) -> Sequence[PlacedHint]:
+    """Nothing is known of the user but what was said to the turn."""
+    return ()
+
+
+class Student(Protocol):
+    """The weights being served, asked what they say to a prompt without the hints that a turn was sampled behind."""
+
+    async def follows(self, turn: Turn, bare: Prompt) -> bool:
+        """Whether they say what was said, and of themselves the same, as readily without the hints."""
+        ...
+
+    async def reply(self, turn: Turn, bare: Prompt) -> OwnReply | None:
+        """What they say to the bare prompt; None where they cannot be asked now, or are not to be."""
+        ...
+
+
 @dataclass(slots=True)
 class Entry:
-    """The door to training. `may_teach` says whether a turn's user has the right to."""
+    """The door to training. `may_teach` says whether a turn's user has the right to.
+
+    `weights_learn` is False where only prompts remember. `known` gives the hints that a user's teacher heeds beside
+    those in the turn's prompt, with their places.
+    """
 
     store: Store
     renderer: Renderer
     settings: TrainStageSettings
     wants: Wants
     may_teach: Callable[[Turn], bool] = everybody_teaches
+    weights_learn: bool = True
+    student: Student | None = None
+    known: Callable[[Turn], Awaitable[Sequence[PlacedHint]]] = no_hints
     _limit: int = AT_ONCE
 
     async def admit(self) -> bool:
@@ -62,8 +89,13 @@ class Entry:
         return has_moved
 
     def _refusal(self, row: Judged) -> DropReason | None:
-        may_teach = self.may_teach(row.turn)
-        return refusal(row.turn, row.verdict, may_teach=may_teach, max_tokens=self.settings.max_sample_tokens)
+        return refusal(
+            row.turn,
+            row.verdict,
+            may_teach=self.may_teach(row.turn),
+            max_tokens=self.settings.max_sample_tokens,
+            weights_learn=self.weights_learn,
+        )
 
     async def _sessions(self, rows: Sequence[Judged]) -> tuple[frozenset[str], frozenset[str]]:
         """The sessions that contribute already, and those that ended with every turn judged."""
@@ -81,6 +113,13 @@ class Entry:
         return contributing, complete
 
     async def _admit(self, row: Judged, reward: float | None) -> None:
+        own: OwnReply | None = None
+        if row.turn.carried and self.student is not None:
+            bare = await asyncio.to_thread(bare_prompt, row.turn, self.renderer)
+            if not row.verdict.hints and await self.student.follows(row.turn, bare):
+                await self._drop(row.turn.id, DropReason.LEARNED)
+                return
+            own = await self.student.reply(row.turn, bare)
         baseline = await self._baseline(row)
         # Rendering hints encodes text, which takes milliseconds for a long prompt: off the loop.
         sample: Sample = await asyncio.to_thread(
@@ -91,6 +130,8 @@ class Entry:
             baseline=baseline,
             max_tokens=self.settings.max_sample_tokens,
             reward=reward,
+            own=own,
+            known=await self.known(row.turn),
         )
         if not sample.is_promoted and not teaches(sample, self.wants):
             await self._drop(sample.turn, DropReason.NO_SIGNAL)  # its hints could not be rendered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -28,6 +28,11 @@ class Lesson:
     hints: tuple[HintPrompt, ...]
 
     @property
+    def is_taught(self) -> bool:
+        """Whether the teacher said it, behind a hint: learned from by the forward divergence alone."""
+        return self.sample.is_taught
+
+    @property
     def has_signal(self) -> bool:
         """Whether anything but the anchor moves the policy."""
         return bool(self.advantage) or bool(self.hints)
@@ -48,7 +53,8 @@ class Shares:
 
 
 def lessons(samples: Sequence[Sample], method: MethodSettings) -> list[Lesson]:
-    """One lesson for each sample, in their order."""
+    """One lesson for each sample, in their order; two where a reply of the policy's own stands beside the teacher's."""
+    samples = [part for sample in samples for part in parts(sample) if method.w_taught or not part.is_taught]
     advantages = rl_advantages(samples, method.step_coefficient) if method.weights.rl else [None] * len(samples)
     takes_hints = bool(method.weights.opd or method.weights.distill)
     return [
@@ -56,10 +62,25 @@ def lessons(samples: Sequence[Sample], method: MethodSettings) -> list[Lesson]:
             sample,
             tuple(index for index, is_trained in enumerate(sample.mask) if is_trained),
             advantage,
-            _worth_reading(sample.hints, method.hint_selection) if takes_hints else (),
+            _worth_reading(sample.hints, method.hint_selection) if takes_hints or sample.is_taught else (),
         )
         for sample, advantage in zip(samples, advantages, strict=True)
     ]
+
+
+def parts(sample: Sample) -> list[Sample]:
+    """The sample, or what the teacher said and what the policy said by itself, apart; both without a score.
+
+    The score was for the teacher's reply, which is not the policy's to be praised for.
+    """
+    if not sample.is_taught:
+        return [sample]
+    taught = replace(sample, score=None, baseline=None, outcome=None, group=None, own=None)
+    if sample.own is None:
+        return [taught]
+    own, mask = sample.own, (True,) * len(sample.own.tokens)
+    said = replace(taught, response=own.tokens, logp=own.logp, mask=mask, version=own.version, is_taught=False)
+    return [taught, said]
 
 
 def rl_advantages(samples: Sequence[Sample], step_coefficient: float) -> list[float | None]:
@@ -100,13 +121,17 @@ def shares(taught: Sequence[Lesson], method: MethodSettings) -> list[Shares]:
     A term's denominator counts the tokens (or, for the mean over sequences, the replies) that term applies to.
     """
     weights = method.weights
-    in_policy = [one.advantage is not None or bool(one.hints and weights.opd) for one in taught]
-    in_distill = [bool(one.hints and weights.distill) for one in taught]
+    in_policy = [one.advantage is not None or bool(one.hints and weights.opd and not one.is_taught) for one in taught]
+    distill_weights = [method.w_taught if one.is_taught else weights.distill for one in taught]
+    in_distill = [bool(one.hints and weight) for one, weight in zip(taught, distill_weights, strict=True)]
     in_kl = [method.kl_beta > 0] * len(taught)
     policy = _token_shares(taught, in_policy, method.mean)
     distill = _token_shares(taught, in_distill, method.mean)
     anchor = _token_shares(taught, in_kl, method.mean)
-    return [Shares(a, weights.distill * b, method.kl_beta * c) for a, b, c in zip(policy, distill, anchor, strict=True)]
+    return [
+        Shares(a, weight * b, method.kl_beta * c)
+        for a, weight, b, c in zip(policy, distill_weights, distill, anchor, strict=True)
+    ]
 
 
 def _token_shares(taught: Sequence[Lesson], part: Sequence[bool], mean: Mean) -> list[float]:

@@ -164,7 +164,8 @@ class LoraTrainer:
 
     def _unusable(self, sample: Sample) -> DropReason | None:
         longest = max(len(prompt) for prompt in (sample.prompt, *(hint.tokens for hint in sample.hints)))
-        if longest + len(sample.response) > self.model.longest:
+        replies = (sample.response, () if sample.own is None else sample.own.tokens)
+        if longest + max(map(len, replies)) > self.model.longest:
             return DropReason.TOO_LONG
         return None
 
@@ -180,7 +181,7 @@ class LoraTrainer:
         for one in read(self.model, readings, self._settings.max_tokens_per_pass):
             gradient = torch.zeros_like(one.hidden)
             for index, rows in one.parts:
-                is_own = self._is_own(taught[index].sample)
+                is_own = not taught[index].is_taught and self._is_own(taught[index].sample)
                 part = self._objective.gradient(one.hidden[rows], targets[index], tally, is_own=is_own)
                 if not bool(part.isfinite().all()):
                     not_finite.append(taught[index].sample.turn)
@@ -201,12 +202,13 @@ class LoraTrainer:
             teacher = teachers[index]
             rl = None if one.advantage is None else torch.full_like(old[index], one.advantage)
             opd = None
-            if teacher is not None and weights.opd:
+            if teacher is not None and weights.opd and not one.is_taught:
                 logp_teacher = token_logp(self.model, teacher, ids[index], self._settings.logits_per_chunk)
                 opd = hindsight_advantage(logp_teacher, old[index], clip=self._method.clip)
             advantage = combined_advantage(rl, opd, w_rl=weights.rl, w_opd=weights.opd)
-            kept = teacher if weights.distill else None
-            found.append(Targets(ids[index], old[index], share, advantage, reference[index], kept))
+            kept = teacher if weights.distill or one.is_taught else None
+            targets = Targets(ids[index], old[index], share, advantage, reference[index], kept, one.is_taught)
+            found.append(targets)
         return found
 
     def _reference(self, taught: Sequence[Lesson], ids: Sequence[Tensor]) -> list[Tensor | None]:

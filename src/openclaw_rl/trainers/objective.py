@@ -14,13 +14,16 @@ from openclaw_rl.trainers.lessons import Shares
 from openclaw_rl.trainers.model import CausalModel
 from openclaw_rl.trainers.settings import Distill, MethodSettings
 
+TAUGHT_TOP_K = 50  # tokens of the teacher's compared one by one where it sampled
+
 
 @dataclass(frozen=True, slots=True)
 class Targets:
     """What is known of a lesson's n trained tokens before the policy is read.
 
     `logp_old` is as recorded when they were sampled; `advantage`, `logp_ref` [n] and `teacher` [n, H], the hidden
-    states of the teacher behind its hint, are None where their terms do not apply.
+    states of the teacher behind its hint, are None where their terms do not apply. Where the teacher itself sampled
+    (`is_taught`) the distance is the forward divergence, whatever the method's own form.
     """
 
     ids: Tensor
@@ -29,6 +32,7 @@ class Targets:
     advantage: Tensor | None = None
     logp_ref: Tensor | None = None
     teacher: Tensor | None = None
+    is_taught: bool = False
 
 
 @dataclass(slots=True)
@@ -87,7 +91,8 @@ class Objective:
             tally.policy += float(policy.detach())
             loss = loss + policy
         if targets.teacher is not None:
-            distill = self._distill(all_logp, targets.teacher[rows]).sum() * targets.shares.distill
+            distance = self._distill(all_logp, targets.teacher[rows], is_taught=targets.is_taught)
+            distill = distance.sum() * targets.shares.distill
             tally.distill += float(distill.detach())
             loss = loss + distill
         if targets.logp_ref is not None:
@@ -107,17 +112,18 @@ class Objective:
         objective = clipped_objective(logp, logp_old, advantage, clip_low=low, clip_high=high, ratio_cap=cap)
         return -objective.sum()
 
-    def _distill(self, all_logp: Tensor, teacher: Tensor) -> Tensor:
+    def _distill(self, all_logp: Tensor, teacher: Tensor, *, is_taught: bool) -> Tensor:
         """The distance to the teacher at each position, [c]."""
         method = self._method
-        k = min(method.compared, self._model.vocabulary)
+        k = min(max(method.compared, TAUGHT_TOP_K) if is_taught else method.compared, self._model.vocabulary)
         with torch.no_grad():
             teacher_logp = self._model.logits(teacher).log_softmax(-1)
             teacher_top = teacher_logp.topk(k).indices
-        if method.form is Distill.TAIL:
+        if is_taught or method.form is Distill.TAIL:
             student_bins = with_tail(all_logp.gather(-1, teacher_top))
             teacher_bins = with_tail(teacher_logp.gather(-1, teacher_top))
-            return bin_divergence(student_bins, teacher_bins, kind=Divergence(method.divergence))
+            kind = Divergence.FORWARD if is_taught else Divergence(method.divergence)
+            return bin_divergence(student_bins, teacher_bins, kind=kind)
         student_top = all_logp.detach().topk(k).indices
         ids, counts = members(student_top, teacher_top, subset=Subset(method.subset))
         logp = all_logp.gather(-1, ids)

@@ -1,0 +1,128 @@
+"""What was sampled behind a hint is the teacher's: learned from by the forward divergence alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from trainer_models import Recorder, policy_logp, settings_of
+
+from openclaw_rl.algo.distill import Divergence, bin_divergence, with_tail
+from openclaw_rl.core.sample import HintPrompt, OwnReply, Sample
+from openclaw_rl.core.version import BASE
+from openclaw_rl.trainers.lessons import lessons, shares
+from openclaw_rl.trainers.lora import LoraTrainer
+from openclaw_rl.trainers.settings import Method, MethodSettings
+
+HINT = HintPrompt("say the other thing", (1, 2, 3, 40, 41, 42, 43))
+SPOKEN = (10, 11, 12, 13)
+METHODS = [Method.TOPK, Method.HYBRID, Method.COMBINE, Method.OPD, Method.BINARY]
+
+
+def taught(recorder: Recorder, **changes: object) -> Sample:
+    """A turn sampled behind the hint: its log-probabilities are those of the base model there."""
+    plain = recorder.sample((1, 2, 3), SPOKEN, turn="taught", score=1.0, hints=(HINT,))
+    behind = replace(plain, logp=recorder.logp(HINT.tokens, SPOKEN), is_taught=True)
+    return replace(behind, **changes)  # type: ignore[arg-type]
+
+
+def forward_gradient(trainer: LoraTrainer, sample: Sample) -> list[torch.Tensor]:
+    """The gradient of the mean of KL(teacher || policy) over the reply's positions, with plain torch."""
+    model = trainer.model
+
+    def logp(prompt: tuple[int, ...]) -> torch.Tensor:
+        hidden = model.hidden(torch.tensor([prompt + sample.response]))[0]
+        return model.logits(hidden[len(prompt) - 1 : -1]).log_softmax(-1)
+
+    with torch.no_grad(), model.without_adapter():
+        teacher = logp(HINT.tokens)
+    top = teacher.topk(50).indices
+    student = with_tail(logp(sample.prompt).gather(-1, top))
+    loss = bin_divergence(student, with_tail(teacher.gather(-1, top)), kind=Divergence.FORWARD).mean()
+    return list(torch.autograd.grad(loss, list(dict(model.named()).values())))
+
+
+def gradient_of(trainer: LoraTrainer, sample: Sample, monkey: pytest.MonkeyPatch) -> list[torch.Tensor]:
+    """What the optimiser is given for a step over the sample; the step itself is not taken."""
+    found: list[torch.Tensor] = []
+    parameters = list(dict(trainer.model.named()).values())
+
+    def note(*_: object, **__: object) -> None:
+        found.extend(torch.zeros_like(one) if one.grad is None else one.grad.clone() for one in parameters)
+
+    monkey.setattr(torch.optim.AdamW, "step", note)
+    trainer.step([sample])
+    return found
+
+
+def moved(model: Path, recorder: Recorder, method: Method, **changes: float) -> LoraTrainer:
+    """A trainer a step away from the base, so that a ratio would not be 1."""
+    settings = MethodSettings(name=method, kl_beta=0.0, **changes)  # type: ignore[arg-type]
+    trainer = LoraTrainer.open(model, settings_of(settings, grad_clip=1e9))
+    for _ in range(3):
+        trainer.step([*recorder.batch(), taught(recorder)])
+    return trainer
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_gradient_is_that_of_the_forward_divergence_alone(
+    trainer_model: Path, recorder: Recorder, method: Method, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = moved(trainer_model, recorder, method)
+    expected = forward_gradient(trainer, taught(recorder))
+    found = gradient_of(trainer, taught(recorder), monkeypatch)
+    assert max(float(one.abs().max()) for one in expected) > 1e-4
+    for one, other in zip(expected, found, strict=True):
+        assert torch.allclose(one, other, rtol=0, atol=1e-6)
+
+
+def test_what_was_recorded_behind_the_hint_changes_nothing(
+    trainer_model: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = moved(trainer_model, recorder, Method.HYBRID)
+    one = gradient_of(trainer, taught(recorder), monkeypatch)
+    other = gradient_of(trainer, taught(recorder, logp=(-9.0,) * 4, score=-1.0), monkeypatch)
+    assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_the_weight_scales_it_and_without_weight_there_is_no_step(trainer_model: Path, recorder: Recorder) -> None:
+    half = MethodSettings(name=Method.TOPK, w_taught=0.5)
+    (lesson,) = lessons([taught(recorder)], half)
+    assert shares([lesson], half)[0].distill == pytest.approx(0.5 / 4)
+    off = MethodSettings(name=Method.TOPK, w_taught=0.0)
+    report = LoraTrainer.open(trainer_model, settings_of(off)).step([taught(recorder)])
+    assert not report.took_step and "signal" in report.why
+
+
+def test_the_policys_own_reply_beside_it_is_learned_from_as_its_own(recorder: Recorder) -> None:
+    own = OwnReply((20, 21), recorder.logp((1, 2, 3), (20, 21)), BASE)
+    method = MethodSettings(name=Method.COMBINE)
+    said, mine = lessons([taught(recorder, own=own)], method)
+    assert (said.is_taught, mine.is_taught) == (True, False)
+    assert mine.sample.response == (20, 21) and mine.sample.prompt == (1, 2, 3) and mine.hints == (HINT,)
+    assert said.advantage is None and mine.advantage is None  # the praise was for the teacher's reply
+    weighed = shares([said, mine], method)
+    assert weighed[0].policy == 0.0 and weighed[1].policy == pytest.approx(1 / 2)  # 2 tokens of its own
+    assert weighed[0].distill == pytest.approx(1 / 4) and weighed[1].distill == 0.0
+
+
+def test_it_is_left_out_of_the_gap_between_rollout_and_training(trainer_model: Path, recorder: Recorder) -> None:
+    trainer = LoraTrainer.open(trainer_model, settings_of(MethodSettings(name=Method.TOPK)))
+    report = trainer.step([taught(recorder)])
+    assert "train_rollout_logp_gap" not in report.metrics
+    own = OwnReply((20, 21), recorder.logp((1, 2, 3), (20, 21)), BASE)
+    trainer = LoraTrainer.open(trainer_model, settings_of(MethodSettings(name=Method.TOPK)))
+    assert trainer.step([taught(recorder, own=own)]).metrics["train_rollout_logp_gap"] < 1e-5
+
+
+def test_steps_on_it_bring_the_bare_prompt_to_the_teacher(trainer_model: Path, recorder: Recorder) -> None:
+    trainer = LoraTrainer.open(trainer_model, settings_of(MethodSettings(name=Method.TOPK, kl_beta=0.0), lr=1e-2))
+    sample = taught(recorder)
+    before = policy_logp(trainer, sample).sum()
+    first = trainer.step([sample]).metrics["loss_distill"]
+    for _ in range(20):
+        last = trainer.step([sample]).metrics["loss_distill"]
+    assert last < 0.2 * first
+    assert abs(float(policy_logp(trainer, sample).sum()) - sum(sample.logp)) < abs(float(before) - sum(sample.logp))
