@@ -1,33 +1,39 @@
 """Messages to ids and back: a request that goes on from a served turn keeps the ids that were sampled and read.
 
-Nothing is ever encoded again to guess what was sampled. A prompt is made of blocks (see `shape`), each with a key that
-tells what its messages mean; a block whose key stood in the served turn keeps its ids, the served reply keeps those
-that were sampled, and only the rest is encoded. Two renderings a request are enough, however long the conversation:
-the served turn with its reply, and the new one. Where they disagree on a block both have, the template rewrites
-history, and the prompt is encoded whole.
+Nothing is ever encoded again to guess what was sampled. The new conversation is matched with the served one by meaning,
+every served reply is put back in the form in which it was read, and the whole is rendered once and cut into blocks (see
+`shape`). A block whose text is what it was keeps its ids, a reply keeps those that were sampled, and only the rest is
+encoded. Where the template now writes a reply otherwise than it was served, it rewrites history: then the prompt is
+what the template says, and nothing is shared.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from threading import Lock
 
 from openclaw_rl.core.completion import Span
 from openclaw_rl.core.hint import Hint, hinted
-from openclaw_rl.core.message import Json, Message, Role, Tool
+from openclaw_rl.core.message import Json, Message, Tool
 from openclaw_rl.core.prompt import Prompt, Segment
 from openclaw_rl.core.turn import Turn
+from openclaw_rl.render.block import Block, BlockKey, read_key
+from openclaw_rl.render.call_ids import with_nine_letters
 from openclaw_rl.render.detokenise import TokenBytes
-from openclaw_rl.render.matching import Block, matching
-from openclaw_rl.render.meaning import key_of, key_of_text
-from openclaw_rl.render.parsers import StreamParser, family_of, parser_of
+from openclaw_rl.render.going_on import Continued, continued
+from openclaw_rl.render.manner import settled
+from openclaw_rl.render.parsers import Family, StreamParser, family_of, parser_of
 from openclaw_rl.render.parsers.plain import PlainParser
-from openclaw_rl.render.shape import Run, Shape, is_append_only, shape_of
+from openclaw_rl.render.settings import RenderSettings
+from openclaw_rl.render.shape import Cut, is_append_only, shape_of
 from openclaw_rl.render.template import ChatTemplate
 
+log = logging.getLogger(__name__)
 Piece = tuple[Sequence[int], str]  # ids and the key of what they render
 _KEPT_ENCODINGS = 64
+_KEPT_FORMS = 4096
 _LONG_CHARS = 1000  # shorter text is encoded faster than it is worth keeping
 _OPENING_IDS = 16  # an answer's opening is looked at this far back for a think mark
 
@@ -35,19 +41,21 @@ _OPENING_IDS = 16  # an answer's opening is looked at this far back for a think 
 class ChatRenderer:
     """Renders for one model. `stats` counts prompts by how they were made, and renderings.
 
-    `first` goes on from nothing; `continued` holds the served reply as sampled; `rejoined` only what was before an
-    edited reply; `rewritten` met a template that changes history; `whole` had no blocks to be told apart.
+    `first` goes on from nothing; `continued` begins with every id of the served prompt and reply; `spliced` holds the
+    served reply as sampled, but something in front of it changed; `rejoined` holds only what was before an edited
+    reply; `rewritten` met a template that changes history; `whole` had no blocks to be told apart.
     """
 
-    def __init__(self, template: ChatTemplate) -> None:
-        self.template = template
+    def __init__(self, template: ChatTemplate, settings: RenderSettings | None = None) -> None:
+        self.template = settled(template)
         self.table = TokenBytes(template.tokenizer)
-        self.family = family_of(template)
-        self.is_append_only = is_append_only(template)
+        self.family = _family(self.template, settings or RenderSettings())
+        self.is_append_only = is_append_only(self.template)
         self.stats: Counter[str] = Counter()
-        self._shape = shape_of(template)
-        self._encoded: OrderedDict[str, tuple[int, ...]] = OrderedDict()
+        self._encoded: OrderedDict[tuple[str, str], tuple[int, ...]] = OrderedDict()
+        self._forms: OrderedDict[str, Message] = OrderedDict()  # replies as they were read, by their segments' keys
         self._lock = Lock()  # prompts may be made in threads
+        self.shape = shape_of(self.template, self.ids_of)
 
     def prompt(
         self,
@@ -64,8 +72,13 @@ class ChatRenderer:
         if served is None:
             self.stats["first"] += 1
             return self._whole(messages, tools, options)
-        found = self._going_on(messages, tools, served, options)
-        return self._whole(messages, tools, options) if found is None else found
+        found = continued(self, messages, tools, served, options)
+        if found is None:
+            return self._whole(messages, tools, options)
+        if isinstance(found, str):
+            self.stats[found] += 1
+            return self._whole(messages, tools, options)
+        return self._joined_on(found, served)
 
     def hinted(self, turn: Turn, hint: Hint) -> Prompt:
         """The turn's own prompt with a hint behind the last user message; all other ids stay as served."""
@@ -76,25 +89,39 @@ class ChatRenderer:
         was = turn.read
         if tuple(messages) == was:
             return turn.prompt
-        cut = self._blocks(messages, turn.tools, turn.options, opened=True)
+        cut = self.cut(messages, turn.tools, turn.options)
         segments = turn.prompt.segments
-        if cut is None or len(messages) != len(was) or len(segments) != len(cut[0]) + 1:
+        keys = [read_key(segment.key) for segment in segments[:-1]]
+        if (
+            cut is None
+            or len(messages) != len(was)
+            or [key and key.run for key in keys] != [block.run for block in cut.blocks]
+        ):
             return self._whole(messages, turn.tools, turn.options)
-        runs, blocks = cut
-        keys = self._keys(messages, turn.tools, runs)
         pieces: list[Piece] = []
-        for segment, block, key, (start, stop) in zip(segments[:-1], blocks[:-1], keys, runs, strict=True):
-            if tuple(messages[start:stop]) == was[start:stop]:
-                pieces.append((turn.prompt.tokens[segment.start : segment.stop], segment.key))
-            else:
-                pieces.append((self._encode(block), key))
+        for segment, key, block in zip(segments[:-1], keys, cut.blocks, strict=True):
+            start, stop = block.run
+            is_sampled = key is not None and key.sampled is not None
+            is_same = (
+                tuple(messages[start:stop]) == was[start:stop] if is_sampled else key and key.digest == block.digest
+            )
+            pieces.append(
+                (turn.prompt.tokens[segment.start : segment.stop], segment.key)
+                if is_same
+                else self._encoded_piece(block)
+            )
         pieces.append((turn.prompt.tokens[segments[-1].start :], segments[-1].key))
         return _joined(pieces, turn.prompt.tokens)
 
-    def parser(self, prompt: Prompt | None = None, *, call_prefix: str = "call_") -> StreamParser:
-        """A parser for the answer to this prompt; ids of tool calls begin with `call_prefix`."""
+    def parser(
+        self, prompt: Prompt | None = None, *, call_prefix: str = "call_", tools: Sequence[Tool] | None = None
+    ) -> StreamParser:
+        """A parser for the answer to this prompt; ids of tool calls begin with `call_prefix`.
+
+        `tools` are those that were offered; None leaves open whether any were.
+        """
         opening = "" if prompt is None else self.table.text(prompt.tokens[-_OPENING_IDS:])
-        return parser_of(self.family, self.table, opening=opening, call_prefix=call_prefix)
+        return parser_of(self.family, self.table, opening=opening, call_prefix=call_prefix, tools=tools)
 
     def text_parser(self) -> StreamParser:
         """A parser for what follows bare text: nothing in it is thinking or a call."""
@@ -111,141 +138,97 @@ class ChatRenderer:
         """Ids of bare text, for prompts that are no conversation."""
         return tuple(self.template.encode(text))
 
-    def _whole(self, messages: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None) -> Prompt:
-        text = self._text(messages, tools, options, opened=True)
-        cut = self._cut(text, messages, tools, opened=True)
-        if cut is None:
-            self.stats["whole"] += 1
-            return _joined([(self._encode(text), key_of_text(text))], ())
-        runs, blocks = cut
-        keys = self._keys(messages, tools, runs)
-        keys.append(key_of_text(blocks[-1]))
-        return _joined([(self._encode(block), key) for block, key in zip(blocks, keys, strict=True)], ())
-
-    def _going_on(
-        self, messages: Sequence[Message], tools: Sequence[Tool], served: Turn, options: Mapping[str, Json] | None
-    ) -> Prompt | None:
-        """The prompt made of what the served turn had; None where nothing of it can be kept."""
-        shape, read = self._shape, served.read
-        old_runs = None if shape is None else shape.runs(read, served.tools)
-        runs = None if shape is None else shape.runs(messages, tools)
-        segments = served.prompt.segments
-        if shape is None or old_runs is None or runs is None or len(segments) != len(old_runs) + 1:
-            return None
-        keys = self._keys(messages, tools, runs)
-        old = [
-            _block(segment.key, read[start:stop])
-            for segment, (start, stop) in zip(segments[:-1], old_runs, strict=True)
-        ]
-        new = [_block(key, messages[start:stop]) for key, (start, stop) in zip(keys, runs, strict=True)]
-        pairs = matching([*old, _block(key_of((served.reply,)), (served.reply,))], new)
-        spoken = (*read, served.reply)
-        same = _with_served_forms(messages, runs, spoken, [*old_runs, (len(spoken) - 1, len(spoken))], pairs)
-        before = self._blocks(spoken, served.tools, served.options, opened=False)
-        after = self._blocks(same, tools, options, opened=True)
-        if before is None or after is None or not pairs:
-            return None
-        if not _agree(before[1], after[1], pairs) or not _keeps_thinking(before[1][-1], served.reply):
-            self.stats["rewritten"] += 1
-            return None
-        pieces: list[Piece] = []
-        for index, (block, key) in enumerate(zip(after[1][:-1], keys, strict=True)):
-            at = pairs.get(index)
-            if at is None:
-                pieces.append((self._encode(block), key))
-            elif at < len(old_runs):
-                pieces.append((served.prompt.tokens[segments[at].start : segments[at].stop], key))
-            else:
-                pieces.append((self._reply_ids(served, shape), key))
-        pieces.append((self._encode(after[1][-1]), key_of_text(after[1][-1])))
-        self.stats["continued" if len(old_runs) in pairs.values() else "rejoined"] += 1
-        return _joined(pieces, (*served.prompt.tokens, *served.completion.tokens))
-
-    def _reply_ids(self, served: Turn, shape: Shape) -> tuple[int, ...]:
-        """What opened the reply, what was sampled, and what of the template's ending was not sampled already."""
-        opening = served.prompt.tokens[served.prompt.segments[-1].start :]
-        sampled = served.completion.tokens
-        tail = self._encode(shape.tail)
-        shared = next((size for size in range(len(tail), 0, -1) if sampled[-size:] == tail[:size]), 0)
-        return (*opening, *sampled, *tail[shared:])
-
-    def _keys(self, messages: Sequence[Message], tools: Sequence[Tool], runs: Sequence[Run]) -> list[str]:
-        """One key for each run; the tools are told in the first."""
-        return [key_of(messages[start:stop], () if index else tools) for index, (start, stop) in enumerate(runs)]
-
-    def _blocks(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[Tool],
-        options: Mapping[str, Json] | None,
-        *,
-        opened: bool,
-    ) -> tuple[list[Run], list[str]] | None:
-        text = self._text(messages, tools, options, opened=opened)
-        return self._cut(text, messages, tools, opened=opened)
-
-    def _text(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[Tool],
-        options: Mapping[str, Json] | None,
-        *,
-        opened: bool,
-    ) -> str:
+    def cut(self, messages: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None) -> Cut | None:
+        """The conversation in blocks, an answer opened; None where they cannot be told apart."""
         self.stats["renders"] += 1
-        return self.template.text(messages, tools, generation_prompt=opened, options=options)
+        if self.family is Family.MISTRAL:
+            messages = with_nine_letters(messages)
+        rendering = self.template.rendered(messages, tools, generation_prompt=True, options=options)
+        return None if self.shape is None else self.shape.borders.cut(rendering, len(messages))
 
-    def _cut(
-        self, text: str, messages: Sequence[Message], tools: Sequence[Tool], *, opened: bool
-    ) -> tuple[list[Run], list[str]] | None:
-        runs = None if self._shape is None else self._shape.runs(messages, tools)
-        if self._shape is None or runs is None:
+    def form_of(self, key: str, tokens: Sequence[int], tools: Sequence[Tool]) -> Message | None:
+        """The served reply that this segment of a prompt holds, as it was read from what was sampled."""
+        told = read_key(key)
+        if told is None or told.sampled is None:
             return None
-        blocks = self._shape.blocks(text, messages, runs, opened=opened)
-        return None if blocks is None else (runs, blocks)
+        with self._lock:
+            found = self._forms.get(key)
+        if found is not None:
+            return found
+        opening, ending = told.sampled  # after a restart it is read once more
+        parser = self.parser(Prompt(tuple(tokens[:opening])) if opening else None, tools=tools)
+        parser.feed(tokens[opening : len(tokens) - ending])
+        parser.finish()
+        self._keep_form(key, parser.message())
+        return parser.message()
 
-    def _encode(self, text: str) -> tuple[int, ...]:
+    def ids_of(self, text: str, after: str) -> tuple[int, ...]:
+        """Ids of a block's text in its place behind the added token `after`."""
         if len(text) < _LONG_CHARS:
-            return tuple(self.template.encode(text))
+            return self._ids(text, after)
+        key = (after, text)
         with self._lock:
-            found = self._encoded.get(text)
+            found = self._encoded.get(key)
             if found is not None:
-                self._encoded.move_to_end(text)
+                self._encoded.move_to_end(key)
                 return found
-        found = tuple(self.template.encode(text))
+        found = self._ids(text, after)
         with self._lock:
-            self._encoded[text] = found
+            self._encoded[key] = found
             if len(self._encoded) > _KEPT_ENCODINGS:
                 self._encoded.popitem(last=False)
         return found
 
+    def _ids(self, text: str, after: str) -> tuple[int, ...]:
+        if not after or not text:
+            return self.encode(text)
+        return self.encode(after + text)[len(self.encode(after)) :]
 
-def _block(key: str, messages: Sequence[Message]) -> Block:
-    return Block(key, any(item.role is Role.ASSISTANT for item in messages))
+    def _whole(self, messages: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None) -> Prompt:
+        cut = self.cut(messages, tools, options)
+        if cut is not None:
+            return _joined([self._encoded_piece(block) for block in (*cut.blocks, cut.opening)], ())
+        self.stats["whole"] += 1
+        if self.family is Family.MISTRAL:
+            messages = with_nine_letters(messages)
+        text = self.template.text(messages, tools, generation_prompt=True, options=options)
+        return _joined([self._encoded_piece(Block((0, len(messages)), text, ""))], ())
+
+    def _encoded_piece(self, block: Block) -> Piece:
+        return self.ids_of(block.text, block.after), str(BlockKey(block.run, block.digest))
+
+    def _joined_on(self, found: Continued, served: Turn) -> Prompt:
+        for key, form in found.forms.items():
+            self._keep_form(key, form)
+        before = (*served.prompt.tokens, *served.completion.tokens)
+        pieces = [self._encoded_piece(block) if ids is None else (ids, key) for block, ids, key in found.pieces]
+        prompt = _joined(pieces, before)
+        if not found.holds_reply:
+            self.stats["rejoined"] += 1
+        else:
+            self.stats["continued" if prompt.continued == len(before) else "spliced"] += 1
+        return prompt
+
+    def _keep_form(self, key: str, form: Message) -> None:
+        with self._lock:
+            self._forms[key] = form
+            self._forms.move_to_end(key)
+            if len(self._forms) > _KEPT_FORMS:
+                self._forms.popitem(last=False)
 
 
-def _with_served_forms(
-    messages: Sequence[Message],
-    runs: Sequence[Run],
-    spoken: Sequence[Message],
-    old_runs: Sequence[Run],
-    pairs: Mapping[int, int],
-) -> list[Message]:
-    """The messages, those of matched blocks in the form the served turn has them: trimmed text and the like undone."""
-    same = list(messages)
-    for new, old in pairs.items():
-        (start, stop), (old_start, old_stop) = runs[new], old_runs[old]
-        same[start:stop] = spoken[old_start:old_stop]
-    return same
-
-
-def _agree(before: Sequence[str], after: Sequence[str], pairs: Mapping[int, int]) -> bool:
-    """Whether the template writes each block the same way in both conversations."""
-    return all(before[old] == after[new] for new, old in pairs.items())
-
-
-def _keeps_thinking(block: str, reply: Message) -> bool:
-    return not reply.reasoning or reply.reasoning.strip() in block
+def _family(template: ChatTemplate, settings: RenderSettings) -> Family:
+    if settings.format != "auto":
+        return Family(settings.format)
+    found = family_of(template)
+    if found is None:
+        log.warning(
+            "no known format of thinking and tool calls in the model's template: answers are read as plain text; "
+            "set render.format if it has one"
+        )
+        return Family.PLAIN
+    log.info("answers are read as format=%s", found.value)
+    return found
 
 
 def _joined(pieces: Sequence[Piece], served: Sequence[int]) -> Prompt:

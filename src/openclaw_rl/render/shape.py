@@ -1,8 +1,9 @@
-"""How a model's template cuts a conversation into blocks, found out once by rendering a few small conversations.
+"""How a rendered conversation is cut into blocks, one for each message where its ids can be told apart.
 
-A block is the text from one message's opening token up to the next one's. Most templates write one for each message,
-some put a block of their own in front, write consecutive tool results as one, or fold the system text into the first
-user message. What cannot be told exactly is not guessed: then `blocks` and `runs` give None.
+A block is what the template writes in one pass over its messages. What it writes before the first pass, a system text
+and tools usually, is a block too, and what it writes after the last is the opening of an answer. Two blocks are told
+apart only where an added token stands at the border: added tokens are split off before anything else is encoded, so
+the ids on one side do not depend on the other. What cannot be told exactly is not guessed.
 """
 
 from __future__ import annotations
@@ -10,90 +11,108 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
+
+from tokenizers import Tokenizer
 
 from openclaw_rl.core.message import Json, Message, Role, TextPart, Tool, ToolCall, message
 from openclaw_rl.errors import RequestError
+from openclaw_rl.render.block import Block, Run
+from openclaw_rl.render.passes import Rendering
 from openclaw_rl.render.template import ChatTemplate
 
-Run = tuple[int, int]  # messages[start:stop]; empty for a block that the template writes by itself
 _TOOL = Tool("probe", "A probe.", {"type": "object", "properties": {}})
-_WORDS = ("alpha", "beta", "gamma", "delta")
+_CALL = ToolCall("probe0000", "probe", '{"a": "beta"}')
+
+
+class Encode(Protocol):
+    """Ids of a block's text in its place."""
+
+    def __call__(self, text: str, after: str) -> tuple[int, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A rendered conversation in blocks; together with `opening` they are the whole text."""
+
+    blocks: tuple[Block, ...]
+    opening: Block
+
+
+@dataclass(frozen=True, slots=True)
+class Borders:
+    """The added tokens that may stand at a border: those that leave the white space beside them alone."""
+
+    starts: tuple[str, ...]
+    ends: tuple[str, ...]
+
+    def cut(self, rendering: Rendering, count: int) -> Cut | None:
+        """The text of `count` messages and the opening of an answer in blocks; None where they cannot be told."""
+        text, end = rendering.text, rendering.end
+        parts = None if end is None else _parts(rendering, count)
+        if parts is None or end is None:
+            return None
+        kept: list[tuple[Run, int]] = []
+        for run, start in parts:
+            if kept and self._after(text, start) is None:
+                kept[-1] = ((kept[-1][0][0], run[1]), kept[-1][1])
+            else:
+                kept.append((run, start))
+        after = "" if end == len(text) else self._after(text, end)
+        if after is None:
+            return None
+        edges = [start for _, start in kept] + [end]
+        blocks = tuple(
+            Block(run, text[start:stop], self._after(text, start) or "")
+            for (run, start), stop in zip(kept, edges[1:], strict=True)
+        )
+        return Cut(blocks, Block((count, count), text[end:], after))
+
+    def _after(self, text: str, at: int) -> str | None:
+        """The added token that ends here, empty where one begins or the text does; None where the border is unclean."""
+        if at == 0 or text.startswith(self.starts, at):
+            return ""
+        if not text.endswith(self.ends, 0, at):
+            return None
+        return max((token for token in self.ends if text.endswith(token, 0, at)), key=len)
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a template does with a conversation.
+    """What is known of a template that can be cut. `tails` may follow what was sampled, longest first."""
 
-    `opener` is the text of the special token that begins every block, `tail` what follows a reply's own text.
-    `extra` tells, for (system message, tools), how many blocks more than messages there are: 1 where the template
-    writes one of its own in front, -1 where the system text is folded into the next message; None where refused.
-    """
+    borders: Borders
+    tails: tuple[str, ...]
 
-    opener: str
-    tail: str
-    joins_tools: bool
-    extra: Mapping[tuple[bool, bool], int | None]
-
-    def runs(self, messages: Sequence[Message], tools: Sequence[Tool]) -> list[Run] | None:
-        """Which messages each block renders, in order."""
-        if not messages:
-            return None
-        found: list[Run] = []
-        for index, item in enumerate(messages):
-            joins = self.joins_tools and item.role is Role.TOOL and index > 0
-            if joins and messages[index - 1].role is Role.TOOL:
-                found[-1] = (found[-1][0], index + 1)
-            else:
-                found.append((index, index + 1))
-        extra = self.extra.get((messages[0].role is Role.SYSTEM, bool(tools)))
-        if extra == 1:
-            return [(0, 0), *found]
-        if extra == -1 and len(found) > 1:
-            return [(0, found[1][1]), *found[2:]]
-        return found if extra == 0 else None
-
-    def blocks(self, text: str, messages: Sequence[Message], runs: Sequence[Run], *, opened: bool) -> list[str] | None:
-        """The rendered text cut into one block for each run, and one more where an answer is `opened`."""
-        found = _cut(text, self.opener)
-        if len(found) != len(runs) + opened:
-            return None
-        for (start, stop), block in zip(runs, found[: len(runs)], strict=True):
-            said = (item.text.strip() for item in messages[start:stop] if item.role is not Role.ASSISTANT)
-            if not all(text in block for text in said):
-                return None
-        return found
+    def tail(self, block: str) -> str:
+        """What the template wrote behind the reply in this block."""
+        return next((tail for tail in self.tails if block.endswith(tail)), "")
 
 
-def shape_of(template: ChatTemplate) -> Shape | None:
-    """The template's shape, or None where it has no token that begins every block."""
-    asked, said, more, last = _WORDS
-    talk = [
-        message(Role.USER, asked),
-        message(Role.ASSISTANT, said),
-        message(Role.USER, more),
-        message(Role.ASSISTANT, last),
-    ]
-    text = _text(template, talk)
-    opened = _text(template, talk[:3], generation_prompt=True)
-    closed = _text(template, talk[:3])
-    if text is None or opened is None or closed is None or not opened.startswith(closed):
+def shape_of(template: ChatTemplate, encode: Encode) -> Shape | None:
+    """The template's shape, or None where its blocks cannot be told apart."""
+    borders = borders_of(template.tokenizer)
+    reply = message(Role.ASSISTANT, "beta")
+    asked = message(Role.USER, "alpha")
+    text = _block(template, borders, encode, [asked, reply, message(Role.USER, "gamma"), reply, asked])
+    if text is None or "beta" not in text:
         return None
-    opener = _opener(template, text, opened[len(closed) :])
-    if opener is None:
-        return None
-    # Pieces are encoded one by one, so that must give what encoding the whole gives.
-    if [token for block in _cut(text, opener) for token in template.encode(block)] != template.encode(text):
-        return None
-    return Shape(
-        opener,
-        text[text.rindex(last) + len(last) :],
-        _joins_tools(template, opener),
-        {
-            (system, tools): _extra(template, opener, system, tools)
-            for system in (True, False)
-            for tools in (True, False)
-        },
-    )
+    tails = {text[text.rindex("beta") + len("beta") :]}
+    called = Message(Role.ASSISTANT, (), tool_calls=(_CALL,))
+    result = Message(Role.TOOL, (TextPart("gamma"),), tool_call_id=_CALL.id, name=_CALL.name)
+    call = _block(template, borders, encode, [asked, called, result])
+    if call is not None and not any(tail and call.endswith(tail) for tail in tails) and "" not in tails:
+        last = max((call.rfind(token), token) for token in borders.starts)
+        if call.endswith(last[1]):
+            tails.add(last[1])
+    return Shape(borders, tuple(sorted(tails, key=len, reverse=True)))
+
+
+def borders_of(tokenizer: Tokenizer) -> Borders:
+    """The added tokens of a tokenizer that make clean borders."""
+    added = [item for item in tokenizer.get_added_tokens_decoder().values() if item.content and not item.single_word]
+    starts = tuple(item.content for item in added if not item.lstrip)
+    return Borders(starts, tuple(item.content for item in added if not item.rstrip))
 
 
 def is_append_only(template: ChatTemplate) -> bool:
@@ -116,30 +135,36 @@ def is_append_only(template: ChatTemplate) -> bool:
     return True
 
 
-def _opener(template: ChatTemplate, text: str, generation: str) -> str | None:
-    added = template.tokenizer.get_added_tokens_decoder()
-    for item in added.values():
-        if not generation.startswith(item.content) or generation.count(item.content) != 1:
-            continue
-        blocks = [block for block in _cut(text, item.content) if any(word in block for word in _WORDS)]
-        if len(blocks) == len(_WORDS) and all(word in block for word, block in zip(_WORDS, blocks, strict=True)):
-            return item.content
-    return None
+def _parts(rendering: Rendering, count: int) -> list[tuple[Run, int]] | None:
+    """Which messages each stretch of text renders, and where it starts; a pass without text joins the one before."""
+    starts = list(rendering.starts)
+    ends = [offset for _, offset in starts[1:]] + [rendering.end]
+    wrote = [start for start, end in zip(starts, ends, strict=True) if end is not None and end > start[1]]
+    indices = [index for index, _ in wrote]
+    if any(after <= before for before, after in itertools.pairwise(indices)) or not wrote:
+        return None
+    if wrote[0][1] > 0:
+        wrote.insert(0, (0, 0))
+        indices.insert(0, 0)
+    indices[0] = 0
+    return [
+        ((index, stop), offset) for index, stop, (_, offset) in zip(indices, [*indices[1:], count], wrote, strict=True)
+    ]
 
 
-def _joins_tools(template: ChatTemplate, opener: str) -> bool:
-    calls = (ToolCall("probe0000", "probe", "{}"), ToolCall("probe0001", "probe", "{}"))
-    results = [Message(Role.TOOL, (TextPart("gamma"),), tool_call_id=call.id, name=call.name) for call in calls]
-    talk = [message(Role.USER, "alpha"), Message(Role.ASSISTANT, (), tool_calls=calls), *results]
-    one, two = _text(template, talk[:-1]), _text(template, talk)
-    return one is not None and two is not None and one.count(opener) == two.count(opener)
-
-
-def _extra(template: ChatTemplate, opener: str, has_system: bool, has_tools: bool) -> int | None:
-    talk = [message(Role.SYSTEM, "omega")] if has_system else []
-    talk.append(message(Role.USER, "alpha"))
-    text = _text(template, talk, (_TOOL,) if has_tools else ())
-    return None if text is None else len(_cut(text, opener)) - len(talk)
+def _block(template: ChatTemplate, borders: Borders, encode: Encode, talk: Sequence[Message]) -> str | None:
+    """The second message's block, where every message has its own and encoding them apart changes nothing."""
+    tools = (_TOOL,) if any(item.role is Role.TOOL for item in talk) else ()
+    try:
+        rendering = template.rendered(talk, tools, generation_prompt=True)
+    except RequestError:
+        return None
+    cut = borders.cut(rendering, len(talk))
+    if cut is None:
+        return None
+    found = next((block for block in cut.blocks if block.run == (1, 2)), None)
+    ids = [token for block in (*cut.blocks, cut.opening) for token in encode(block.text, block.after)]
+    return None if found is None or ids != template.encode(rendering.text) else found.text
 
 
 def _text(
@@ -154,11 +179,3 @@ def _text(
         return template.text(talk, tools, generation_prompt=generation_prompt, options=options)
     except RequestError:
         return None
-
-
-def _cut(text: str, opener: str) -> list[str]:
-    """The text cut in front of each opener; what stands before the first belongs to the first block."""
-    first, *rest = text.split(opener)
-    if not rest:
-        return [text]
-    return [first + opener + rest[0], *(opener + block for block in rest[1:])]

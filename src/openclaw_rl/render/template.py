@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 
 from openclaw_rl.core.message import Json, Message, Role, Tool, ToolCall
 from openclaw_rl.errors import ModelError, RequestError
+from openclaw_rl.render.passes import Rendering, compiled, rendered
 
 
 class _Generation(jinja2.ext.Extension):
@@ -28,12 +29,26 @@ class _Generation(jinja2.ext.Extension):
 
 
 @dataclass(frozen=True, slots=True)
+class Manner:
+    """How a template wants to be told of thinking and calls; `manner.settled` finds it out.
+
+    `thinking` is the field it reads thinking from. With `is_content_none` a reply without words has the content None
+    rather than an empty text; with `are_arguments_text` a call's arguments are the text as written, not data.
+    """
+
+    thinking: str = "reasoning_content"
+    is_content_none: bool = False
+    are_arguments_text: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ChatTemplate:
     """Renders messages to text exactly as `apply_chat_template` does, and encodes text to ids."""
 
     tokenizer: Tokenizer
     template: jinja2.Template
     special: Mapping[str, str]  # bos_token, eos_token and the like, as templates name them
+    manner: Manner = Manner()
 
     def text(
         self,
@@ -44,32 +59,38 @@ class ChatTemplate:
         options: Mapping[str, Json] | None = None,
     ) -> str:
         """The conversation as the model reads it. Raises RequestError where the template refuses it."""
-        try:
-            try:
-                return self._rendered(messages, tools, generation_prompt, options, are_arguments_data=True)
-            except TypeError:  # some templates join arguments to text, and want them as they were written
-                return self._rendered(messages, tools, generation_prompt, options, are_arguments_data=False)
-        except (jinja2.TemplateError, TypeError, ValueError) as problem:
-            raise RequestError(
-                f"the model's chat template refuses these messages: {problem}", param="messages"
-            ) from problem
+        return self.rendered(messages, tools, generation_prompt=generation_prompt, options=options).text
 
-    def _rendered(
+    def rendered(
         self,
         messages: Sequence[Message],
-        tools: Sequence[Tool],
-        generation_prompt: bool,
-        options: Mapping[str, Json] | None,
+        tools: Sequence[Tool] = (),
         *,
-        are_arguments_data: bool,
-    ) -> str:
-        return self.template.render(
-            messages=[_as_template_sees(item, are_arguments_data) for item in messages],
-            tools=[tool.as_json() for tool in tools] or None,
-            add_generation_prompt=generation_prompt,
+        generation_prompt: bool,
+        options: Mapping[str, Json] | None = None,
+    ) -> Rendering:
+        """The same, with where each message's part starts."""
+        given: dict[str, object] = {
             **self.special,
             **(options or {}),
-        )
+            "tools": [tool.as_json() for tool in tools] or None,
+            "add_generation_prompt": generation_prompt,
+        }
+        manners = [
+            self.manner,
+            replace(self.manner, are_arguments_text=True),  # some join arguments to text, and want them as written
+        ]
+        problem: Exception | None = None
+        for manner, is_object in [(manner, False) for manner in manners] + [(self.manner, True)]:
+            try:
+                return rendered(self.template, [_as_template_sees(item, manner, is_object) for item in messages], given)
+            except (jinja2.TemplateError, TypeError, ValueError) as refused:
+                problem = problem or refused
+                if not any(item.tool_calls for item in messages):
+                    break
+        raise RequestError(
+            f"the model's chat template refuses these messages: {problem}", param="messages"
+        ) from problem
 
     def encode(self, text: str) -> list[int]:
         """Ids of text that may hold the template's own special tokens; nothing is added in front."""
@@ -103,7 +124,7 @@ def compile_template(source: str) -> jinja2.Template:
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _refuse
     environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
-    return environment.from_string(source)
+    return compiled(environment, source)
 
 
 def _settings(folder: Path) -> dict[str, Json]:
@@ -143,13 +164,17 @@ def _special(settings: Mapping[str, Json]) -> dict[str, str]:
     return special
 
 
-def _as_template_sees(item: Message, are_arguments_data: bool) -> dict[str, Json]:
+def _as_template_sees(item: Message, manner: Manner, is_object: bool) -> dict[str, Json]:
     """Content as a string, tool arguments as data: the shape that most published templates are written for."""
     body: dict[str, Json] = {"role": item.role.value, "content": item.text}
     if item.reasoning is not None and item.role is Role.ASSISTANT:
-        body["reasoning_content"] = item.reasoning
+        body[manner.thinking] = item.reasoning
     if item.tool_calls:
-        body["tool_calls"] = [_call_as_template_sees(call, are_arguments_data) for call in item.tool_calls]
+        body["tool_calls"] = [_call_as_template_sees(call, manner, is_object) for call in item.tool_calls]
+        if manner.is_content_none and not item.text:
+            body["content"] = None
+        if manner.thinking == "thinking" and item.reasoning:
+            body["content"] = ""  # such templates refuse words beside thinking in a message that makes calls
     if item.tool_call_id is not None:
         body["tool_call_id"] = item.tool_call_id
     if item.name is not None:
@@ -157,8 +182,11 @@ def _as_template_sees(item: Message, are_arguments_data: bool) -> dict[str, Json
     return body
 
 
-def _call_as_template_sees(call: ToolCall, are_arguments_data: bool) -> dict[str, Json]:
-    arguments = call.parsed() if are_arguments_data else call.arguments
+def _call_as_template_sees(call: ToolCall, manner: Manner, is_object: bool) -> dict[str, Json]:
+    """`is_object` holds arguments that are none, as a cut call has them, in one: some templates take nothing else."""
+    arguments = call.arguments if manner.are_arguments_text else call.parsed()
+    if is_object and not isinstance(arguments, dict):
+        arguments = {"arguments": arguments}
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 

@@ -1,13 +1,13 @@
-"""Parsers of sampled tokens, one file for each family of formats, and how a model's template tells its family."""
+"""Parsers of sampled tokens, one file for each family of formats."""
 
 from __future__ import annotations
 
-import contextlib
-from enum import StrEnum
+from collections.abc import Sequence
 
-from openclaw_rl.core.message import Message, Role, TextPart, Tool, ToolCall, message
-from openclaw_rl.errors import RequestError
+from openclaw_rl.core.message import Tool
+from openclaw_rl.render.call_ids import nine_letters
 from openclaw_rl.render.detokenise import TokenBytes
+from openclaw_rl.render.parsers.deepseek import deepseek
 from openclaw_rl.render.parsers.deltas import (
     ArgumentsDelta,
     CallDelta,
@@ -16,36 +16,62 @@ from openclaw_rl.render.parsers.deltas import (
     StreamParser,
     TextDelta,
 )
-from openclaw_rl.render.parsers.hermes import CALL, THINK, HermesParser
+from openclaw_rl.render.parsers.family import Family, family_of
+from openclaw_rl.render.parsers.glm import glm
+from openclaw_rl.render.parsers.harmony import HarmonyFormat
+from openclaw_rl.render.parsers.hermes import hermes
+from openclaw_rl.render.parsers.kimi import kimi
+from openclaw_rl.render.parsers.llama import llama
+from openclaw_rl.render.parsers.mistral import mistral
 from openclaw_rl.render.parsers.plain import PlainParser
-from openclaw_rl.render.template import ChatTemplate
+from openclaw_rl.render.parsers.qwen_coder import qwen_coder
+from openclaw_rl.render.parsers.reading import Format, FormatParser
+from openclaw_rl.render.parsers.reply import Reply
 
-__all__ = ["ArgumentsDelta", "CallDelta", "Family", "ReasoningDelta", "ReplyDelta", "StreamParser", "TextDelta"]
-
-
-class Family(StrEnum):
-    """Formats of thinking and tool calls that we can read; a new one is a file here and a probe in `family_of`."""
-
-    HERMES = "hermes"
-    PLAIN = "plain"
-
-
-def family_of(template: ChatTemplate) -> Family:
-    """The format in which the template itself writes a reply that thinks and calls a tool, or asks for one."""
-    reply = Message(
-        Role.ASSISTANT, (TextPart("text"),), reasoning="thought", tool_calls=(ToolCall("call00000", "name", "{}"),)
-    )
-    asked = message(Role.USER, "asked")
-    tool = Tool("name", "A probe.", {"type": "object", "properties": {}})
-    written: list[str] = []
-    for talk, tools in (([asked, reply], ()), ([asked], (tool,)), ([asked], ())):
-        with contextlib.suppress(RequestError):  # a template without tools may refuse them
-            written.append(template.text(talk, tools, generation_prompt=True))
-    return Family.HERMES if any(CALL in text or THINK in text for text in written) else Family.PLAIN
+__all__ = [
+    "ArgumentsDelta",
+    "CallDelta",
+    "Family",
+    "ReasoningDelta",
+    "ReplyDelta",
+    "StreamParser",
+    "TextDelta",
+    "family_of",
+    "parser_of",
+]
+_THINK_MARKS = ("<think>", "[THINK]")
 
 
-def parser_of(family: Family, table: TokenBytes, *, opening: str, call_prefix: str) -> StreamParser:
-    """A parser for one answer; `opening` is what the template put in front of it."""
-    if family is Family.HERMES:
-        return HermesParser(table, is_thinking=opening.rstrip().endswith(THINK), call_prefix=call_prefix)
-    return PlainParser(table)
+def parser_of(
+    family: Family, table: TokenBytes, *, opening: str, call_prefix: str, tools: Sequence[Tool] | None = None
+) -> StreamParser:
+    """A parser for one answer; `opening` is what the template put in front of it.
+
+    `tools` are those that were offered, for formats that write calls without marks or arguments without types.
+    """
+    if family is Family.PLAIN:
+        return PlainParser(table)
+    has_rule = family is Family.MISTRAL
+    reply = Reply(lambda index: nine_letters(f"{call_prefix}{index}") if has_rule else f"{call_prefix}{index}")
+    is_thinking = opening.rstrip().endswith(_THINK_MARKS)
+    return FormatParser(table, _format(family, reply, tools, is_thinking), reply)
+
+
+def _format(family: Family, reply: Reply, tools: Sequence[Tool] | None, is_thinking: bool) -> Format:
+    match family:
+        case Family.QWEN_CODER:
+            return qwen_coder(reply, tools, is_thinking=is_thinking)
+        case Family.LLAMA:
+            return llama(reply, tools, is_thinking=is_thinking)
+        case Family.DEEPSEEK:
+            return deepseek(reply, is_thinking=is_thinking)
+        case Family.GLM:
+            return glm(reply, tools, is_thinking=is_thinking)
+        case Family.KIMI:
+            return kimi(reply, is_thinking=is_thinking)
+        case Family.MISTRAL:
+            return mistral(reply, is_thinking=is_thinking)
+        case Family.HARMONY:
+            return HarmonyFormat(reply)
+        case _:
+            return hermes(reply, is_thinking=is_thinking)

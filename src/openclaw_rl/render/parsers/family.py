@@ -1,0 +1,77 @@
+"""The families of formats that answers are read in, and how a model's template tells its own."""
+
+from __future__ import annotations
+
+import contextlib
+from enum import StrEnum
+
+from openclaw_rl.core.message import Message, Role, TextPart, Tool, ToolCall, message
+from openclaw_rl.errors import RequestError
+from openclaw_rl.render.template import ChatTemplate
+
+_TOOL = Tool("probed_name", "A probe.", {"type": "object", "properties": {"key": {"type": "string"}}})
+_CALL = ToolCall("probe0000", "probed_name", '{"key": "value"}')
+
+
+class Family(StrEnum):
+    """Formats of thinking and tool calls that we can read; a new one is a file here and a line in `_MARKS`."""
+
+    HERMES = "hermes"
+    QWEN_CODER = "qwen-coder"
+    LLAMA = "llama"
+    DEEPSEEK = "deepseek"
+    GLM = "glm"
+    KIMI = "kimi"
+    MISTRAL = "mistral"
+    HARMONY = "harmony"
+    PLAIN = "plain"
+
+
+# What tells a family; the first that fits counts. Each line is met where all of its marks stand in what is written.
+_MARKS: tuple[tuple[Family, tuple[str, ...]], ...] = (
+    (Family.HARMONY, ("<|channel|>", "<|message|>")),
+    (Family.KIMI, ("<|tool_calls_section_begin|>",)),
+    (Family.DEEPSEEK, ("<｜tool▁calls▁begin｜>",)),
+    (Family.MISTRAL, ("[TOOL_CALLS]",)),
+    (Family.GLM, ("<arg_key>",)),
+    (Family.QWEN_CODER, ("<tool_call>", "<function=")),
+    (Family.HERMES, ("<tool_call>",)),
+    (Family.LLAMA, ("<|start_header_id|>", '"parameters": {')),
+    (Family.LLAMA, ("<|python_tag|>",)),
+    (Family.HERMES, ("<think>",)),
+)
+
+
+def family_of(template: ChatTemplate) -> Family | None:
+    """The format in which the template itself writes a reply that thinks and calls a tool, or asks for one.
+
+    Where the template says nothing of calls, as some reasoning models' do, the tokenizer's own marks tell. None where
+    neither does.
+    """
+    texts = _written(template)
+    for family, marks in _MARKS:
+        if any(all(mark in text for mark in marks) for text in texts):
+            return family
+    added = {item.content for item in template.tokenizer.get_added_tokens_decoder().values()}
+    for family, marks in _MARKS:
+        if family is not Family.HERMES and all(mark in added for mark in marks):  # those are in many vocabularies
+            return family
+    return None
+
+
+def _written(template: ChatTemplate) -> list[str]:
+    asked = message(Role.USER, "asked")
+    called = Message(Role.ASSISTANT, (), reasoning="thought", tool_calls=(_CALL,))
+    thought = Message(Role.ASSISTANT, (TextPart("text"),), reasoning="thought")
+    result = Message(Role.TOOL, (TextPart("done"),), tool_call_id=_CALL.id, name=_CALL.name)
+    found: list[str] = []
+    for talk, tools in (
+        ([asked, called, result], (_TOOL,)),
+        ([asked, called], ()),
+        ([asked, thought], ()),
+        ([asked], (_TOOL,)),
+        ([asked], ()),
+    ):
+        with contextlib.suppress(RequestError):  # a template without tools may refuse them
+            found.append(template.text(talk, tools, generation_prompt=True))
+    return found

@@ -1,0 +1,159 @@
+"""JSON as it is written: where an object ends, and one call written as an object."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+
+from openclaw_rl.core.message import Json
+from openclaw_rl.render.parsers.reply import Reply
+
+_HEADER = re.compile(
+    r'\s*\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,'
+    r'\s*"(?:arguments|parameters)"\s*:\s*(?=\{)'
+)
+_FIRST_KEY = re.compile(r'\s*\{\s*"((?:[^"\\]|\\.)*)"')
+_KEYS = frozenset({"name", "arguments", "parameters", "id", "type", "function"})
+_PLAIN = re.compile(r'[^"{}\[\]\\]+')
+_HEADER_CHARS = 1000  # a call that has not told its name by then is read once it is whole
+
+
+class Braces:
+    """Finds the end of one object or list, however it is cut."""
+
+    def __init__(self) -> None:
+        self.is_complete = False
+        self._depth = 0
+        self._in_string = False
+        self._is_escaped = False
+
+    def feed(self, text: str) -> int:
+        """How many characters belong to it."""
+        at = 0
+        while at < len(text) and not self.is_complete:
+            if not self._is_escaped and (plain := _PLAIN.match(text, at)):
+                at = plain.end()
+                continue
+            self._step(text[at])
+            at += 1
+        return at
+
+    def _step(self, char: str) -> None:
+        if self._is_escaped:
+            self._is_escaped = False
+        elif self._in_string:
+            self._is_escaped = char == "\\"
+            self._in_string = char != '"'
+        elif char == '"':
+            self._in_string = True
+        elif char in "{[":
+            self._depth += 1
+        elif char in "}]":
+            self._depth -= 1
+            self.is_complete = self._depth <= 0
+
+
+class ObjectCall:
+    """One call, `{"name": ..., "arguments": {...}}`; the key may be `parameters` as well.
+
+    Once name and the opening brace of the arguments have been read, fragments are given out as they come, and the
+    call stays a call with its arguments as written even where they turn out to be no JSON: what was streamed cannot be
+    taken back, and clients of this API know that arguments may not parse. Anything else is judged once it is whole.
+    With `waits` all is: for formats whose calls tell their id last.
+    """
+
+    def __init__(self, reply: Reply, *, names: Collection[str] | None = None, waits: bool = False) -> None:
+        self.raw = ""
+        self.is_call = False
+        self._reply = reply
+        self._names = names
+        self._waits = waits
+        self._outer = Braces()
+        self._inner = Braces()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its object is complete, or cannot become a call any more."""
+        return self._outer.is_complete or (not self.is_call and self._is_hopeless())
+
+    def feed(self, text: str) -> int:
+        """How many characters belong to the object."""
+        if not self.raw.strip() and text.strip() and not (self.raw + text).lstrip().startswith("{"):
+            self.raw += text
+            return len(text)
+        used = self._outer.feed(text)
+        piece = text[:used]
+        self.raw += piece
+        if self.is_call:
+            self._reply.argue(piece[: self._inner.feed(piece)])
+        elif not self._waits and len(self.raw) - len(piece) < _HEADER_CHARS:
+            self._begin()
+        return used
+
+    def close(self) -> bool:
+        """Whether it is a call, once it is over or no more comes."""
+        if self.is_call:
+            return True
+        if self._waits and self._outer.is_complete and self._begin(_id_in(self.raw)):
+            return True
+        body = _object(self.raw)
+        if body is None:
+            return False
+        given = body.get("arguments", body.get("parameters", {}))
+        if isinstance(given, str):
+            given = _object(given)
+        if given is None:
+            given = {}
+        if not isinstance(given, dict) or not self._is_name(body.get("name")):
+            return False
+        self.is_call = True
+        self._reply.call(str(body["name"]), _id_in(self.raw) if self._waits else None)
+        self._reply.argue(json.dumps(given, ensure_ascii=False))
+        return True
+
+    def _begin(self, call_id: str | None = None) -> bool:
+        """Gives out name and arguments as far as they are written, where they begin as expected."""
+        found = _HEADER.match(self.raw)
+        if found is None:
+            return False
+        try:
+            name: Json = json.loads(found.group(1), strict=False)
+        except ValueError:  # a name with a broken escape: whole calls alone can be judged
+            return False
+        if not self._is_name(name):
+            return False
+        self.is_call = True
+        self._reply.call(str(name), call_id)
+        rest = self.raw[found.end() :]
+        self._reply.argue(rest[: self._inner.feed(rest)])
+        return True
+
+    def _is_name(self, name: Json) -> bool:
+        return isinstance(name, str) and bool(name) and (self._names is None or name in self._names)
+
+    def _is_hopeless(self) -> bool:
+        start = self.raw.lstrip()
+        if not start:
+            return False
+        if not start.startswith("{") or start[1:].lstrip()[:1] not in ("", '"'):
+            return True
+        key = _FIRST_KEY.match(self.raw)
+        if key is not None and key.group(1) not in _KEYS:
+            return True
+        found = None if self._names is None else _HEADER.match(self.raw)
+        return found is not None and self._names is not None and found.group(1)[1:-1] not in self._names
+
+
+def _object(text: str) -> dict[str, Json] | None:
+    try:
+        body = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def _id_in(raw: str) -> str | None:
+    body = _object(raw)
+    told = None if body is None else body.get("id")
+    return told if isinstance(told, str) and told.isascii() and told.isalnum() and len(told) == 9 else None

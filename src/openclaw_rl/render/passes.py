@@ -1,0 +1,99 @@
+"""Which part of a rendered conversation each message gave, told by the template itself while it runs.
+
+Every template walks over its messages in a loop that writes. The compiled template is made to say when a pass over a
+message begins and when the loop is over; how much text had been written by then is where a message's part starts.
+The text itself is never touched, so a conversation that holds a template's own marks shifts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+import jinja2
+from jinja2 import nodes
+
+_NOTE_PASS, _NOTE_END = "note_pass_of_message", "note_end_of_messages"
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """A conversation as text. `starts` holds (message, offset) as passes began; `end` is where the last loop ended."""
+
+    text: str
+    starts: tuple[tuple[int, int], ...]
+    end: int | None
+
+
+def compiled(environment: jinja2.Environment, source: str) -> jinja2.Template:
+    """The template, telling about its passes to whoever renders it by `rendered`."""
+    tree = environment.parse(source)
+    numbers = count()
+    for parent in [tree, *tree.find_all(nodes.Node)]:
+        for _, held in parent.iter_fields():
+            if isinstance(held, list) and any(isinstance(item, nodes.For) for item in held):
+                held[:] = list(_with_notes(held, environment, numbers))
+    return jinja2.Template.from_code(
+        environment, environment.compile(tree), environment.make_globals(None), lambda: True
+    )
+
+
+def rendered(
+    template: jinja2.Template, messages: Sequence[Mapping[str, object]], given: Mapping[str, object]
+) -> Rendering:
+    """The text and where each message's part starts. Raises what the template raises."""
+    notes = _Notes(messages)
+    words = {**given, "messages": list(messages), _NOTE_PASS: notes.note_pass, _NOTE_END: notes.note_end}
+    pieces: list[str] = []
+    for piece in template.generate(words):
+        pieces.append(piece)
+        notes.size += len(piece)
+    return Rendering("".join(pieces), tuple(notes.starts), notes.end)
+
+
+class _Notes:
+    """What the template said so far; `size` is how much it has written."""
+
+    def __init__(self, messages: Sequence[Mapping[str, object]]) -> None:
+        self.size = 0
+        self.starts: list[tuple[int, int]] = []
+        self.end: int | None = None
+        self._index = {id(item): index for index, item in enumerate(messages)}
+        self._loops: set[int] = set()
+
+    def note_pass(self, loop: int, item: object) -> None:
+        """A pass of this loop begins; only passes over messages count."""
+        index = self._index.get(id(item))
+        if index is not None:
+            self._loops.add(loop)
+            self.starts.append((index, self.size))
+
+    def note_end(self, loop: int) -> None:
+        """This loop is over."""
+        if loop in self._loops:
+            self.end = self.size
+
+
+def _with_notes(held: Sequence[object], environment: jinja2.Environment, numbers: Iterator[int]) -> Iterator[object]:
+    for item in held:
+        yield item
+        if isinstance(item, nodes.For) and isinstance(item.target, nodes.Name) and _writes(item):
+            number = nodes.Const(next(numbers))
+            begins = _call(_NOTE_PASS, [number, nodes.Name(item.target.name, "load")], item.lineno, environment)
+            item.body = [begins, *item.body]
+            yield _call(_NOTE_END, [number], item.lineno, environment)
+
+
+def _writes(loop: nodes.For) -> bool:
+    """Whether passes write anything but white space: loops that only look something up do not count."""
+    for output in loop.find_all(nodes.Output):
+        for item in output.nodes:
+            if not isinstance(item, nodes.TemplateData) or item.data.strip():
+                return True
+    return False
+
+
+def _call(name: str, arguments: list[nodes.Expr], line: int, environment: jinja2.Environment) -> nodes.Node:
+    called = nodes.Call(nodes.Name(name, "load"), arguments, [], None, None)
+    return nodes.ExprStmt(called).set_lineno(line).set_environment(environment)
