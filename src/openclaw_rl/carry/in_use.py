@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from openclaw_rl.carry.placing import placed
 from openclaw_rl.carry.settings import HintsSettings
-from openclaw_rl.core.hint import LABEL, PlacedHint
+from openclaw_rl.core.hint import LABEL, PlacedHint, last_user_index
 from openclaw_rl.core.kept_hint import Carry, KeptHint
 from openclaw_rl.core.message import Message
-from openclaw_rl.core.turn import Placement
+from openclaw_rl.core.turn import Placement, Turn
 from openclaw_rl.store.db import Store
 
 USERS_HELD = 1000
@@ -48,13 +48,29 @@ class HintsInUse:
         self._held.move_to_end(user)
         return held[1]
 
+    async def beside(self, turn: Turn) -> tuple[PlacedHint, ...]:
+        """What the user asked for beside the hints in a turn's prompt, retired hints included: a teacher heeds it too.
+
+        They stand behind the last user message. None where the prompt is left alone, unless `rehearse` says otherwise.
+        """
+        last = last_user_index(turn.messages)
+        if last is None or not (self.settings.rehearse and self.carry is Carry.BRIDGE):
+            return ()
+        there = {item.id for item in turn.carried}
+        kept = [item for item in await self.store.hints.of_user(turn.user) if item.id not in there]
+        return tuple(PlacedHint(last, item.id, item.text) for item in self._fitting(kept))
+
     def within_bounds(self, kept: Sequence[KeptHint]) -> tuple[KeptHint, ...]:
-        """Those in use that fit, the ones asked for last first to be chosen; in the order in which they were kept."""
+        """Those in use that fit."""
+        return self._fitting([hint for hint in kept if hint.is_in_use])
+
+    def _fitting(self, kept: Sequence[KeptHint]) -> tuple[KeptHint, ...]:
+        """Those that fit, the ones asked for last first to be chosen; in the order in which they were kept."""
         room = self.settings.max_tokens
         chosen: set[str] = set()
         for hint in sorted(kept, key=lambda item: -item.changed_s):
-            size = self.size_of(f"\n\n{LABEL} {hint.text}") if hint.is_in_use else 0
-            if hint.is_in_use and len(chosen) < self.settings.most and size <= room:
+            size = self.size_of(f"\n\n{LABEL} {hint.text}")
+            if len(chosen) < self.settings.most and size <= room:
                 chosen.add(hint.id)
                 room -= size
         return tuple(hint for hint in kept if hint.id in chosen)

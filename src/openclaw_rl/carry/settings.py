@@ -13,6 +13,8 @@ class HintsSettings:
     """How many of a user's hints may be in use at once; the newest are."""
     max_tokens: int = 400
     """How many tokens they may take together."""
+    rehearse: bool = True
+    """Whether a teacher also reads what else the user has asked for, retired hints included (carry = bridge)."""
     own_replies: bool = True
     """Whether the weights are also taught on replies of their own to the prompt without hints, sampled for it."""
     probes: int = 3

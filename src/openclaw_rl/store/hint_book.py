@@ -7,8 +7,9 @@ from typing import TypeVar
 
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.kept_hint import KeptHint
-from openclaw_rl.store import hints
+from openclaw_rl.store import hints, listing
 from openclaw_rl.store.reader import Reader
+from openclaw_rl.store.rows import TurnRow
 from openclaw_rl.store.writer import Transaction, Writer
 
 Result = TypeVar("Result")
@@ -36,6 +37,10 @@ class HintBook:
     async def get(self, name: str) -> KeptHint | None:
         """The hint of this id."""
         return await self._reader.do(lambda sql: hints.get(sql, name))
+
+    async def latest_rows(self, user: str, *, limit: int) -> list[TurnRow]:
+        """The user's latest turns, newest first: those that hints may have stood before."""
+        return await self._reader.do(lambda sql: listing.latest_of(sql, user, limit))
 
     async def adopt(
         self, user: str, hint: Hint, *, at_s: float, turn: str | None = None, why: str = "asked for"

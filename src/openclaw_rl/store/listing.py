@@ -55,6 +55,11 @@ def oldest(
     return _page(sql, f"WHERE {' AND '.join(where)} ORDER BY turns.seq LIMIT ?", [*values, limit])
 
 
+def latest_of(sql: sqlite3.Connection, user: str, limit: int) -> list[TurnRow]:
+    """The latest turns of a user, newest first."""
+    return _page(sql, "WHERE turns.user = ? ORDER BY turns.seq DESC LIMIT ?", [plain(user), limit])
+
+
 def judged(sql: sqlite3.Connection, limit: int) -> list[Judged]:
     """What waits to be admitted as a sample, oldest first."""
     found = []

@@ -1,0 +1,142 @@
+"""The carrying stage: looks whether the weights follow a user's hints without them, and retires those they do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from openclaw_rl.carry.in_use import HintsInUse
+from openclaw_rl.carry.probes import Gap, Prober
+from openclaw_rl.carry.settings import HintsSettings
+from openclaw_rl.core.hint import with_hints
+from openclaw_rl.core.kept_hint import Carry, KeptHint
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.protocols import Renderer
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.store.db import Store
+
+log = logging.getLogger(__name__)
+POLL_S = 2.0
+LOOK_BACK = 4  # times `probes`: how many of a user's latest turns are looked through for those behind a hint
+
+Seen = tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class CarryStatus:
+    """What becomes of hints, for people. `in_use` counts those that stand in prompts."""
+
+    carry: str = ""
+    kept: int = 0
+    in_use: int = 0
+    retired: int = 0
+    last: str = ""
+
+
+@dataclass(slots=True)
+class CarryStage:
+    """Looks again when a user has new turns behind hints, or the weights have changed."""
+
+    store: Store
+    hints: HintsInUse
+    prober: Prober
+    renderer: Renderer
+    settings: HintsSettings
+    now: Callable[[], float] = time.time
+    status: CarryStatus = field(default_factory=CarryStatus)
+    _seen: dict[str, Seen] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Looks until cancelled."""
+        while True:
+            if not await self.once():
+                await asyncio.sleep(POLL_S)
+
+    async def once(self) -> bool:
+        """One look at every user with hints in use; True where something was tried."""
+        if self.hints.carry is not Carry.BRIDGE:
+            return False
+        has_tried = False
+        for user in await self._users():
+            held = await self.hints.of_user(user)
+            turns = await self._turns(user)
+            seen = self._seen_now(user, held, turns)
+            if self._seen.get(user) == seen:
+                continue
+            for hint in held:
+                await self._try(hint, turns)
+            self._seen[user] = seen
+            has_tried = True
+        return has_tried
+
+    async def has_work(self) -> bool:
+        """Whether there is anything that was not looked at yet."""
+        if self.hints.carry is not Carry.BRIDGE:
+            return False
+        for user in await self._users():
+            held, turns = await self.hints.of_user(user), await self._turns(user)
+            if self._seen.get(user) != self._seen_now(user, held, turns):
+                return True
+        return False
+
+    async def status_now(self) -> CarryStatus:
+        """The counts as they are."""
+        kept = await self.store.hints.everyone()
+        used = 0
+        if self.hints.carry is not Carry.WEIGHTS:
+            for user in dict.fromkeys(item.user for item in kept):
+                used += len(await self.hints.of_user(user))
+        retired = sum(not item.is_in_use for item in kept)
+        self.status = replace(self.status, carry=self.hints.carry.value, kept=len(kept), in_use=used, retired=retired)
+        return self.status
+
+    async def _users(self) -> list[str]:
+        return list(dict.fromkeys(item.user for item in await self.store.hints.everyone() if item.is_in_use))
+
+    async def _turns(self, user: str) -> list[Turn]:
+        """The user's latest turns behind hints, newest first, but for those that were found bad: what did not work
+        is no sign of having been learned."""
+        rows = await self.store.hints.latest_rows(user, limit=LOOK_BACK * self.settings.probes)
+        return [
+            row.turn
+            for row in rows
+            if row.turn.carried and row.turn.completion.tokens and (row.verdict is None or row.verdict.score != -1)
+        ]
+
+    def _seen_now(self, user: str, held: Sequence[KeptHint], turns: Sequence[Turn]) -> Seen:
+        version = str(self.prober.current(user))
+        return version, tuple(turn.id for turn in turns), tuple((hint.id, hint.text) for hint in held)
+
+    async def _try(self, hint: KeptHint, turns: Sequence[Turn]) -> None:
+        """Retires the hint where the weights say the same without it."""
+        behind = [turn for turn in turns if any((item.id, item.text) == (hint.id, hint.text) for item in turn.carried)]
+        behind = behind[: self.settings.probes]
+        if len(behind) < self.settings.probes:
+            return
+        gaps: list[Gap] = []
+        bound = self.settings.retire_gap
+        for turn in behind:
+            without = await asyncio.to_thread(self._without, turn, hint)
+            gap = await self.prober.gap(turn, without, most=bound * len(behind))
+            if gap is None:
+                return
+            gaps.append(gap)
+            if max(gap.said, gap.own) > bound * len(behind):  # the mean of them all will not come below the bound
+                break
+        said, own = (sum(values) / len(gaps) for values in zip(*((gap.said, gap.own) for gap in gaps), strict=True))
+        told = f"{said:.3f} nats a token on {len(gaps)} replies behind it, {own:.3f} on as many without it"
+        log.info("tried hint=%s said=%.3f own=%.3f turns=%d", hint.id, said, own, len(gaps))
+        if len(gaps) < len(behind) or max(said, own) > bound:
+            self.status = replace(self.status, last=f"{hint.id} stays: it is worth {told}")
+            return
+        why = f"version {self.prober.current(hint.user)} follows without it: it is worth {told}"
+        if await self.store.hints.retire(hint.id, why=why, at_s=self.now(), text=hint.text):
+            log.info("retired hint=%s user=%s", hint.id, hint.user)
+            self.status = replace(self.status, last=f"{hint.id} retired: {why}")
+
+    def _without(self, turn: Turn, hint: KeptHint) -> Prompt:
+        rest = tuple(item for item in turn.carried if item.id != hint.id)
+        return self.renderer.reread(turn, with_hints(turn.messages, rest))
