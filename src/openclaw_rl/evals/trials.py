@@ -1,0 +1,130 @@
+"""What one trial of one method leaves behind: sessions, and what was measured at fixed points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from openclaw_rl.evals.records import converged_at
+
+BEFORE, CONVERGED, AGAIN, TWICE, LAST = "before", "converged", "again", "twice", "last"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialSettings:
+    """How a trial is driven."""
+
+    sessions: int = 24
+    """Sessions of each user until a method that has not converged is given up."""
+    most_sessions: int = 48
+    """Sessions of each user at most; one that converged at c goes on to 3c, or to this."""
+    most_corrections: int = 3
+    """How often a user corrects before giving a session up."""
+    problems: int = 60
+    """Unseen problems of each user in one measurement."""
+    temperature: float = 0.7
+    """Of every reply, measured ones included."""
+    max_tokens: int = 256
+    """Of every reply."""
+    at_once: int = 16
+    """Measured requests in flight."""
+    settle_s: float = 120.0
+    """How long is waited at most, between sessions, until the server has learned what it can."""
+    poll_s: float = 0.03
+    """How often the server is asked whether it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One conversation: what the first reply was worth, and what it took to get a good one."""
+
+    person: str
+    number: int
+    follows: bool
+    right: bool
+    odd: tuple[str, ...]
+    filed: bool | None  # whether the file was changed as asked; None where nobody got so far, or has no file
+    corrections: int
+    turns: int
+    hints: tuple[str, ...]
+    samples: int
+    version: str
+    reply: str
+    seconds: float
+    is_settled: bool
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the first reply counts: wish followed, right, nothing odd, and the file changed where it was to."""
+        return self.follows and self.right and not self.odd and self.filed is not False
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """First replies to one person's unseen problems at one moment; nobody learns from these.
+
+    `bare` counts those that followed the wish with nothing added to the prompt, where that was measured apart.
+    """
+
+    person: str
+    of: int
+    wish: int
+    right: int
+    good: int
+    degenerate: int
+    mean_chars: float
+    prompt_tokens: float
+    version: str
+    bare: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A moment that was measured. `person` is whose convergence it is, where it is one."""
+
+    label: str
+    after_session: int
+    shares: tuple[Shares, ...]
+    person: str = ""
+
+    def of(self, person: str) -> Shares:
+        """That person's shares."""
+        return next(shares for shares in self.shares if shares.person == person)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One method with one seed: the people it learned from, and everybody it was measured on."""
+
+    method: str
+    seed: int
+    people: tuple[str, ...]
+    sessions: tuple[Session, ...]
+    points: tuple[Point, ...]
+    steps: int
+    versions: int
+    versions_refused: int
+    refused: int
+    seconds: float
+
+    def sessions_of(self, person: str) -> tuple[Session, ...]:
+        """That person's sessions, in order."""
+        return tuple(session for session in self.sessions if session.person == person)
+
+    def converged_at(self, person: str, *, gated: bool = True) -> int | None:
+        """The session that completes three in a row; ungated, only the wish counts."""
+        return converged(self.sessions_of(person), gated=gated)
+
+    def point(self, label: str, person: str = "") -> Point | None:
+        """The point of that name, where it was measured."""
+        return next((item for item in self.points if item.label == label and item.person in ("", person)), None)
+
+    @property
+    def end(self) -> Point:
+        """The latest point."""
+        return self.points[-1]
+
+
+def converged(sessions: Sequence[Session], *, gated: bool = True) -> int | None:
+    """The number of the session that completes three in a row whose first reply counted."""
+    return converged_at([session.is_good if gated else session.follows for session in sessions])
