@@ -22,6 +22,7 @@ from openclaw_rl.engines.local.settings import LocalEngineSettings
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.judge.settings import JudgeSettings
 from openclaw_rl.publish.settings import PublishSettings
+from openclaw_rl.render.settings import RenderSettings
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.train.settings import TrainStageSettings
 from openclaw_rl.trainers.settings import TrainerSettings
@@ -43,6 +44,8 @@ class Config:
     """How tokens are computed."""
     serve: ServeSettings = field(default_factory=ServeSettings)
     """How clients are answered."""
+    render: RenderSettings = field(default_factory=RenderSettings)
+    """How answers are read."""
     collect: CollectSettings = field(default_factory=CollectSettings)
     """How turns become pairs."""
     judge: JudgeSettings = field(default_factory=JudgeSettings)

@@ -87,7 +87,7 @@ async def installed(config: Config) -> AsyncIterator[Installation]:
         store = await Store.open(config.home)
         stack.push_async_callback(store.aclose)
         key = config.serve.api_key or await asyncio.to_thread(kept_key, config.home)
-        renderer = ChatRenderer(await asyncio.to_thread(read_template, folder))
+        renderer = ChatRenderer(await asyncio.to_thread(read_template, folder), config.render)
         engine = await LocalEngine.start(replace(config.engine, model=str(folder)))
         stack.push_async_callback(engine.aclose)
         trainer = TrainerProcess(folder, config.trainer)

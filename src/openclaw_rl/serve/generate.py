@@ -260,5 +260,6 @@ def _choice(parts: ServeParts, asked: Asked, prompt: Prompt, index: int) -> Choi
     turn = new_turn_id()
     renderer = parts.renderer
     is_bare = asked.prompt is not None
-    parser = renderer.text_parser() if is_bare else renderer.parser(prompt, call_prefix=f"call_{turn[-12:]}")
+    prefix = f"call_{turn[-12:]}"
+    parser = renderer.text_parser() if is_bare else renderer.parser(prompt, call_prefix=prefix, tools=asked.tools)
     return Choice(index, turn, parser, asked.stops, has_one_call=asked.has_one_call)
