@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from judge_doubles import HINT, NO_HINT, ScriptedChat, is_hint_question, said, tool_said, turn
 
 from openclaw_rl.core.hint import Hint, HintSource
-from openclaw_rl.core.message import Role, message
+from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.verdict import VerdictSource
 from openclaw_rl.errors import JudgeError
+from openclaw_rl.judge.budget import ForgetfulBudget
 from openclaw_rl.judge.llm import LlmJudge
 from openclaw_rl.judge.settings import HintFrom, HintWhen, JudgeSettings
 
@@ -147,3 +149,30 @@ async def test_the_daily_budget_makes_turns_wait_until_the_next_day() -> None:
         await one.judge(turn(), said("Thanks!"))
     day += 86400.0
     assert (await one.judge(turn(), said("Thanks!"))).score == 1
+
+
+async def test_a_budget_that_is_kept_elsewhere_outlives_the_judge() -> None:
+    kept = ForgetfulBudget()
+    for left in (True, False):
+        chat = ScriptedChat([UP] * 3, [NO_HINT] * 3)
+        settings = replace(PLAIN, daily_calls=6)
+        one = LlmJudge(chat, settings, pause=at_once, budget=kept, now=lambda: 86400.0)
+        if left:
+            await one.judge(turn(), said("Thanks!"))
+        else:
+            with pytest.raises(JudgeError, match="today's 6 calls"):
+                await one.judge(turn(), said("Thanks!"))
+
+
+async def test_the_judge_reads_the_conversation_without_what_its_client_wrote_around_it() -> None:
+    chat = ScriptedChat([UP] * 3, [NO_HINT] * 3)
+    notes = message(Role.USER, "<notes>secret folder</notes>")
+
+    def readable(messages: Sequence[Message]) -> tuple[Message, ...]:
+        return tuple(item for item in messages if item != notes)
+
+    one = LlmJudge(chat, PLAIN, pause=at_once, readable=readable)
+    asked = turn()
+    await one.judge(replace(asked, messages=(*asked.messages, notes)), said("Thanks!"))
+    assert chat.asked
+    assert not any("secret folder" in item.text for messages in chat.asked for item in messages)

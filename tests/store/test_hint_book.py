@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest_asyncio
+from older_stores import take_back
 
 from openclaw_rl.core.hint import Hint, HintSource, PlacedHint
 from openclaw_rl.core.kept_hint import HintState, likeness
@@ -121,7 +122,7 @@ def test_a_store_of_the_first_form_is_brought_to_the_newest(tmp_path: Path) -> N
     connection.open_writer(tmp_path / "new.db").close()
     old = sqlite3.connect(tmp_path / "new.db", isolation_level=None)
     shape = _shape(old)
-    old.executescript("DROP TABLE hints; PRAGMA user_version=1;")
+    take_back(old, 1)
     old.close()
     reopened = connection.open_writer(tmp_path / "new.db")
     assert _shape(reopened) == shape

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from older_stores import take_back
 from store_doubles import paired_and_judged
 
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.store import connection
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.migrations import NEWEST, STEPS
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
 from openclaw_rl.testing.turns import a_sample, a_turn
 
@@ -132,9 +132,7 @@ async def test_samples_of_an_older_store_wait_for_the_shared_scope(tmp_path: Pat
     await train(store, "1", "shared", "trained", dropped=("dropped",))
     await store.aclose()
     older = sqlite3.connect(tmp_path / connection.NAME)
-    for step in range(NEWEST - 1, 2, -1):
-        assert step not in STEPS  # whoever adds a step behind this one takes it back here first
-    older.executescript("DROP TABLE lessons; ALTER TABLE versions DROP COLUMN upon; PRAGMA user_version=2;")
+    take_back(older, 2)
     older.close()
     again = await Store.open(tmp_path)
     assert (await waiting(again, "shared"), await again.waiting_scopes()) == (["waits"], ["shared"])

@@ -15,6 +15,7 @@ from openclaw_rl.core.protocols import Chat
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict, VerdictSource, Vote
 from openclaw_rl.errors import JudgeError
+from openclaw_rl.judge.budget import Budget, ForgetfulBudget
 from openclaw_rl.judge.hint import accepted, arranged, marked_text
 from openclaw_rl.judge.prompt import Question, question
 from openclaw_rl.judge.settings import HintFrom, HintWhen, JudgeSettings
@@ -29,18 +30,18 @@ class LlmJudge:
     """Asks a `Chat`; a tool's own error status outranks what it says.
 
     Each call has a timeout and bounded retries, and all of them share one bound on calls in flight and one daily
-    budget, which is counted anew when the program starts.
+    budget. `readable` takes out of a conversation what its client wrote around it.
     """
 
     chat: Chat
     settings: JudgeSettings
     name: str = "judge"
+    budget: Budget = field(default_factory=ForgetfulBudget)
+    readable: Callable[[Sequence[Message]], Sequence[Message]] = tuple
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
     _slots: asyncio.Semaphore = field(init=False)
-    _day: int = 0
-    _calls: int = 0
 
     def __post_init__(self) -> None:
         self._slots = asyncio.Semaphore(self.settings.calls_in_flight)
@@ -83,7 +84,7 @@ class LlmJudge:
         """
         if not said:
             return ()
-        messages = question(asked, turn.messages, turn.reply, said)
+        messages = question(asked, self.readable(turn.messages), turn.reply, said)
         got = await asyncio.gather(
             *(self._vote(asked, messages, _seed(turn.id, asked, index)) for index in range(self.settings.votes))
         )
@@ -109,7 +110,7 @@ class LlmJudge:
 
     async def _call(self, asked: Question, messages: Sequence[Message], seed: int) -> Vote:
         async with self._slots:
-            self._spend()
+            await self._spend()
             started = self.clock()
             async with asyncio.timeout(self.settings.timeout_s):
                 raw = await self.chat.reply(
@@ -124,17 +125,13 @@ class LlmJudge:
             seconds=self.clock() - started,
         )
 
-    def _spend(self) -> None:
+    async def _spend(self) -> None:
         limit = self.settings.daily_calls
-        today = int(self.now() // _DAY_S)
-        if today != self._day:
-            self._day, self._calls = today, 0
-        if limit and self._calls >= limit:
+        if limit and not await self.budget.spend_judge_call(int(self.now() // _DAY_S), limit):
             raise JudgeError(
                 f"today's {limit} calls to the judge are spent",
                 fix="wait for tomorrow (UTC), or raise judge.daily_calls",
             )
-        self._calls += 1
 
 
 def _or_raise(got: tuple[Vote, ...] | JudgeError) -> tuple[Vote, ...]:

@@ -8,7 +8,8 @@ from importlib.resources import files
 
 from openclaw_rl.core.message import Message, Role, message
 
-HISTORY_CHARS = 1200  # the recent history, oldest cut first
+HISTORY_CHARS = 1200  # the recent history, oldest left out first
+LINE_CHARS = 500  # each message in it
 PART_CHARS = 2400  # each of request, reply and next state, cut in the middle
 
 
@@ -29,7 +30,7 @@ def question(
     spoken = [item for item in request if item.role is not Role.SYSTEM]
     start = _start_of_request(spoken)
     blocks = [
-        ("history", _tail("\n".join(_line(item) for item in spoken[:start]), HISTORY_CHARS)),
+        ("history", _recent(spoken[:start], is_all=any(item.role is Role.USER for item in spoken[start:]))),
         ("request", _middle("\n".join(_line(item) for item in spoken[start:]), PART_CHARS)),
         ("reply", _middle(_line(reply), PART_CHARS)),
         ("next", _middle("\n".join(_line(item) for item in next_state), PART_CHARS)),
@@ -52,7 +53,7 @@ def _start_of_request(spoken: Sequence[Message]) -> int:
 
 def _line(item: Message) -> str:
     calls = "".join(f"\n[calls {call.name} {call.arguments}]" for call in item.tool_calls)
-    return f"{item.role.value}: {item.text}{calls}"
+    return f"{item.role.value}{' (reports an error)' if item.is_error else ''}: {item.text}{calls}"
 
 
 def _fenced(text: str) -> str:
@@ -60,8 +61,24 @@ def _fenced(text: str) -> str:
     return text.replace("<<<", "< < <").replace(">>>", "> > >")
 
 
-def _tail(text: str, limit: int) -> str:
-    return text if len(text) <= limit else "[...] " + text[len(text) - limit :]
+def _recent(spoken: Sequence[Message], *, is_all: bool) -> str:
+    """The latest messages, each cut in the middle where it is long, as many as there is room for.
+
+    Unless the request holds a user's words, and so `is_all` there is to it, the latest user's are shown in any case:
+    in the middle of a run they are what is being done.
+    """
+    lines = [_middle(_line(item), LINE_CHARS) for item in spoken]
+    asked = next((at for at in range(len(spoken) - 1, -1, -1) if spoken[at].role is Role.USER), len(spoken))
+    first, room = len(lines), HISTORY_CHARS
+    while first > 0 and len(lines[first - 1]) < room:
+        first -= 1
+        room -= len(lines[first]) + 1
+    kept = lines[first:]
+    if first > 0:
+        kept.insert(0, "[...]")
+    if not is_all and asked < first:
+        kept.insert(0, lines[asked])
+    return "\n".join(kept)
 
 
 def _middle(text: str, limit: int) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from openclaw_rl.collect.clients.rules import readable
 from openclaw_rl.collect.stage import Collect
 from openclaw_rl.config import Config
 from openclaw_rl.core.message import Json
@@ -95,7 +96,9 @@ async def installed(config: Config) -> AsyncIterator[Installation]:
         chat: Chat = EngineChat(engine, renderer, engine.info.eos_ids)
         if config.judge.url:
             chat = await stack.enter_async_context(_endpoint(config))
-        judge = LlmJudge(chat, config.judge, name=config.judge.model or BASE_JUDGE)
+        judge = LlmJudge(
+            chat, config.judge, name=config.judge.model or BASE_JUDGE, budget=store, readable=readable
+        )
         parts = _assembled(config, folder, key, Built(store, renderer, engine, trainer, judge))
         await parts.publishing.start()
         yield parts

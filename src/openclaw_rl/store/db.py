@@ -20,7 +20,7 @@ from openclaw_rl.core.turn import Session, Turn
 from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
 from openclaw_rl.errors import StoreError
-from openclaw_rl.store import connection, hints, ledger, lessons, listing, samples, sessions, turns, versions
+from openclaw_rl.store import connection, hints, ledger, lessons, listing, samples, sessions, spent, turns, versions
 from openclaw_rl.store.hint_book import HintBook
 from openclaw_rl.store.lock import FolderLock
 from openclaw_rl.store.reader import Reader
@@ -190,6 +190,14 @@ class Store:
             return True
 
         return await self.hints.changing(work)
+
+    async def spend_judge_call(self, day: int, limit: int) -> bool:
+        """Notes one more call of the judge on this day (UTC, counted from 1970); False where the limit is spent."""
+        return await self._writer.do(lambda tx: spent.spend(tx.sql, day, limit))
+
+    async def judge_calls(self, day: int) -> int:
+        """The judge's calls of this day, where there is a limit to them."""
+        return await self._reader.do(lambda sql: spent.calls_on(sql, day))
 
     async def judged(self, *, limit: int) -> list[Judged]:
         """What waits to be admitted as a sample, oldest first."""

@@ -36,6 +36,12 @@ INSERT INTO lessons SELECT turns.id, 'shared', CASE state WHEN 'trained' THEN st
   FROM samples JOIN turns ON turns.id = samples.turn;
 ALTER TABLE versions ADD COLUMN upon TEXT;
 """,
+    3: """
+CREATE TABLE judge_calls (
+  day   INTEGER PRIMARY KEY,
+  calls INTEGER NOT NULL
+);
+""",
 }
 NEWEST = max(STEPS) + 1
 

@@ -145,3 +145,9 @@ CREATE TABLE hints (
 );
 CREATE INDEX hints_user ON hints (user, seq);
 CREATE INDEX hints_turn ON hints (turn);
+
+-- How often the judge was asked on each day (UTC, counted from 1970); the days of about a month.
+CREATE TABLE judge_calls (
+  day   INTEGER PRIMARY KEY,
+  calls INTEGER NOT NULL
+);

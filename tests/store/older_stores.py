@@ -1,0 +1,20 @@
+"""Stores of earlier versions, made from new ones: what each step of the migrations did is taken back."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from openclaw_rl.store.migrations import NEWEST, STEPS
+
+UNDO = {
+    1: "DROP TABLE hints;",
+    2: "DROP TABLE lessons; ALTER TABLE versions DROP COLUMN upon;",
+    3: "DROP TABLE judge_calls;",
+}
+
+
+def take_back(sql: sqlite3.Connection, version: int) -> None:
+    """Makes the store one of this version. Whoever adds a step to the migrations adds here how it is undone."""
+    assert UNDO.keys() == STEPS.keys()
+    for step in range(NEWEST - 1, version - 1, -1):
+        sql.executescript(f"{UNDO[step]} PRAGMA user_version={step};")
