@@ -70,7 +70,8 @@ class Tool:
 class Message:
     """One message of a conversation.
 
-    `reasoning` is what the model thought before it spoke, `tool_call_id` names the call a tool message answers.
+    `reasoning` is what the model thought before it spoke, `tool_call_id` names the call a tool message answers, and
+    `is_error` is the client's own word that this call failed.
     """
 
     role: Role
@@ -79,6 +80,7 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
+    is_error: bool = False
 
     def __post_init__(self) -> None:
         if self.tool_calls and self.role is not Role.ASSISTANT:
@@ -113,6 +115,8 @@ class Message:
             body["tool_call_id"] = self.tool_call_id
         if self.name is not None:
             body["name"] = self.name
+        if self.is_error:
+            body["is_error"] = True
         return body
 
     def _content_json(self) -> Json:
@@ -142,6 +146,7 @@ def from_json(body: Mapping[str, Json]) -> Message:
         tool_calls=tuple(_call(call) for call in calls),
         tool_call_id=_text_or_none(body.get("tool_call_id")),
         name=_text_or_none(body.get("name")),
+        is_error=body.get("is_error") is True,
     )
 
 

@@ -57,6 +57,8 @@ def _own_words(text: str) -> Hint | None:
 
 
 def _status(item: Message) -> int | None:
+    if item.is_error:
+        return -1
     body = _object(item.text)
     if body is not None:
         return _status_of_object(body)

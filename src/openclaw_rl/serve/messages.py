@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 
 import msgspec
 from aiohttp import web
@@ -11,23 +13,34 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.generate import Asked, Generation, begin
 from openclaw_rl.serve.messages_chunks import MessageChunks, blocks_of, ending_of, message_json, usage_of
-from openclaw_rl.serve.messages_wire import CountBody, MessagesBody, conversation_of, offered, thinking_options
+from openclaw_rl.serve.messages_wire import (
+    REFUSED,
+    CountBody,
+    MessagesBody,
+    conversation_of,
+    offered,
+    passed_over,
+    thinking_options,
+)
 from openclaw_rl.serve.params import check_parameters, sampling_of, stops_of
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.stream import streamed, whole
 from openclaw_rl.serve.wire import SamplingSpec, facts_of, fields_of, parsed
 
 _TAKEN = frozenset(MessagesBody.__struct_fields__)
+_COUNTED = frozenset(CountBody.__struct_fields__)
+_SESSION = re.compile(r"_session_([0-9A-Za-z-]{8,64})\Z")  # how Claude Code ends the id of its user
 
 
 async def messages(request: web.Request, parts: ServeParts, key_name: str) -> web.StreamResponse:
     """Answers one request."""
     raw, fields = fields_of(await request.read())
-    for name in check_parameters(fields, _TAKEN):
-        parts.metrics.ignore(name)
+    ignored = check_parameters(fields, _TAKEN, REFUSED)
     body = parsed(raw, MessagesBody)
+    for name in (*ignored, *passed_over(body)):
+        parts.metrics.ignore(name)
     model = parts.model_named(body.model)
-    generation = await begin(parts, _asked(parts, body, facts_of(fields)), request.headers, key_name)
+    generation = await begin(parts, _asked(parts, body, told_by(facts_of(fields))), request.headers, key_name)
     if body.stream:
         chunks = MessageChunks(generation.choices[0].turn, model, len(generation.prompt))
         return await streamed(request, generation, chunks)
@@ -37,13 +50,38 @@ async def messages(request: web.Request, parts: ServeParts, key_name: str) -> we
 
 async def count_tokens(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
     """How many tokens the model would read; nothing is sampled or stored."""
-    raw, _ = fields_of(await request.read())
+    raw, fields = fields_of(await request.read())
+    check_parameters(fields, _COUNTED, REFUSED)
     body = parsed(raw, CountBody)
     parts.model_named(body.model)
     said, tools, options = conversation_of(body), offered(body), thinking_options(body)
     prompt = await asyncio.to_thread(parts.renderer.prompt, said, tools, None, options=options)
     counted = {"input_tokens": len(prompt)}
     return web.Response(body=msgspec.json.encode(counted), content_type="application/json")
+
+
+def told_by(facts: dict[str, Json]) -> dict[str, Json]:
+    """The body's words on sessions, with the one that Claude Code writes into the user's id under its own name."""
+    metadata = facts.get("metadata")
+    if not isinstance(metadata, dict) or "session_id" in metadata:
+        return facts
+    session = _session_in(metadata.get("user_id"))
+    return facts if session is None else {**facts, "metadata": {**metadata, "session_id": session}}
+
+
+def _session_in(user_id: Json) -> str | None:
+    """The session in `user_..._session_ID`, or in the JSON object that newer versions write."""
+    if not isinstance(user_id, str):
+        return None
+    found = _SESSION.search(user_id)
+    if found is not None:
+        return found[1]
+    try:
+        held = json.loads(user_id) if user_id.startswith("{") else None
+    except (ValueError, RecursionError):
+        return None
+    session = held.get("session_id") if isinstance(held, dict) else None
+    return session if isinstance(session, str) and session else None
 
 
 def _asked(parts: ServeParts, body: MessagesBody, facts: dict[str, Json]) -> Asked:
@@ -61,7 +99,7 @@ def _asked(parts: ServeParts, body: MessagesBody, facts: dict[str, Json]) -> Ask
         tools=offered(body),
         sampling=sampling_of(spec, parts.defaults, parts.eos_ids, max_tokens=body.max_tokens, top_logprobs=0),
         max_tokens=body.max_tokens,
-        stops=stops_of(spec),
+        stops=stops_of(spec, "stop_sequences"),
         has_one_call=choice is not None and bool(choice.disable_parallel_tool_use),
         options=thinking_options(body),
         facts=facts,

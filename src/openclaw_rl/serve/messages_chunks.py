@@ -29,9 +29,9 @@ class MessageChunks:
 
     def first(self, index: int) -> bytes:
         """The message begins. What of the prompt was reused is not known yet; the last event tells."""
-        usage = _usage(self._prompt_tokens, 0, 0)
+        usage = _usage(self._prompt_tokens, 0, 0, 0)
         body = message_json(self._turn, self._model, [], usage)
-        return _event("message_start", {"message": body})
+        return _event("message_start", {"message": body}) + _event("ping", {})
 
     def event(self, index: int, deltas: Sequence[ReplyDelta], sampled: Sequence[SampledToken]) -> bytes:
         """What one token added."""
@@ -121,15 +121,18 @@ def ending_of(choice: Choice) -> tuple[str, str | None]:
 
 def usage_of(generation: Generation) -> Json:
     """Tokens read anew, reused and sampled."""
-    return _usage(len(generation.prompt), generation.cached_tokens, generation.sampled_tokens)
+    cached, sampled, thought = generation.cached_tokens, generation.sampled_tokens, generation.reasoning_tokens
+    return _usage(len(generation.prompt), cached, sampled, thought)
 
 
-def _usage(read: int, cached: int, sampled: int) -> Json:
+def _usage(read: int, cached: int, sampled: int, thought: int) -> Json:
     return {
         "input_tokens": read - cached,
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": cached,
         "output_tokens": sampled,
+        "output_tokens_details": {"thinking_tokens": thought},
+        "service_tier": "standard",
     }
 
 

@@ -9,14 +9,22 @@ import msgspec
 
 from openclaw_rl.core.message import Json, Message, Role, TextPart, Tool, ToolCall
 from openclaw_rl.errors import RequestError
+from openclaw_rl.serve.params import Refused
 from openclaw_rl.serve.wire import value_of
 
-_EMPTY = msgspec.Raw()
+_EMPTY: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+# What this API alone may ask for and cannot have: the values that ask for nothing, and why not.
+REFUSED: Refused = {
+    "mcp_servers": ((None, []), "this server calls no tools itself"),
+    "container": ((None,), "this server runs no code"),
+    "output_format": ((None,), "the engine cannot hold an answer to a format"),
+    "stop": ((None, []), "the parameter is called stop_sequences in this API"),
+}
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
 
 
 class Block(msgspec.Struct):
-    """One block of content, whatever its kind; marks for a cache are not looked at."""
+    """One block of content, whatever its kind."""
 
     type: str
     text: str | None = None
@@ -26,6 +34,8 @@ class Block(msgspec.Struct):
     input: msgspec.Raw = _EMPTY
     tool_use_id: str | None = None
     content: str | list[Block] | None = None
+    is_error: bool | None = None
+    cache_control: msgspec.Raw = _EMPTY
 
 
 class MessageParam(msgspec.Struct):
@@ -42,6 +52,9 @@ class ToolParam(msgspec.Struct):
     type: str | None = None
     description: str | None = None
     input_schema: msgspec.Raw = _EMPTY
+    strict: bool | None = None
+    defer_loading: bool | None = None
+    cache_control: msgspec.Raw = _EMPTY
 
 
 class ToolChoice(msgspec.Struct):
@@ -56,6 +69,7 @@ class Thinking(msgspec.Struct):
 
     type: str
     budget_tokens: int | None = None
+    display: str | None = None
 
 
 class OutputConfig(msgspec.Struct):
@@ -140,6 +154,38 @@ def thinking_options(body: CountBody) -> dict[str, Json]:
     return options
 
 
+def passed_over(body: CountBody) -> list[str]:
+    """What inside the parameters that are taken has no effect here, by name."""
+    found: list[str] = []
+    tools = body.tools or ()
+    blocks = [block for sent in body.messages for block in _blocks(sent.content)]
+    marked = (
+        *(block.cache_control for block in (*blocks, *_blocks(body.system))),
+        *(tool.cache_control for tool in tools),
+    )
+    if any(value_of(mark) is not None for mark in marked):
+        found.append("cache_control")
+    if any(block.type == "redacted_thinking" for block in blocks):
+        found.append("redacted_thinking")
+    if any(tool.strict for tool in tools):
+        found.append("tools.strict")
+    if any(tool.defer_loading for tool in tools):
+        found.append("tools.defer_loading")
+    if body.thinking is not None and body.thinking.budget_tokens is not None:
+        found.append("thinking.budget_tokens")
+    if body.thinking is not None and body.thinking.display is not None:
+        found.append("thinking.display")
+    return found
+
+
+def _blocks(content: str | Sequence[Block] | None) -> list[Block]:
+    """All blocks, those inside tool results included."""
+    found: list[Block] = []
+    for block in () if content is None or isinstance(content, str) else content:
+        found += (block, *_blocks(block.content))
+    return found
+
+
 def _messages(sent: MessageParam, where: str) -> list[Message]:
     role = _ROLES.get(sent.role)
     if role is None:
@@ -188,7 +234,8 @@ def _asked(role: Role, blocks: Sequence[Block], where: str) -> list[Message]:
                 raise RequestError(f"{place} lacks tool_use_id", fix="name the call it answers", param=place)
             put_down()
             text = _text(block.content, f"{place}.content", between="\n")
-            found.append(Message(Role.TOOL, (TextPart(text),), tool_call_id=block.tool_use_id))
+            failed = bool(block.is_error)
+            found.append(Message(Role.TOOL, (TextPart(text),), tool_call_id=block.tool_use_id, is_error=failed))
         else:
             said.append(TextPart(_text_of(block, place)))
     put_down()

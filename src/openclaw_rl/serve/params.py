@@ -124,13 +124,13 @@ def sampling_of(
         raise RequestError(str(problem), param=str(problem).split(" ", 1)[0]) from problem
 
 
-def stops_of(body: SamplingSpec) -> tuple[str, ...]:
+def stops_of(body: SamplingSpec, name: str = "stop") -> tuple[str, ...]:
     """The stop texts. Raises RequestError for empty ones and too many."""
     stops = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
     if len(stops) > _MOST_STOPS:
-        raise RequestError(f"stop holds {len(stops)} texts", fix=f"send at most {_MOST_STOPS}", param="stop")
+        raise RequestError(f"{name} holds {len(stops)} texts", fix=f"send at most {_MOST_STOPS}", param=name)
     if not all(stops):
-        raise RequestError("stop holds an empty text", fix="leave it out", param="stop")
+        raise RequestError(f"{name} holds an empty text", fix="leave it out", param=name)
     return stops
 
 
