@@ -8,8 +8,9 @@ import pytest
 from judge_doubles import said, tool_said
 
 from openclaw_rl.core.hint import Hint, HintSource
-from openclaw_rl.core.message import Role, message
+from openclaw_rl.core.message import Message, Role, TextPart, message
 from openclaw_rl.core.next_state import Feedback, NextState, NextStateSource
+from openclaw_rl.judge.prompt import Question, question
 from openclaw_rl.judge.signals import feedback_hint, followup_hint, owner_messages, tool_status
 
 
@@ -44,6 +45,14 @@ def test_one_error_in_a_batch_is_an_error_and_success_needs_all() -> None:
     assert tool_status(tool_said(worked, worked)) == 1
     assert tool_status(tool_said(worked, silent)) is None
     assert tool_status(tool_said(worked, failed, silent)) == -1
+
+
+def test_a_result_its_client_calls_failed_is_an_error_whatever_it_says() -> None:
+    failed = Message(Role.TOOL, (TextPart('{"exit_code": 0}'),), is_error=True)
+    worked = message(Role.TOOL, '{"exit_code": 0}')
+    assert tool_status(NextState("t1", (worked, failed), NextStateSource.TOOL)) == -1
+    asked = question(Question.HINT, [message(Role.USER, "x")], message(Role.ASSISTANT, "y"), [failed])
+    assert "tool (reports an error): {" in asked[1].text
 
 
 def test_a_users_words_have_no_status() -> None:
