@@ -16,7 +16,9 @@ from typing import TypeVar, get_type_hints
 
 import msgspec
 
+from openclaw_rl.carry.settings import HintsSettings
 from openclaw_rl.collect.stage import CollectSettings
+from openclaw_rl.core.kept_hint import Carry
 from openclaw_rl.core.message import Json
 from openclaw_rl.engines.local.settings import LocalEngineSettings
 from openclaw_rl.errors import ConfigError
@@ -40,6 +42,9 @@ class Config:
     """The folder that holds everything this installation knows."""
     model: str = BUNDLED
     """A model folder, a name on the Hugging Face hub, or `bundled` for the toy model in the package."""
+    carry: Carry = Carry.WEIGHTS
+    """What a user's accepted hints do: only teach the `weights`, only stand in the prompt as a `memory`, or stand there
+    as a `bridge` until the weights follow without them."""
     engine: LocalEngineSettings = field(default_factory=LocalEngineSettings)
     """How tokens are computed."""
     serve: ServeSettings = field(default_factory=ServeSettings)
@@ -56,6 +61,8 @@ class Config:
     """How a step is taken."""
     publish: PublishSettings = field(default_factory=PublishSettings)
     """What a version must pass before it is served."""
+    hints: HintsSettings = field(default_factory=HintsSettings)
+    """Hints in use, where `carry` is not `weights`."""
 
 
 # Names that users of earlier systems know, and the setting each one fills.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from openclaw_rl.carry.settings import HintsSettings
@@ -30,10 +30,10 @@ class Gap:
 
 @dataclass(slots=True)
 class Prober:
-    """Asks the weights being served; `current(user)` says which. `stop_ids` end an answer."""
+    """Asks the weights that are served to a turn's user, as `current(turn)` says. `stop_ids` end an answer."""
 
     engine: Engine
-    current: Callable[[str], PolicyVersion]
+    current: Callable[[Turn], Awaitable[PolicyVersion]]
     stop_ids: tuple[int, ...]
     settings: HintsSettings
     _last: tuple[str, PolicyVersion, OwnReply] | None = field(default=None)
@@ -73,11 +73,12 @@ class Prober:
 
     async def _logp(self, turn: Turn, prompt: Prompt, said: tuple[int, ...]) -> tuple[float, ...]:
         whole = Prompt(prompt.tokens + said, images=prompt.images)
-        return (await self.engine.score(whole, start=len(prompt), version=self.current(turn.user))).logp
+        version = await self.current(turn)
+        return (await self.engine.score(whole, start=len(prompt), version=version)).logp
 
     async def _own(self, turn: Turn, prompt: Prompt) -> OwnReply:
         """One reply at temperature 1, the same again while neither prompt nor weights change."""
-        version = self.current(turn.user)
+        version = await self.current(turn)
         key = hashlib.blake2b(f"{turn.id} {prompt.tokens}".encode(), digest_size=16).hexdigest()
         if self._last is not None and self._last[:2] == (key, version):
             return self._last[2]

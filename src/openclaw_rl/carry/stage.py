@@ -63,7 +63,7 @@ class CarryStage:
         for user in await self._users():
             held = await self.hints.of_user(user)
             turns = await self._turns(user)
-            seen = self._seen_now(user, held, turns)
+            seen = await self._seen_now(held, turns)
             if self._seen.get(user) == seen:
                 continue
             for hint in held:
@@ -78,7 +78,7 @@ class CarryStage:
             return False
         for user in await self._users():
             held, turns = await self.hints.of_user(user), await self._turns(user)
-            if self._seen.get(user) != self._seen_now(user, held, turns):
+            if self._seen.get(user) != await self._seen_now(held, turns):
                 return True
         return False
 
@@ -106,8 +106,8 @@ class CarryStage:
             if row.turn.carried and row.turn.completion.tokens and (row.verdict is None or row.verdict.score != -1)
         ]
 
-    def _seen_now(self, user: str, held: Sequence[KeptHint], turns: Sequence[Turn]) -> Seen:
-        version = str(self.prober.current(user))
+    async def _seen_now(self, held: Sequence[KeptHint], turns: Sequence[Turn]) -> Seen:
+        version = str(await self.prober.current(turns[0])) if turns else ""
         return version, tuple(turn.id for turn in turns), tuple((hint.id, hint.text) for hint in held)
 
     async def _try(self, hint: KeptHint, turns: Sequence[Turn]) -> None:
@@ -132,7 +132,7 @@ class CarryStage:
         if len(gaps) < len(behind) or max(said, own) > bound:
             self.status = replace(self.status, last=f"{hint.id} stays: it is worth {told}")
             return
-        why = f"version {self.prober.current(hint.user)} follows without it: it is worth {told}"
+        why = f"version {await self.prober.current(behind[0])} follows without it: it is worth {told}"
         if await self.store.hints.retire(hint.id, why=why, at_s=self.now(), text=hint.text):
             log.info("retired hint=%s user=%s", hint.id, hint.user)
             self.status = replace(self.status, last=f"{hint.id} retired: {why}")

@@ -21,23 +21,23 @@ TIMEOUT = aiohttp.ClientTimeout(total=60)
 async def ledger_of(home: Path) -> dict[str, Json]:
     """Turns by state and drops by reason."""
     if address_of(home) is not None:
-        status = await _asked(home, "GET", "/v1/rl/status")
+        status = await asked(home, "GET", "/v1/rl/status")
         ledger = status["ledger"]
         assert isinstance(ledger, dict)
         return ledger
-    async with _store(home) as store:
+    async with opened(home) as store:
         return dict(await store.counts())
 
 
 async def versions_of(home: Path) -> list[dict[str, Json]]:
     """Every version as `/v1/rl/versions` lists them."""
     if address_of(home) is not None:
-        listed = (await _asked(home, "GET", "/v1/rl/versions"))["versions"]
+        listed = (await asked(home, "GET", "/v1/rl/versions"))["versions"]
         assert isinstance(listed, list)
         return [item for item in listed if isinstance(item, dict)]
     from openclaw_rl.serve.views import version_json
 
-    async with _store(home) as store:
+    async with opened(home) as store:
         rows = await store.versions()
         current = {row.version.scope: await store.current(row.version.scope) for row in rows}
         return [version_json(row, is_current=current[row.version.scope] == row.version) for row in rows]
@@ -50,9 +50,9 @@ async def roll_back(home: Path, name: str) -> str:
     except ValueError:
         raise ConfigError(f"{name!r} is no version", fix="write a number, or a name such as shared.3") from None
     if address_of(home) is not None:
-        await _asked(home, "POST", "/v1/rl/rollback", {"version": str(version)})
+        await asked(home, "POST", "/v1/rl/rollback", {"version": str(version)})
         return f"version {version} is being served"
-    async with _store(home) as store:
+    async with opened(home) as store:
         rows = {row.version: row for row in await store.versions()}
         row = rows.get(version)
         if not version.is_base and (row is None or row.status is not VersionStatus.LIVE):
@@ -67,12 +67,13 @@ async def export_to(home: Path, out: Path) -> int:
 
     if address_of(home) is not None:
         raise StoreError(f"{home} is in use by a running server", fix="stop it first; then export")
-    async with _store(home) as store:
+    async with opened(home) as store:
         return await export(store, out)
 
 
 @asynccontextmanager
-async def _store(home: Path) -> AsyncIterator[Store]:
+async def opened(home: Path) -> AsyncIterator[Store]:
+    """The store of a folder that no server runs on. Raises StoreError."""
     store = await Store.open(home)
     try:
         yield store
@@ -80,7 +81,7 @@ async def _store(home: Path) -> AsyncIterator[Store]:
         await store.aclose()
 
 
-async def _asked(home: Path, method: str, path: str, body: Json = None) -> dict[str, Json]:
+async def asked(home: Path, method: str, path: str, body: Json = None) -> dict[str, Json]:
     """What the running server answers."""
     address = address_of(home)
     assert address is not None

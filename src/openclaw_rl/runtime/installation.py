@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from openclaw_rl.collect.clients.rules import readable
+from openclaw_rl.carry.stage import CarryStage
 from openclaw_rl.collect.stage import Collect
 from openclaw_rl.config import Config
 from openclaw_rl.core.message import Json
@@ -28,6 +29,7 @@ from openclaw_rl.publish.swap import Served
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.activity import Activity
+from openclaw_rl.runtime.carrying import carrying_of, join
 from openclaw_rl.runtime.home import kept_key
 from openclaw_rl.runtime.models import model_folder
 from openclaw_rl.runtime.status import Facts, status_of
@@ -56,6 +58,7 @@ class Installation:
     judging: JudgeStage
     training: TrainStage
     publishing: PublishStage
+    carrying: CarryStage
     activity: Activity
 
     async def learn(self) -> None:
@@ -64,6 +67,7 @@ class Installation:
             group.create_task(self.judging.run())
             group.create_task(self.training.run())
             group.create_task(self.publishing.run())
+            group.create_task(self.carrying.run())
 
     async def status(self, *, learns: bool) -> dict[str, Json]:
         """The whole of `/v1/rl/status`."""
@@ -73,6 +77,8 @@ class Installation:
             judging=self.judging.status,
             training=self.training.status,
             publishing=self.publishing.status,
+            carrying=await self.carrying.status_now(),
+            has_hints_to_try=await self.carrying.has_work(),
             info=self.engine.info,
             engine=await self.engine.stats(),
             learns=learns,
@@ -135,6 +141,8 @@ def _assembled(config: Config, folder: Path, key: str, built: Built) -> Installa
         candidate_made=candidate_made,
         version_settled=version_settled,
     )
+    carrying = carrying_of(config, store, engine, renderer, served)
+    join(training.entry, carrying)
     publishing = PublishStage(
         store,
         served,
@@ -155,6 +163,7 @@ def _assembled(config: Config, folder: Path, key: str, built: Built) -> Installa
         judging=JudgeStage(store, built.judge, config.judge, is_idle=lambda: activity.is_idle),
         training=training,
         publishing=publishing,
+        carrying=carrying,
         activity=activity,
     )
 

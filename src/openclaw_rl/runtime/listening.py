@@ -93,6 +93,7 @@ def _serve_parts(parts: Installation, *, learns: bool) -> ServeParts:
         eos_ids=parts.engine.info.eos_ids,
         keys=Keys({OWNER: parts.key}),
         settings=settings,
+        carried=parts.carrying.hints.placed,
         defaults=defaults_of(settings, _generation_config(parts.folder)),
     )
 

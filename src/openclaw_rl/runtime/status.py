@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 import msgspec
 
+from openclaw_rl.carry.stage import CarryStatus
 from openclaw_rl.core.message import Json
 from openclaw_rl.engines.local.settings import EngineInfo, EngineStats
 from openclaw_rl.judge.stage import JudgeStatus
@@ -23,6 +24,8 @@ class Facts:
     judging: JudgeStatus
     training: TrainStatus
     publishing: PublishStatus
+    carrying: CarryStatus
+    has_hints_to_try: bool
     info: EngineInfo
     engine: EngineStats
     learns: bool
@@ -31,8 +34,8 @@ class Facts:
 def status_of(facts: Facts) -> dict[str, Json]:
     """The facts as JSON, `story` and `is_settled` derived from them.
 
-    `is_settled` says that nothing is under way: every turn with a next state is judged, no step is due or running and
-    no version waits at the gate.
+    `is_settled` says that nothing is under way: every turn with a next state is judged, no step is due or running, no
+    version waits at the gate and no hint to be tried.
     """
     body: dict[str, Json] = {
         "story": story(facts),
@@ -43,6 +46,7 @@ def status_of(facts: Facts) -> dict[str, Json]:
         "judge": _json(asdict(facts.judging)),
         "train": _json(asdict(facts.training)),
         "publish": _json(asdict(facts.publishing)),
+        "hints": _json(asdict(facts.carrying)),
         "model": _json(asdict(facts.info)),
         "engine": _json(asdict(facts.engine)),
     }
@@ -54,7 +58,8 @@ def is_settled(facts: Facts) -> bool:
     if not facts.learns:
         return True
     waiting = facts.counts.get("paired", 0) + facts.judging.in_flight + facts.publishing.at_gate
-    return waiting == 0 and not facts.training.is_training and bool(facts.training.why_waiting)
+    is_still = not facts.training.is_training and not facts.has_hints_to_try
+    return waiting == 0 and is_still and bool(facts.training.why_waiting)
 
 
 def story(facts: Facts) -> str:

@@ -1,0 +1,36 @@
+"""The parts that keep users' hints in use, and what training asks of them."""
+
+from __future__ import annotations
+
+from openclaw_rl.carry.in_use import HintsInUse
+from openclaw_rl.carry.probes import Prober
+from openclaw_rl.carry.stage import CarryStage
+from openclaw_rl.config import Config
+from openclaw_rl.core.kept_hint import Carry
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.version import SHARED, PolicyVersion
+from openclaw_rl.engines.local.client import LocalEngine
+from openclaw_rl.publish.swap import Served
+from openclaw_rl.render.renderer import ChatRenderer
+from openclaw_rl.store.db import Store
+from openclaw_rl.train.entry import Entry
+
+
+def carrying_of(
+    config: Config, store: Store, engine: LocalEngine, renderer: ChatRenderer, served: Served
+) -> CarryStage:
+    """The carrying stage."""
+
+    async def current(turn: Turn) -> PolicyVersion:
+        return served.current(SHARED)
+
+    hints = HintsInUse(store, config.carry, config.hints, lambda text: len(renderer.encode(text)))
+    prober = Prober(engine, current, engine.info.eos_ids, config.hints)
+    return CarryStage(store, hints, prober, renderer, config.hints)
+
+
+def join(entry: Entry, carrying: CarryStage) -> None:
+    """Lets training ask what the weights say without hints, and what else a teacher is to heed."""
+    entry.weights_learn = carrying.hints.carry is not Carry.MEMORY
+    entry.student = carrying.prober
+    entry.known = carrying.hints.beside
