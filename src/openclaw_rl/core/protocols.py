@@ -35,7 +35,10 @@ class Engine(Protocol):
         ...
 
     async def load(self, adapter: Adapter) -> None:
-        """From now on this version can be asked for. Raises AdapterError, and then nothing has changed."""
+        """From now on this version can be asked for. Raises AdapterError, and then nothing has changed.
+
+        Raises EngineError where the engine has no room for it now.
+        """
         ...
 
     async def unload(self, version: PolicyVersion) -> None:

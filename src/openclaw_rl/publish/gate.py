@@ -13,11 +13,11 @@ from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
 from openclaw_rl.errors import RequestError
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.rows import VersionRow
+from openclaw_rl.store.rows import TurnRow, VersionRow
 
 log = logging.getLogger(__name__)
 RECENT = 50  # rows looked at for prompts
@@ -72,14 +72,22 @@ class Gate:
         return GateReport(True, "passed the gate" if turns else "passed the gate: no prompts to try it on yet", metrics)
 
     async def _turns(self, candidate: VersionRow) -> list[Turn]:
-        """Recent main turns, one for each prompt, those the version was not trained on first."""
-        rows = await self.store.rows(limit=RECENT)
+        """Recent main turns, one for each prompt, those the version was not trained on first.
+
+        An own version is tried on its owner's turns where there are any.
+        """
+        own = candidate.version.scope
+        found = self._usable(await self.store.rows(limit=RECENT, scope=own)) if own != SHARED else {}
+        found = found or self._usable(await self.store.rows(limit=RECENT))
+        return sorted(found.values(), key=lambda turn: turn.id in candidate.turns)
+
+    def _usable(self, rows: Sequence[TurnRow]) -> dict[tuple[int, ...], Turn]:
         found: dict[tuple[int, ...], Turn] = {}
         for row in rows:
             is_short = len(row.turn.prompt) <= self.settings.probe_prompt_tokens
             if row.turn.is_main and is_short and row.turn.completion.tokens:
                 found.setdefault(row.turn.prompt.tokens, row.turn)
-        return sorted(found.values(), key=lambda turn: turn.id in candidate.turns)
+        return found
 
     async def _distance(self, turns: Sequence[Turn], version: PolicyVersion) -> float | None:
         """The mean over all tokens of the divergence from the base model; None without turns."""

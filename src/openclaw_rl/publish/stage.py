@@ -30,6 +30,7 @@ class PublishStatus:
 
     current: str = ""
     at_gate: int = 0
+    owners: int = 0  # users or agents that have a version of their own
     published: int = 0  # since the program started
     refused: int = 0
     last: str = ""
@@ -65,17 +66,18 @@ class PublishStage:
         rows = await self.store.versions()
         for scope in sorted({SHARED, *(row.version.scope for row in rows)}):
             version = await self.store.current(scope)
-            if version.is_base:
+            if version.is_base or scope != SHARED:  # own versions are loaded when their owner asks
                 await self.served.resume(version)
             else:
                 await self._restore(rows, version)
             for row in rows:
-                if row.why == ON_ITS_WAY and row.version.scope == scope and row.parent == self.served.current(scope):
+                if row.why == ON_ITS_WAY and row.version.scope == scope and row.parent == version:
                     await self._finish(row)
         self._note_current()
 
     async def once(self) -> bool:
         """Settles the oldest candidate; False where there is none, or it is too early to try again."""
+        await self._mend()
         rows = [row for row in await self.store.versions() if row.status is VersionStatus.CANDIDATE]
         self.status = replace(self.status, at_gate=len(rows))
         if not rows or self.clock() < self._not_before_s:
@@ -113,7 +115,8 @@ class PublishStage:
         except AdapterError as problem:
             await self._refuse(row, GateReport(False, str(problem)))
             return
-        report = await self.gate.check(row, parent=current)
+        parent = await self.served.own(current.scope) or self.served.current()
+        report = await self.gate.check(row, parent=parent)
         if not report.passed:
             await self._refuse(row, report)
         elif await self.store.current(row.version.scope) != current:  # rolled back while it was tried
@@ -155,6 +158,14 @@ class PublishStage:
         else:
             await self._serve(row, "passed the gate")
 
+    async def _mend(self) -> None:
+        """Gives owners whose version turned out damaged the nearest one that is whole."""
+        while self.served.damaged:
+            scope, problem = self.served.damaged.popitem()
+            rows, version = await self.store.versions(), await self.store.current(scope)
+            if not version.is_base:
+                await self._fall_back(rows, version, problem)
+
     async def _fall_back(self, rows: Sequence[VersionRow], version: PolicyVersion, problem: AdapterError) -> None:
         intact = PolicyVersion(version.scope, 0)
         for row in ancestors(rows, version):
@@ -171,4 +182,4 @@ class PublishStage:
         log.error("%s", notice)
 
     def _note_current(self) -> None:
-        self.status = replace(self.status, current=str(self.served.current(SHARED)))
+        self.status = replace(self.status, current=str(self.served.current(SHARED)), owners=self.served.owners)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from openclaw_rl.core.protocols import Engine
 from openclaw_rl.core.version import SHARED, PolicyVersion
-from openclaw_rl.errors import ConfigError
+from openclaw_rl.errors import AdapterError, ConfigError, EngineError
 from openclaw_rl.publish.versions import verified
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 
 log = logging.getLogger(__name__)
+HANDED_S = 5.0  # a version just named to a request is not unloaded before the request has begun on it
 
 
 @dataclass(slots=True)
@@ -21,14 +25,21 @@ class Served:
     """The versions being served. `current` never waits: it is what serving asks for each request.
 
     A request ends on the version it began with. Versions that left are unloaded, the newest `keep_loaded` excepted; the
-    engine frees them when their last row ends.
+    engine frees them when their last row ends. Of versions that are a user's or an agent's own the engine holds as many
+    as there is `room` for beside the shared ones: `own` loads them when they are asked for, in place of those unused
+    longest.
     """
 
     store: Store
     engine: Engine
     keep_loaded: int = 2
+    room: int = 8
+    clock: Callable[[], float] = time.monotonic
+    damaged: dict[str, AdapterError] = field(default_factory=dict)  # by scope, until publishing has seen to it
     _current: dict[str, PolicyVersion] = field(default_factory=dict)
     _loaded: list[PolicyVersion] = field(default_factory=list)  # the one used last stands last
+    _awaited: set[PolicyVersion] = field(default_factory=set)  # loaded to be tried or swapped in
+    _handed_s: dict[PolicyVersion, float] = field(default_factory=dict)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def current(self, scope: str = SHARED) -> PolicyVersion:
@@ -38,20 +49,52 @@ class Served:
             return own
         return self._current.get(SHARED, PolicyVersion(SHARED, 0))
 
+    async def own(self, scope: str) -> PolicyVersion | None:
+        """The scope's own version, ready to be asked for; None where the shared one answers instead.
+
+        It does where the scope has none, where all places are taken by versions in use, and where its folder is
+        damaged.
+        """
+        version = self.current(scope)
+        if version.scope == SHARED:
+            return None
+        if version not in self._loaded:
+            try:
+                await self._bring(version)
+            except EngineError as problem:
+                log.warning("the shared version answers scope=%s: %s", scope, problem)
+                return None
+            except AdapterError as problem:
+                log.error("the shared version answers scope=%s, its own is damaged: %s", scope, problem)
+                self.damaged[scope] = problem
+                return None
+        self._use(version)
+        return version
+
     @property
     def loaded(self) -> tuple[PolicyVersion, ...]:
         """The versions that the engine holds beside the base model."""
         return tuple(self._loaded)
 
+    @property
+    def active(self) -> tuple[str, ...]:
+        """The scopes whose own versions are at hand, having been asked for lately."""
+        return tuple(version.scope for version in self._loaded if self._is_own(version))
+
+    @property
+    def owners(self) -> int:
+        """How many scopes have a version of their own."""
+        return sum(1 for version in self._current.values() if version.scope != SHARED and not version.is_base)
+
     async def load(self, row: VersionRow) -> None:
-        """Makes a version ready to be asked for. Raises AdapterError, and then nothing has changed."""
+        """Makes a version ready to be tried or swapped in. Raises AdapterError, and then nothing has changed.
+
+        Raises EngineError where there is no room for it now.
+        """
         async with self._lock:
-            adapter = row.adapter()
-            if adapter is None or row.version in self._loaded:
-                return
-            await asyncio.to_thread(verified, adapter)
-            await self.engine.load(adapter)
-            self._loaded.append(row.version)
+            await self._load(row)
+            if row.version in self._loaded:
+                self._awaited.add(row.version)
 
     async def swap(self, version: PolicyVersion, *, why: str) -> None:
         """From the next request on this loaded version is served; the store knows first."""
@@ -61,9 +104,9 @@ class Served:
             before = self.current(version.scope)
             await self.store.set_current(version, why=why)
             self._current[version.scope] = version
+            self._awaited.discard(version)
             if version in self._loaded:
-                self._loaded.remove(version)
-                self._loaded.append(version)
+                self._use(version)
             log.info("serving version=%s before=%s why=%s", version, before, why)
             await self._unload_old(version.scope)
 
@@ -71,19 +114,66 @@ class Served:
         """Serves a version that the store says is current already."""
         async with self._lock:
             self._current[version.scope] = version
+            self._awaited.discard(version)
 
     async def forget(self, version: PolicyVersion) -> None:
         """Unloads a version that did not pass."""
         async with self._lock:
+            self._awaited.discard(version)
             if version in self._loaded and version not in self._current.values():
-                self._loaded.remove(version)
-                await self.engine.unload(version)
+                await self._unload(version)
+
+    async def _bring(self, version: PolicyVersion) -> None:
+        async with self._lock:
+            row = await self.store.version(version)
+            if row is None:
+                raise AdapterError(f"version {version} is being served, but nothing is known of it")
+            await self._load(row)
+
+    async def _load(self, row: VersionRow) -> None:
+        adapter = row.adapter()
+        if adapter is None or row.version in self._loaded:
+            return
+        await asyncio.to_thread(verified, adapter)
+        await self._make_room()
+        await self.engine.load(adapter)
+        self._loaded.append(row.version)
+
+    async def _make_room(self) -> None:
+        """Unloads what is least missed: versions no longer served first, then own ones that were used longest ago."""
+        while len(self._loaded) >= self.room:
+            now = self.clock()
+            idle = [
+                version
+                for version in self._loaded
+                if version != self._current.get(SHARED)
+                and version not in self._awaited
+                and now - self._handed_s.get(version, -math.inf) >= HANDED_S
+            ]
+            if not idle:
+                raise EngineError(
+                    f"all {self.room} versions the engine may hold are in use", fix="raise engine.max_versions"
+                )
+            await self._unload(min(idle, key=self._is_own))
 
     async def _unload_old(self, scope: str) -> None:
         own = [version for version in self._loaded if version.scope == scope]
         for version in own[: -self.keep_loaded]:
-            self._loaded.remove(version)
-            await self.engine.unload(version)
+            await self._unload(version)
+
+    async def _unload(self, version: PolicyVersion) -> None:
+        self._loaded.remove(version)
+        self._handed_s.pop(version, None)
+        await self.engine.unload(version)
+
+    def _use(self, version: PolicyVersion) -> None:
+        self._loaded.remove(version)
+        self._loaded.append(version)
+        if version.scope != SHARED:
+            self._handed_s[version] = self.clock()
+
+    def _is_own(self, version: PolicyVersion) -> bool:
+        return version.scope != SHARED and self._current.get(version.scope) == version
 
 
 async def rollback(store: Store, version: PolicyVersion, *, served: Served) -> None:

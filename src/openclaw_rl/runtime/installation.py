@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from openclaw_rl.collect.clients.rules import readable
 from openclaw_rl.carry.stage import CarryStage
+from openclaw_rl.collect.clients.rules import readable
 from openclaw_rl.collect.stage import Collect
 from openclaw_rl.config import Config
 from openclaw_rl.core.message import Json
@@ -102,9 +102,7 @@ async def installed(config: Config) -> AsyncIterator[Installation]:
         chat: Chat = EngineChat(engine, renderer, engine.info.eos_ids)
         if config.judge.url:
             chat = await stack.enter_async_context(_endpoint(config))
-        judge = LlmJudge(
-            chat, config.judge, name=config.judge.model or BASE_JUDGE, budget=store, readable=readable
-        )
+        judge = LlmJudge(chat, config.judge, name=config.judge.model or BASE_JUDGE, budget=store, readable=readable)
         parts = _assembled(config, folder, key, Built(store, renderer, engine, trainer, judge))
         await parts.publishing.start()
         yield parts
@@ -124,7 +122,7 @@ class Built:
 def _assembled(config: Config, folder: Path, key: str, built: Built) -> Installation:
     activity = Activity()
     store, engine, renderer = built.store, built.engine, built.renderer
-    served = Served(store, engine, keep_loaded=config.publish.keep_loaded)
+    served = Served(store, engine, keep_loaded=config.publish.keep_loaded, room=config.engine.max_versions)
     weights = config.trainer.method.weights
     wants = Wants.of(rl=weights.rl, hints=weights.opd + weights.distill)
     candidate_made, version_settled = asyncio.Event(), asyncio.Event()
@@ -138,6 +136,7 @@ def _assembled(config: Config, folder: Path, key: str, built: Built) -> Installa
         config.home,
         recipe=recipe,
         idle_s=activity.idle_s,
+        active=lambda: served.active,
         candidate_made=candidate_made,
         version_settled=version_settled,
     )

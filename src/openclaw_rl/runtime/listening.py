@@ -13,6 +13,8 @@ from pathlib import Path
 from aiohttp import web
 
 from openclaw_rl.core.message import Json
+from openclaw_rl.core.scope import own_scope
+from openclaw_rl.core.turn import Placement
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.publish.swap import rollback
@@ -72,6 +74,10 @@ def _serve_parts(parts: Installation, *, learns: bool) -> ServeParts:
     async def status() -> Mapping[str, Json]:
         return await parts.status(learns=learns)
 
+    async def own(placement: Placement) -> PolicyVersion | None:
+        scope = own_scope(parts.config.train.scopes, user=placement.user, agent=placement.agent)
+        return None if scope is None else await parts.served.own(scope)
+
     async def roll_back(version: PolicyVersion) -> None:
         await rollback(parts.store, version, served=parts.served)
 
@@ -88,6 +94,7 @@ def _serve_parts(parts: Installation, *, learns: bool) -> ServeParts:
             session_name=parts.collect.session_name,
         ),
         current=lambda user: parts.served.current(SHARED),
+        own=own,
         models=(settings.model_name or served_name(parts.config.model),),
         context_length=parts.engine.info.context_length,
         eos_ids=parts.engine.info.eos_ids,

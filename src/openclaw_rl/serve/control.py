@@ -106,7 +106,7 @@ async def rollback(request: web.Request, parts: ServeParts, key_name: str) -> we
             f"version is {body.version!r}", fix="send a number, or a name such as shared.3", param="version"
         ) from None
     known = [row.version for row in await parts.store.versions()]
-    if version not in known:
+    if version not in known and not (version.is_base and version.scope in {item.scope for item in known}):
         raise RequestError(
             f"there is no version {version}", fix="list them at /v1/rl/versions", status=404, param="version"
         )

@@ -238,7 +238,7 @@ async def begin(parts: ServeParts, asked: Asked, headers: Mapping[str, str], key
         )
     sampling = replace(asked.sampling, max_tokens=min(room, asked.max_tokens or room))
     choices = tuple(_choice(parts, asked, prompt, index) for index in range(asked.count))
-    version = parts.current(placement.user)
+    version = await parts.own(placement) or parts.current(placement.user)
     return Generation(parts, asked, placement, prompt, sampling, version, choices, at_s, carried)
 
 

@@ -44,13 +44,18 @@ async def nothing_carried(placement: Placement, messages: Sequence[Message]) -> 
     return ()
 
 
+async def nobodys_own(placement: Placement) -> PolicyVersion | None:
+    """Nobody has a version of their own."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class ServeParts:
     """One server.
 
     `models` are the names clients may ask for, the first one reported; `current(user)` is the version being served to
-    a user right now; `carried(placement, messages)` are the user's hints that a request's prompt is to hold; `clock`
-    gives seconds since the epoch.
+    a user right now, unless `own(placement)` gives one that is theirs alone; `carried(placement, messages)` are the
+    user's hints that a request's prompt is to hold; `clock` gives seconds since the epoch.
     """
 
     engine: Engine
@@ -66,6 +71,7 @@ class ServeParts:
     settings: ServeSettings = field(default_factory=ServeSettings)
     defaults: SamplingDefaults = field(default_factory=SamplingDefaults)
     carried: Callable[[Placement, Sequence[Message]], Awaitable[tuple[PlacedHint, ...]]] = nothing_carried
+    own: Callable[[Placement], Awaitable[PolicyVersion | None]] = nobodys_own
     metrics: Metrics = field(default_factory=Metrics)
     clock: Callable[[], float] = time.time
 

@@ -62,6 +62,7 @@ def version_json(row: VersionRow, *, is_current: bool) -> dict[str, Json]:
         "scope": row.version.scope,
         "number": row.version.number,
         "parent": None if row.parent is None else str(row.parent),
+        "upon": None if row.upon is None else str(row.upon),
         "status": row.status.value,
         "why": row.why,
         "made_at": row.made_s,

@@ -13,6 +13,7 @@ from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Renderer
 from openclaw_rl.core.sample import OwnReply, Sample
+from openclaw_rl.core.scope import trained_scopes
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import Judged
@@ -137,7 +138,8 @@ class Entry:
             await self._drop(sample.turn, DropReason.NO_SIGNAL)  # its hints could not be rendered
             return
         try:
-            await self.store.admit(sample)
+            scopes = trained_scopes(self.settings.scopes, user=row.turn.user, agent=row.turn.agent)
+            await self.store.admit(sample, scopes=scopes)
         except ValueError:  # forgotten since it was read
             log.info("not admitted turn=%s: it has moved on", sample.turn)
             return

@@ -85,18 +85,19 @@ def outdated(
     *,
     max_lag: int,
     most_riders: int,
+    place: Callable[[PolicyVersion], PolicyVersion] = lambda version: version,
 ) -> tuple[tuple[str, DropReason], ...]:
     """What has waited too long, with the reason.
 
     `served` are the versions that have been live, up to the one being served: the lag of a sample is how many of them
-    came after the one it was sampled from. Riders that nothing came along for are dropped as without signal, and so
-    are the oldest of more than `most_riders`.
+    came after the one it was sampled from, or after its `place` among them where that is of another scope. Riders that
+    nothing came along for are dropped as without signal, and so are the oldest of more than `most_riders`.
     """
     found: list[tuple[str, DropReason]] = []
     riders = [sample.turn for sample in ready if not teaches(sample)]
     surplus = set(riders[: max(0, len(riders) - most_riders)])
     for sample in ready:
-        lag = sum(1 for version in served if version > sample.version)
+        lag = sum(1 for version in served if version > place(sample.version))
         if sample.turn in surplus:
             found.append((sample.turn, DropReason.NO_SIGNAL))
         elif lag > max_lag:

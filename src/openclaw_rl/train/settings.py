@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from openclaw_rl.core.scope import Scopes
+
 _WINDOW = re.compile(r"([01]?[0-9]|2[0-3])(?::([0-5][0-9]))?-([01]?[0-9]|2[0-3])(?::([0-5][0-9]))?")
 
 
@@ -35,6 +37,8 @@ class Baseline(StrEnum):
 class TrainStageSettings:
     """When a step is taken, and over what."""
 
+    scopes: Scopes = Scopes.SHARED
+    """Whose adapters there are: shared, user, agent, shared+user or shared+agent; own ones stand on the shared one."""
     batch_size: int = 16
     """How many samples with a signal make a step due at once."""
     min_batch: int = 4

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter, digest_of_folder
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.engines.local.core import Core
-from openclaw_rl.errors import AdapterError
+from openclaw_rl.errors import AdapterError, EngineError
 
 ONE = PolicyVersion("shared", 1)
 
@@ -122,7 +122,7 @@ def test_the_same_version_twice_is_no_error_and_with_other_weights_is_one(
     with pytest.raises(AdapterError, match="other weights"):
         install(core, Adapter(adapter_of(2).folder, adapter_of(2).digest, ONE))
     install(core, adapter_of(2))
-    with pytest.raises(AdapterError, match="max_versions"):
+    with pytest.raises(EngineError, match="max_versions"):
         install(core, adapter_of(3))
     core.unload(ONE)
     install(core, adapter_of(3))

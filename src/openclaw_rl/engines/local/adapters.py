@@ -14,7 +14,7 @@ from torch import Tensor
 
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.engines.local.adapter_files import AdapterWeights
-from openclaw_rl.errors import AdapterError
+from openclaw_rl.errors import AdapterError, EngineError
 
 BASE_SLOT = -1
 
@@ -131,7 +131,7 @@ class Adapters:
         return self._forget_unused(slot)
 
     def install(self, weights: AdapterWeights, version: PolicyVersion, digest: str) -> None:
-        """Copies checked weights into a free slot. Raises AdapterError, and then nothing has changed."""
+        """Copies checked weights into a free slot. Raises AdapterError or EngineError, and then nothing has changed."""
         for held in self._held.values():
             if held.version == version:
                 if held.digest != digest:
@@ -143,7 +143,7 @@ class Adapters:
                 return
         slot = next((slot for slot in range(self.most) if slot not in self._held), None)
         if slot is None:
-            raise AdapterError(
+            raise EngineError(
                 f"{self.most} adapters are live, which is all that engine.max_versions allows",
                 fix="unload one, or raise engine.max_versions",
             )

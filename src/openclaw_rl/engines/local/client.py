@@ -114,7 +114,7 @@ class LocalEngine:
                 self._forget_unused(version)
 
     async def load(self, adapter: Adapter) -> None:
-        """Makes a version ready. Raises AdapterError, and then nothing has changed."""
+        """Makes a version ready. Raises AdapterError, or EngineError for want of room, and then nothing has changed."""
         if adapter.version.is_base:
             raise AdapterError(
                 f"version {adapter.version} is the base model", fix="number adapters from 1 on; 0 needs no loading"
@@ -223,11 +223,11 @@ class LocalEngine:
         match message:
             case wire.Stepped():
                 self._on_step(message)
-            case wire.Loaded(request, problem, fix):
+            case wire.Loaded(request, problem, fix, is_full):
                 _, future = self._loads.get(request, (None, None))
                 if future is not None and not future.done():
                     if problem:
-                        future.set_exception(AdapterError(problem, fix=fix))
+                        future.set_exception((EngineError if is_full else AdapterError)(problem, fix=fix))
                     else:
                         future.set_result(None)
             case wire.Stats(request, stats):

@@ -28,7 +28,7 @@ from openclaw_rl.engines.local.wire import (
     Submit,
     Unload,
 )
-from openclaw_rl.errors import AdapterError, ConfigError, ModelError
+from openclaw_rl.errors import AdapterError, ConfigError, EngineError, ModelError
 
 if TYPE_CHECKING:
     from openclaw_rl.engines.local.adapter_files import AdapterWeights
@@ -153,8 +153,9 @@ class Host:
             load, future = self._loads.pop(0)
             try:
                 self._core.install(future.result(), load.adapter.version, load.adapter.digest)
-            except AdapterError as error:
-                pipe.write(self._out, Loaded(load.id, error.problem, error.fix))
+            except (AdapterError, EngineError) as error:
+                is_full = isinstance(error, EngineError)
+                pipe.write(self._out, Loaded(load.id, error.problem, error.fix, is_full))
             else:
                 log.info("loaded version=%s", load.adapter.version)
                 pipe.write(self._out, Loaded(load.id))

@@ -108,11 +108,12 @@ class Stepped:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """An adapter is live, or why it is not."""
+    """A version is live, or why it is not; `is_full` where that is for want of room."""
 
     id: int
     problem: str = ""
     fix: str = ""
+    is_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)

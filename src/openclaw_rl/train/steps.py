@@ -1,0 +1,310 @@
+"""The steps of one scope: what is ready for it, whether a step is due, and the version a step makes.
+
+A step's samples and its version are committed together; until then nothing of it counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from openclaw_rl.core.adapter import Adapter, StepReport
+from openclaw_rl.core.ledger import DropReason
+from openclaw_rl.core.manifest import Manifest
+from openclaw_rl.core.message import Json
+from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.version import SHARED, PolicyVersion
+from openclaw_rl.errors import AdapterError, TrainerError
+from openclaw_rl.store.db import Store
+from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
+from openclaw_rl.train import folders
+from openclaw_rl.train.admit import teaches
+from openclaw_rl.train.retry import Retries
+from openclaw_rl.train.schedule import Moment, batch, outdated, why_waiting
+from openclaw_rl.train.settings import TrainStageSettings, Wants
+
+log = logging.getLogger(__name__)
+
+
+class TrainerHandle(Protocol):
+    """A trainer that lives in a process of its own. Its calls raise TrainerError, and it can be called again then."""
+
+    async def step(self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None) -> StepReport:
+        """One step that starts from exactly the weights in `resume`, None being fresh ones, on top of those in `under`.
+
+        That holds also where this trainer has since gone on from there: what was never committed, or refused at the
+        gate, must not come back. Without `under` the weights stand on the base model.
+        """
+        ...
+
+    async def rebase(self, *, resume: Path, under: Path | None) -> None:
+        """Puts the weights in `resume` on top of those in `under`, to be exported so."""
+        ...
+
+    async def export(self, folder: Path, version: PolicyVersion) -> Adapter:
+        """Writes the weights of the last step, and beside them what it takes to go on from there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StepParts:
+    """What the steps of all scopes share; see `TrainStage`."""
+
+    store: Store
+    trainer: TrainerHandle
+    settings: TrainStageSettings
+    wants: Wants
+    home: Path
+    recipe: Mapping[str, Json]
+    idle_s: Callable[[], float]
+    clock: Callable[[], float]
+    now: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What there is to do for a scope: `why` no step is due, empty where one is."""
+
+    why: str
+    ready: tuple[Sample, ...] = ()
+    teaching: int = 0
+    at_gate: PolicyVersion | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What came of a step: the version it made, or why there is none; `failed` where that was no sample's doing."""
+
+    version: PolicyVersion | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a step starts from: the scope's version being served, and the shared one under it."""
+
+    parent: PolicyVersion
+    resume: Path | None
+    upon: PolicyVersion | None
+    under: Path | None
+    number: int  # of the version to be made
+
+
+@dataclass(slots=True)
+class ScopeSteps:
+    """Looks and steps for one scope, with its own memory of failures."""
+
+    parts: StepParts
+    scope: str
+    retries: Retries = field(init=False)
+    _ready_since_s: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.retries = Retries(self.parts.settings.retry_s, self.parts.settings.retry_max_s)
+
+    async def look(self) -> Look:
+        """What is ready and whether a step is due; samples that waited too long are dropped on the way."""
+        rows = await self.parts.store.versions_of(self.scope)
+        at_gate = next((row.version for row in rows if row.status is VersionStatus.CANDIDATE), None)
+        if at_gate is not None:
+            return Look(f"version {at_gate} is at the gate", at_gate=at_gate)
+        ready = await self._ready(rows)
+        teaching = [sample for sample in ready if self._teaches(sample)]
+        return Look(self._why_waiting(teaching), tuple(ready), len(teaching))
+
+    async def step(self, ready: Sequence[Sample]) -> Taken:
+        """One step over the next of these samples."""
+        settings = self.parts.settings
+        size = min(self.retries.most or settings.batch_size, settings.batch_size)
+        samples = batch(ready, self._teaches, size=size, put_off=self.retries.put_off)
+        ground = await self._ground()
+        started = self.parts.now()
+        log.info("training scope=%s samples=%d from=%s upon=%s", self.scope, len(samples), ground.parent, ground.upon)
+        try:
+            report = await self.parts.trainer.step(samples, resume=ground.resume, under=ground.under)
+        except (TrainerError, AdapterError) as problem:
+            return await self._failed(str(problem), self.retries.failed(samples, self.parts.clock()))
+        if not report.took_step:
+            return await self._no_step(samples, report)
+        unused = _reasons(report.dropped)
+        trained = tuple(sample.turn for sample in samples if sample.turn not in dict(unused))
+        record = StepRecord(
+            uuid.uuid4().hex, started, self.parts.now(), trained, unused, report.metrics, None, self.scope
+        )
+        return await self._committed(record, ground, samples)
+
+    async def rebase(self) -> Taken | None:
+        """The scope's version on top of the shared one being served now; None where it stands there already.
+
+        One that was tried so and refused is not tried again.
+        """
+        ground = await self._ground()
+        rows = await self.parts.store.versions_of(self.scope)
+        own = next((row for row in rows if row.version == ground.parent), None)
+        tried = [row for row in rows if row.parent == ground.parent and row.upon == ground.upon and not row.turns]
+        if own is None or ground.resume is None or own.upon == ground.upon or tried:
+            return None
+        started = self.parts.now()
+        log.info("rebasing version=%s from=%s onto=%s", own.version, own.upon, ground.upon)
+        try:
+            await self.parts.trainer.rebase(resume=ground.resume, under=ground.under)
+        except (TrainerError, AdapterError) as problem:
+            self.retries.paused(self.parts.clock())
+            return await self._failed(str(problem))
+        record = StepRecord(uuid.uuid4().hex, started, self.parts.now(), (), (), {}, None, self.scope)
+        return await self._committed(record, ground, ())
+
+    @property
+    def may_rebase(self) -> bool:
+        """Whether the pause after the last failure is over."""
+        return self.parts.clock() >= self.retries.not_before_s
+
+    @property
+    def _limit(self) -> int:
+        """How many ready samples are looked at: a full batch beside all the riders and those put off there may be."""
+        return 3 * self.parts.settings.batch_size + len(self.retries.put_off)
+
+    def _teaches(self, sample: Sample) -> bool:
+        return teaches(sample, self.parts.wants)
+
+    async def _ready(self, rows: Sequence[VersionRow]) -> list[Sample]:
+        settings = self.parts.settings
+        ready = await self.parts.store.ready(limit=self._limit, scope=self.scope)
+        current = await self.parts.store.current(self.scope)
+        served = [row.version for row in rows if row.status is VersionStatus.LIVE and row.version <= current]
+        places = {version: await self._place(version) for version in {sample.version for sample in ready}}
+        old = outdated(
+            ready,
+            self._teaches,
+            served,
+            max_lag=settings.max_lag,
+            most_riders=settings.batch_size,
+            place=lambda version: places[version],
+        )
+        await self._drop(old)
+        gone = {turn for turn, _ in old}
+        ready = [sample for sample in ready if sample.turn not in gone]
+        now = self.parts.clock()
+        self._ready_since_s = {sample.turn: self._ready_since_s.get(sample.turn, now) for sample in ready}
+        self.retries.forget_but(self._ready_since_s)
+        return ready
+
+    async def _place(self, version: PolicyVersion) -> PolicyVersion:
+        """Where the version that sampled stands among those of this scope.
+
+        One's own version stands where the shared one stands that it holds; the shared one stands before all own ones.
+        """
+        if version.scope == self.scope:
+            return version
+        row = await self.parts.store.version(version) if self.scope == SHARED else None
+        return PolicyVersion(self.scope, 0) if row is None or row.upon is None else row.upon
+
+    def _why_waiting(self, teaching: Sequence[Sample]) -> str:
+        now = self.parts.clock()
+        if teaching and now < self.retries.not_before_s:
+            return f"the last step failed; it is tried again in {self.retries.not_before_s - now:.0f} s"
+        local = datetime.fromtimestamp(self.parts.now())
+        waited_s = max((now - self._ready_since_s[sample.turn] for sample in teaching), default=0.0)
+        moment = Moment(minute=local.hour * 60 + local.minute, idle_s=self.parts.idle_s())
+        return why_waiting(len(teaching), waited_s, moment, self.parts.settings, most=self.retries.most)
+
+    async def _ground(self) -> Ground:
+        store = self.parts.store
+        rows = await store.versions_of(self.scope)
+        parent = await store.current(self.scope)
+        resume = next((row.folder for row in rows if row.version == parent), None)
+        number = max((row.version.number for row in rows), default=0) + 1
+        if self.scope == SHARED:
+            return Ground(parent, resume, None, None, number)
+        below = await store.version(await store.current(SHARED))
+        if below is None or below.folder is None:
+            return Ground(parent, resume, None, None, number)
+        return Ground(parent, resume, below.version, below.folder, number)
+
+    async def _committed(self, record: StepRecord, ground: Ground, samples: Sequence[Sample]) -> Taken:
+        version = PolicyVersion(self.scope, ground.number)
+        try:
+            made = await self._written(record, version, ground)
+        except (TrainerError, AdapterError, OSError) as problem:
+            self.retries.paused(self.parts.clock())
+            await asyncio.to_thread(folders.remove, self.parts.home, version)
+            return await self._failed(f"version {version} could not be written: {problem}")
+        store = self.parts.store
+        if await store.current(self.scope) != ground.parent:
+            return await self._discard(version, f"{ground.parent} is no longer served")
+        waiting = {item.turn for item in await store.ready(limit=self._limit, scope=self.scope)}
+        if not {sample.turn for sample in samples} <= waiting:
+            return await self._discard(version, "some of what it was trained on was forgotten meanwhile")
+        await store.commit_step(replace(record, ended_s=self.parts.now(), version=made))
+        self.retries.succeeded(samples, self.parts.settings.batch_size)
+        seconds = self.parts.now() - record.started_s
+        log.info("made version=%s samples=%d seconds=%.1f", version, len(record.trained), seconds)
+        return Taken(version, record.metrics)
+
+    async def _written(self, record: StepRecord, version: PolicyVersion, ground: Ground) -> VersionRow:
+        """The version, on disk under its own name, as the row to be committed."""
+        folder = await asyncio.to_thread(folders.fresh_folder, self.parts.home, version)
+        adapter = await self.parts.trainer.export(folder, version)
+        await asyncio.to_thread(folders.check_digest, replace(adapter, folder=folder))
+        manifest = Manifest(
+            version=version,
+            parent=ground.parent,
+            step=record.id,
+            turns=record.trained,
+            samples=len(record.trained),
+            digest=adapter.digest,
+            made_s=self.parts.now(),
+            metrics=record.metrics,
+            settings=self.parts.recipe,
+            upon=ground.upon,
+        )
+        final = await asyncio.to_thread(folders.finish, folder, manifest)
+        return VersionRow(
+            version=version,
+            parent=ground.parent,
+            folder=final,
+            digest=adapter.digest,
+            status=VersionStatus.CANDIDATE,
+            why="",
+            made_s=manifest.made_s,
+            turns=record.trained,
+            metrics=dict(record.metrics),
+            upon=ground.upon,
+        )
+
+    async def _no_step(self, samples: Sequence[Sample], report: StepReport) -> Taken:
+        """The trainer found nothing to learn, or numbers that are not finite. Neither may come up for ever."""
+        if "finite" in report.why:
+            return await self._failed(report.why, self.retries.not_finite(samples, self.parts.clock()))
+        log.info("no step samples=%d why=%s", len(samples), report.why)
+        named = dict(_reasons(report.dropped))
+        await self._drop([(item.turn, named.get(item.turn, DropReason.NO_SIGNAL)) for item in samples])
+        return Taken()
+
+    async def _failed(self, why: str, given_up: Sequence[tuple[str, DropReason]] = ()) -> Taken:
+        log.warning("no step, its samples are kept: %s", why)
+        await self._drop(given_up)
+        return Taken(failed=why)
+
+    async def _discard(self, version: PolicyVersion, why: str) -> Taken:
+        await asyncio.to_thread(folders.remove, self.parts.home, version)
+        log.info("discarded version=%s, its samples wait: %s", version, why)
+        return Taken()
+
+    async def _drop(self, dropped: Sequence[tuple[str, DropReason]]) -> None:
+        for turn, reason in dropped:
+            if await self.parts.store.drop(turn, reason, scope=self.scope):
+                log.info("dropped turn=%s scope=%s reason=%s", turn, self.scope, reason)
+
+
+def _reasons(dropped: Sequence[tuple[str, str]]) -> tuple[tuple[str, DropReason], ...]:
+    """The trainer's own words as reasons of the closed list."""
+    known = {reason.value: reason for reason in DropReason}
+    return tuple((turn, known.get(reason, DropReason.TRAINER_FAILED)) for turn, reason in dropped)
