@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := bench-learning bench-tokens bench-swap bench-serve bench-train bench-share bench-captures
+FIGURES := bench-learning bench-tokens bench-swap bench-serve bench-train bench-share bench-captures bench-capture-cost fuzz-api eval-separate eval-joint
 .PHONY: help install demo serve test check format tiny clean $(FIGURES)
 
 help:  ## what can be made
@@ -22,6 +22,10 @@ help:  ## what can be made
 
 .venv/installed-bench: .venv/installed
 	@$(BIN)/python -m pip install $(QUIET_PIP) -e ".[local,demo,dev,bench]" "torch==2.13.0" >&2
+	@touch $@
+
+.venv/installed-fuzz: .venv/installed
+	@$(BIN)/python -m pip install $(QUIET_PIP) -e ".[local,demo,dev,fuzz]" "torch==2.13.0" >&2
 	@touch $@
 
 install: .venv/installed  ## the environment in .venv
@@ -68,6 +72,20 @@ bench-share: .venv/installed  ## gaps between tokens while a step runs on the sa
 
 bench-captures: .venv/installed  ## session, kind and next state of a real client's recorded requests (CAPTURES: their folder)
 	@$(BIN)/python -m benchmarks.captures
+
+bench-capture-cost: .venv/installed  ## what capture adds to the first token and to each streamed chunk
+	@$(BIN)/python -m benchmarks.capture_cost
+
+fuzz-api: .venv/installed-fuzz  ## generated requests against every route of a live server (SEED: another run)
+	@$(BIN)/python -m benchmarks.fuzz_api
+
+# Finished trials are kept in eval/, so a run that was stopped goes on; AT_ONCE trials run beside each other.
+EVAL = $(BIN)/openclaw-rl eval personalization --method all --at-once $(or $(AT_ONCE),1) $(if $(QUICK),--quick)
+eval-separate: .venv/installed  ## sessions until each of three users' wishes holds, ten methods, a model each
+	@mkdir -p eval && OMP_NUM_THREADS=1 $(EVAL) --mode separate --report eval/separate.html --json eval/separate.json $(RESULTS)
+
+eval-joint: .venv/installed  ## the same with three users on one model
+	@mkdir -p eval && OMP_NUM_THREADS=1 $(EVAL) --mode joint --report eval/joint.html --json eval/joint.json $(RESULTS)
 
 clean:  ## everything that was made, the environment included
 	rm -rf .venv demo build dist .mypy_cache .ruff_cache .pytest_cache

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from aiohttp import web
 
 from openclaw_rl.core.message import Json
@@ -15,10 +13,10 @@ from openclaw_rl.serve.completions import completions
 from openclaw_rl.serve.control import answer
 from openclaw_rl.serve.failures import Handler, answer_errors, error_response
 from openclaw_rl.serve.messages import count_tokens, messages
+from openclaw_rl.serve.openapi import Answering, described
 from openclaw_rl.serve.parts import ALIAS, ServeParts
 from openclaw_rl.serve.settings import ServeSettings
 
-Answering = Callable[[web.Request, ServeParts, str], Awaitable[web.StreamResponse]]
 _SETTINGS = web.AppKey("settings", ServeSettings)
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -48,6 +46,11 @@ async def metrics(request: web.Request, parts: ServeParts, key_name: str) -> web
     return web.Response(body=parts.metrics.text(), headers={"Content-Type": _METRICS_TYPE})
 
 
+async def openapi(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
+    """This description."""
+    return answer(described(ROUTES))
+
+
 def _model_json(parts: ServeParts, name: str) -> dict[str, Json]:
     return {
         "id": name,
@@ -74,6 +77,7 @@ ROUTES: tuple[tuple[str, str, Answering, bool], ...] = (
     ("GET", "/v1/models/{id:.+}", model, True),
     ("GET", "/healthz", health, True),
     ("GET", "/metrics", metrics, True),
+    ("GET", "/openapi.json", openapi, True),
     ("POST", "/v1/feedback", control.feedback, False),
     ("POST", "/v1/sessions/{id}/done", control.session_done, False),
     ("POST", "/v1/rl/session_done", control.session_done, False),

@@ -14,7 +14,7 @@ from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.params import Refused, unsupported
 from openclaw_rl.serve.wire import value_of
 
-_EMPTY = msgspec.Raw()
+_EMPTY: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 _ROLES = {
     "system": Role.SYSTEM,
     "developer": Role.SYSTEM,

@@ -22,7 +22,7 @@ FACTS = (
     "previous_response_id",
 )
 _ROLES = {"system": Role.SYSTEM, "developer": Role.SYSTEM} | {role.value: role for role in Role}
-_EMPTY = msgspec.Raw()
+_EMPTY: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 class FunctionSpec(msgspec.Struct):

@@ -1,0 +1,171 @@
+"""GET /openapi.json: every route described in OpenAPI 3.1, the bodies by the very types that parse them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+from aiohttp import web
+
+from openclaw_rl import __version__
+from openclaw_rl.core.ledger import State
+from openclaw_rl.core.message import Json
+from openclaw_rl.serve import control, hints, messages_wire, responses_wire, wire
+from openclaw_rl.serve.parts import ServeParts
+
+Answering = Callable[[web.Request, ServeParts, str], Awaitable[web.StreamResponse]]
+Route = tuple[str, str, Answering, bool]
+
+# What each route that takes a body parses it into; the others take none.
+BODIES: dict[tuple[str, str], type[msgspec.Struct]] = {
+    ("POST", "/v1/chat/completions"): wire.ChatBody,
+    ("POST", "/v1/completions"): wire.CompletionBody,
+    ("POST", "/v1/responses"): responses_wire.ResponsesBody,
+    ("POST", "/v1/responses/input_tokens"): responses_wire.CountBody,
+    ("POST", "/v1/messages"): messages_wire.MessagesBody,
+    ("POST", "/v1/messages/count_tokens"): messages_wire.CountBody,
+    ("POST", "/v1/feedback"): control.FeedbackBody,
+    ("POST", "/v1/rl/rollback"): control.RollbackBody,
+    ("PUT", "/v1/rl/hints"): hints.AddBody,
+    ("PUT", "/v1/rl/hints/{id}"): hints.ChangeBody,
+}
+BODILESS = frozenset(
+    {"/v1/sessions/{id}/done", "/v1/rl/session_done", "/v1/responses/{id}/cancel"}
+)  # they are posted to, and say all in their path and headers
+ANSWERING = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"})
+
+_TEXT: Json = {"type": "string"}
+_QUERIES: dict[tuple[str, str], dict[str, Json]] = {
+    ("GET", "/v1/rl/turns"): {
+        "limit": {"type": "integer", "minimum": 1, "maximum": 500, "default": 50},
+        "session": _TEXT,
+        "state": {"type": "string", "enum": [state.value for state in State]},
+        "before": _TEXT,
+    },
+    ("GET", "/v1/rl/hints"): {"user": _TEXT},
+    ("GET", "/v1/responses/{id}"): {"stream": {"type": "boolean"}},
+    ("GET", "/v1/responses/{id}/input_items"): {
+        "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20},
+        "order": {"type": "string", "enum": ["asc", "desc"], "default": "desc"},
+        "after": _TEXT,
+    },
+}
+_HEADERS = {
+    "X-Session-Id": "The conversation this request belongs to.",
+    "X-Turn-Type": "`main` (may be learned from) or `side`.",
+    "X-Session-Done": "`true` where this is the conversation's last turn.",
+    "X-User-Id": "Who speaks.",
+    "X-Agent-Id": "Which agent asks.",
+}
+_OPENAI_ERROR: Json = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": _TEXT,
+                "type": _TEXT,
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            },
+        }
+    },
+}
+_ANTHROPIC_ERROR: Json = {
+    "type": "object",
+    "required": ["type", "error"],
+    "properties": {
+        "type": {"const": "error"},
+        "error": {
+            "type": "object",
+            "required": ["type", "message"],
+            "properties": {"type": _TEXT, "message": _TEXT},
+        },
+    },
+}
+
+
+def described(routes: Sequence[Route]) -> dict[str, Json]:
+    """The description of these routes."""
+    schemas, found = msgspec.json.schema_components(
+        [BODIES[route[:2]] for route in routes if route[:2] in BODIES],
+        ref_template="#/components/schemas/{name}",
+    )
+    names = iter(schemas)
+    paths: dict[str, dict[str, Json]] = {}
+    for method, path, answering, is_open in routes:
+        body: Json = next(names) if (method, path) in BODIES else None
+        paths.setdefault(_plain(path), {})[method.lower()] = _operation(method, path, answering, is_open, body)
+    components: dict[str, Json] = {**found, "Error": _OPENAI_ERROR, "AnthropicError": _ANTHROPIC_ERROR}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "OpenClaw-RL", "version": __version__, "description": "Serving that learns."},
+        "security": [{"bearer": []}, {"key": []}],
+        "paths": dict(paths),
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+            },
+        },
+    }
+
+
+def _operation(method: str, path: str, answering: Answering, is_open: bool, body: Json) -> dict[str, Json]:
+    summary, _, more = _doc(answering).partition("\n\n")
+    found: dict[str, Json] = {
+        "operationId": f"{method.lower()}{re.sub(r'[^a-zA-Z0-9]+', '_', _plain(path)).rstrip('_')}",
+        "summary": summary,
+        "parameters": _parameters(method, path),
+        "responses": _responses(path),
+    }
+    if more:
+        found["description"] = more
+    if body is not None:
+        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+    if is_open:
+        found["security"] = []
+    return found
+
+
+def _parameters(method: str, path: str) -> list[Json]:
+    found: list[Json] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in re.findall(r"{(\w+)", path)
+    ]
+    for name, schema in _QUERIES.get((method, path), {}).items():
+        found.append({"name": name, "in": "query", "schema": schema})
+    headers = _HEADERS if path in ANSWERING else {}
+    if path == "/v1/rl/session_done":
+        headers = {"X-Session-Id": _HEADERS["X-Session-Id"]}
+    for name, what in headers.items():
+        found.append({"name": name, "in": "header", "schema": _TEXT, "description": what})
+    return found
+
+
+def _responses(path: str) -> dict[str, Json]:
+    good: dict[str, Json] = {"application/json": {"schema": {"type": "object"}}}
+    if path in ANSWERING:
+        good["text/event-stream"] = {"schema": _TEXT}
+    if path == "/metrics":
+        good = {"text/plain": {"schema": _TEXT}}
+    name = "AnthropicError" if path.startswith("/v1/messages") else "Error"
+    bad: Json = {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
+    return {
+        "200": {"description": "Done.", "content": good},
+        "4XX": {"description": "Something about the request is wrong; the message says what to do.", "content": bad},
+        "5XX": {"description": "Something about the server is wrong.", "content": bad},
+    }
+
+
+def _plain(path: str) -> str:
+    """The path without patterns: `/v1/models/{id:.+}` is `/v1/models/{id}` here."""
+    return re.sub(r"{(\w+):[^}]*}", r"{\1}", path)
+
+
+def _doc(what: Callable[..., object]) -> str:
+    return (what.__doc__ or "").strip()
