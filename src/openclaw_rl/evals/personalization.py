@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +23,7 @@ from openclaw_rl.evals.client import Client, served_model
 from openclaw_rl.evals.exercises import Exercises, ToyExercises
 from openclaw_rl.evals.jobs import Person
 from openclaw_rl.evals.methods import Method, config_text
+from openclaw_rl.evals.modes import Mode
 from openclaw_rl.evals.probes import BaseShares, Probes
 from openclaw_rl.evals.scripted_judge import MODEL as SCRIPTED_JUDGE
 from openclaw_rl.evals.scripted_judge import scripted_judge
@@ -36,13 +36,6 @@ from openclaw_rl.tiny import world
 
 BUNDLED, SCRIPTED = "bundled", "scripted"
 EDITION = 1  # of the rules: trials of another edition are run again
-
-
-class Mode(StrEnum):
-    """Whether each person has a model of their own, or all share one."""
-
-    SEPARATE = "separate"
-    JOINT = "joint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +150,8 @@ def model_digest(model: str) -> str:
 
 
 async def _trial(plan: Plan, cell: Cell, voice: Voice, watcher: Watcher) -> Trial:
-    kept = Kept(plan.folder / f"{plan.mode}-{cell.name}.json", conditions_of(plan, cell.method))
+    conditions = conditions_of(plan, cell.method)
+    kept = Kept(plan.folder / f"{plan.mode}-{cell.name}-{conditions[:8]}.json", conditions)
     found = kept.read()
     if found is None:
         watcher.started(cell.name)

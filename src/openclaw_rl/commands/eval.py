@@ -1,0 +1,158 @@
+"""`openclaw-rl eval`: does it learn what people want, and keep what it knew."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from openclaw_rl.commands.common import say
+from openclaw_rl.evals.modes import Mode
+
+if TYPE_CHECKING:
+    from openclaw_rl.evals.personalization import Plan
+    from openclaw_rl.evals.trials import Trial
+
+app = typer.Typer(no_args_is_help=True, help="Measure whether a model learns what its users want.")
+QUICK_SEEDS, QUICK_SESSIONS, QUICK_PROBLEMS = 2, 8, 16
+
+
+@app.callback()
+def top() -> None:
+    """Measure whether a model learns what its users want, and whether it keeps what it knew."""
+
+
+Model = Annotated[str, typer.Option("--model", help="What is taught: `bundled`, a model folder, or a hub name.")]
+Users = Annotated[
+    str,
+    typer.Option(
+        "--users",
+        help="Who words what the users say: `scripted`, or the base URL of an OpenAI-style endpoint whose first model "
+        "plays them (its key in OPENAI_API_KEY). Whether a reply counts is decided by the same strict rule either way.",
+    ),
+]
+Judge = Annotated[
+    str,
+    typer.Option(
+        "--judge",
+        help="Who judges: nothing for the recipe's own judge, the base URL of another, or `scripted` for one that "
+        "knows every wish (an ablation: it tells the judge's mistakes from those of learning).",
+    ),
+]
+Recipe = Annotated[
+    Path | None, typer.Option("--recipe", help="A TOML file that every method builds on. [default: the shipped recipe]")
+]
+Problems = Annotated[
+    Path | None,
+    typer.Option("--problems", help="Word problems in GSM8K's JSONL form. [default: the bundled model's own kind]"),
+]
+Folder = Annotated[
+    Path, typer.Option("--folder", help="Where finished trials are kept; under the same conditions none is run twice.")
+]
+AtOnce = Annotated[int, typer.Option("--at-once", help="Trials under way at the same time, a server each.", min=1)]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the figures to this file, too.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Few seeds, sessions and problems: for a look, not for figures.")]
+
+
+@app.command()
+def personalization(
+    *,
+    mode: Annotated[
+        Mode, typer.Option("--mode", help="separate: a model for each user; joint: three users share one.")
+    ] = Mode.SEPARATE,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method", help="A method's name, a TOML file of settings, or all; may be given again. [default: all]"
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option("--seeds", help="So many seeds, from 0 on.", min=1)] = 5,
+    sessions: Annotated[
+        int, typer.Option("--sessions", help="Sessions of each user until a method is given up.", min=1)
+    ] = 24,
+    probes: Annotated[
+        int, typer.Option("--probes", help="Unseen problems of each user in one measurement.", min=1)
+    ] = 60,
+    model: Model = "bundled",
+    users: Users = "scripted",
+    judge: Judge = "",
+    recipe: Recipe = None,
+    problems: Problems = None,
+    folder: Folder = Path("eval"),
+    at_once: AtOnce = 1,
+    json_file: JsonFile = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Write an HTML page with a table and plots.")] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            "--results", help="A Markdown document whose section for this mode is written anew, with its picture."
+        ),
+    ] = None,
+    quick: Quick = False,
+) -> None:
+    """Teach three people's hidden wishes to a model and count the sessions it takes, method by method.
+
+    A student (nothing that looks like AI; then the answer in a file), a teaching assistant (detailed grades) and a
+    teacher (friendly comments) correct what they get until they are content. A first reply counts only if it follows
+    the wish, is right, is sane in length and steps, leaks no reasoning, and the file changed as asked. Ends with the
+    figures as one line of JSON. Stopped at any moment, it goes on from the last finished trial when started again.
+    """
+    from openclaw_rl.evals.personalization import run_plan
+    from openclaw_rl.evals.personalization_view import PlanView
+    from openclaw_rl.evals.trials import TrialSettings
+
+    plan = _plan(mode, method or ["all"], model, problems, recipe)
+    settings = TrialSettings(sessions=sessions, most_sessions=2 * sessions, problems=probes)
+    if quick:
+        settings = replace(settings, sessions=QUICK_SESSIONS, most_sessions=2 * QUICK_SESSIONS, problems=QUICK_PROBLEMS)
+    plan = replace(
+        plan,
+        seeds=tuple(range(min(seeds, QUICK_SEEDS) if quick else seeds)),
+        settings=settings,
+        folder=folder,
+        users=users,
+        judge=judge,
+        at_once=at_once,
+    )
+    with PlanView(say, len(plan.cells())) as view:
+        trials = asyncio.run(run_plan(plan, view))
+    _deliver(plan, trials, json_file, report, results)
+
+
+def _plan(mode: Mode, methods: list[str], model: str, problems: Path | None, recipe: Path | None) -> Plan:
+    """What is asked of which model; how often and how long is filled in after."""
+    from openclaw_rl.evals.demo import recipe as shipped
+    from openclaw_rl.evals.exercises import ToyExercises, read_exercises
+    from openclaw_rl.evals.methods import chosen, read_recipe
+    from openclaw_rl.evals.personalization import Plan
+
+    return Plan(
+        mode=mode,
+        methods=chosen(methods),
+        seeds=(),
+        recipe=read_recipe(recipe or shipped()),
+        folder=Path("eval"),
+        model=model,
+        exercises=read_exercises(problems) if problems else ToyExercises(),
+    )
+
+
+def _deliver(
+    plan: Plan, trials: list[Trial], json_file: Path | None, report: Path | None, results: Path | None
+) -> None:
+    """The figures, to everywhere they are wanted."""
+    from openclaw_rl.evals import personalization_report as reports
+    from openclaw_rl.evals.personalization_figures import figures
+
+    found = figures(plan, trials)
+    if json_file is not None:
+        json_file.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    if report is not None:
+        report.write_text(reports.as_html(plan, found, trials), "utf-8")
+    if results is not None:
+        reports.write_results(results, plan, found, trials)
+    print(json.dumps(found))
