@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from openclaw_rl.carry.in_use import HintsInUse
 from openclaw_rl.carry.probes import Gap, Prober
 from openclaw_rl.carry.settings import HintsSettings
-from openclaw_rl.core.hint import with_hints
+from openclaw_rl.core.hint import last_user_index, with_hints
 from openclaw_rl.core.kept_hint import Carry, KeptHint
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Renderer
@@ -20,7 +20,7 @@ from openclaw_rl.store.db import Store
 
 log = logging.getLogger(__name__)
 POLL_S = 2.0
-LOOK_BACK = 4  # times `probes`: how many of a user's latest turns are looked through for those behind a hint
+LOOK_BACK = 8  # times `probes`: how many of a user's latest turns are looked through for those behind a hint
 
 Seen = tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]
 
@@ -97,14 +97,13 @@ class CarryStage:
         return list(dict.fromkeys(item.user for item in await self.store.hints.everyone() if item.is_in_use))
 
     async def _turns(self, user: str) -> list[Turn]:
-        """The user's latest turns behind hints, newest first, but for those that were found bad: what did not work
-        is no sign of having been learned."""
+        """The user's latest turns behind hints, newest first, of which it is known that they were not found bad.
+
+        What did not work, or what nobody took up, is no sign of having been learned.
+        """
         rows = await self.store.hints.latest_rows(user, limit=LOOK_BACK * self.settings.probes)
-        return [
-            row.turn
-            for row in rows
-            if row.turn.carried and row.turn.completion.tokens and (row.verdict is None or row.verdict.score != -1)
-        ]
+        good = [row.turn for row in rows if row.verdict is not None and row.verdict.score in (0, 1)]
+        return [turn for turn in good if turn.carried and turn.completion.tokens]
 
     async def _seen_now(self, held: Sequence[KeptHint], turns: Sequence[Turn]) -> Seen:
         version = str(await self.prober.current(turns[0])) if turns else ""
@@ -112,8 +111,7 @@ class CarryStage:
 
     async def _try(self, hint: KeptHint, turns: Sequence[Turn]) -> None:
         """Retires the hint where the weights say the same without it."""
-        behind = [turn for turn in turns if any((item.id, item.text) == (hint.id, hint.text) for item in turn.carried)]
-        behind = behind[: self.settings.probes]
+        behind = telling(hint, turns)[: self.settings.probes]
         if len(behind) < self.settings.probes:
             return
         gaps: list[Gap] = []
@@ -140,3 +138,16 @@ class CarryStage:
     def _without(self, turn: Turn, hint: KeptHint) -> Prompt:
         rest = tuple(item for item in turn.carried if item.id != hint.id)
         return self.renderer.reread(turn, with_hints(turn.messages, rest))
+
+
+def telling(hint: KeptHint, turns: Sequence[Turn]) -> list[Turn]:
+    """The turns behind the hint, those first in which it stands behind the last words of the user.
+
+    Further on in a conversation earlier replies say what the hint says, and it is worth little either way.
+    """
+    found: list[tuple[bool, Turn]] = []
+    for turn in turns:
+        at = next((item.at for item in turn.carried if (item.id, item.text) == (hint.id, hint.text)), None)
+        if at is not None:
+            found.append((at != last_user_index(turn.messages), turn))
+    return [turn for _, turn in sorted(found, key=lambda pair: pair[0])]
