@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openclaw_rl.collect.sessions import session_name, space_in, space_of, tidy
+from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.turn import TurnKind
 
@@ -78,6 +79,17 @@ async def test_a_previous_response_is_followed_within_its_own_key_alone(tmp_path
             assert third.session != first.session
         _, theirs = await served.ask("more", key="other", facts={"previous_response_id": turn.id})
     assert theirs.session.startswith("other:auto-")
+
+
+async def test_of_twins_that_read_the_same_the_response_that_is_named_is_gone_on_from(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        one, _ = await served.ask("hi", "hello", headers={"X-Session-Id": "s"})
+        two, _ = await served.ask("hi", "hello", headers={"X-Session-Id": "s"})
+        talk = [user("hi"), reply("hello"), user("more")]
+        _, named = await served.ask(talk, facts={"previous_response_id": f"resp_{one.id}"})
+        assert named.parent == one and named.session == one.session
+        states = {turn.id: (await served.store.row(turn.id)).state for turn in (one, two)}  # type: ignore[union-attr]
+    assert states == {one.id: State.PAIRED, two.id: State.SERVED}
 
 
 async def test_two_keys_cannot_write_into_one_session(tmp_path: Path) -> None:

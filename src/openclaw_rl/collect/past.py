@@ -47,12 +47,14 @@ class Belonging:
     """Whose history it is: an API key's, and the session it names, if any.
 
     `family` is the name the client itself gives the session, without the number some of its headers put behind it;
-    None where somebody else named it, who may mean more than one conversation.
+    None where somebody else named it, who may mean more than one conversation. `reply` is the turn whose reply the
+    request itself says it goes on from: of twins that read the same, that one is meant.
     """
 
     space: str
     session: str | None
     family: str | None = None
+    reply: str | None = None
 
 
 class Past:
@@ -64,7 +66,7 @@ class Past:
 
     async def going(self, history: History, whose: Belonging, rules: ClientRules, *, is_main: bool) -> Going:
         """What the request goes on from; for a side request only what stands in its history from its beginning."""
-        links = await self.links(history, whose.session)
+        links = await self.links(history, whose.session, reply=whose.reply)
         replies = history.replies()
         if not is_main or (links and links[0].at == replies[0]):
             return Going(tuple(links), self._told(links, history))
@@ -83,14 +85,14 @@ class Past:
         standing = await self._store.standing(whose.session, prefix=history.prefix, family=whose.family)
         return self._of_session(history, whose.session, whose.family, standing, rules)
 
-    async def links(self, history: History, session: str | None) -> list[Link]:
+    async def links(self, history: History, session: str | None, *, reply: str | None = None) -> list[Link]:
         """Where replies of served turns of one session stand in the history, the latest first."""
         replies = history.replies()
-        found = self._found(history, replies, session)
+        found = self._found(history, replies, session, reply)
         unknown = replies[: replies.index(found[0].at)] if found else replies
         if unknown:
             self._index.fill(await self._store.served([history.chains[at] for at in unknown], session=session))
-            found = self._found(history, replies, session)
+            found = self._found(history, replies, session, reply)
         return found
 
     async def turn(self, name: str) -> Turn | None:
@@ -148,12 +150,12 @@ class Past:
                 best, found = rank, Link(at, known)
         return found
 
-    def _found(self, history: History, replies: Sequence[int], session: str | None) -> list[Link]:
+    def _found(self, history: History, replies: Sequence[int], session: str | None, reply: str | None) -> list[Link]:
         found = []
         for at in replies:
             known = self._index.find(history.chains[at], session)
             if known:
-                best = max(enumerate(known), key=lambda each: (each[1].is_open, each[0]))[1]
+                best = max(enumerate(known), key=lambda each: (each[1].turn == reply, each[1].is_open, each[0]))[1]
                 found.append(Link(at, best))
                 session = best.session
         return found

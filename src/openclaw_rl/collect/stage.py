@@ -96,9 +96,13 @@ class Collect:
         self._remember(arrival.messages, history)
         telling = rules if self._settings.infer_from_prompts else AnyClient()
         kind, rule = kind_of(arrival, telling, has_stamped=self._has_stamped(arrival, rules))
-        told = named(arrival) or await self._by_response(arrival) or _by_client(arrival, telling)
+        reply = await self._named_reply(arrival)
+        told = named(arrival) or _by_response(reply) or _by_client(arrival, telling)
         whose = Belonging(
-            space_of(arrival.key_name), None if told is None else told.session, _family(arrival, told, telling)
+            space_of(arrival.key_name),
+            None if told is None else told.session,
+            _family(arrival, told, telling),
+            None if reply is None else reply.id,
         )
         going = await self._past.going(history, whose, rules, is_main=kind is TurnKind.MAIN)
         if told is None and going.links:
@@ -218,13 +222,11 @@ class Collect:
             for session in going.over:
                 await self.done(session, going.over_why)
 
-    async def _by_response(self, arrival: Arrival) -> Named | None:
-        """The session of the response the request names, where it is one of this key."""
+    async def _named_reply(self, arrival: Arrival) -> Turn | None:
+        """The turn of the response the request names, where it is one of this key."""
         name = previous_response(arrival)
         turn = None if name is None else await self._response(name)
-        if turn is None or space_in(turn.session) != space_of(arrival.key_name):
-            return None
-        return Named(turn.session, "session from the body's previous_response_id")
+        return None if turn is None or space_in(turn.session) != space_of(arrival.key_name) else turn
 
     async def _response(self, name: str) -> Turn | None:
         """The turn of a response, whose id may be the turn's with the API's own word in front."""
@@ -233,6 +235,10 @@ class Collect:
             if found is not None:
                 return found
         return None
+
+
+def _by_response(reply: Turn | None) -> Named | None:
+    return None if reply is None else Named(reply.session, "session from the body's previous_response_id")
 
 
 def _by_client(arrival: Arrival, rules: ClientRules) -> Named | None:
