@@ -139,11 +139,11 @@ def demo(
 
 
 def _mount() -> None:
-    from openclaw_rl.commands import connect, hints, looking
+    from openclaw_rl.commands import connect, doctor, hints, looking
     from openclaw_rl.commands import eval as evaluating
     from openclaw_rl.tiny.cli import app as tiny
 
-    for group in (looking.app, connect.app):
+    for group in (looking.app, connect.app, doctor.app):
         app.add_typer(group)
     app.add_typer(hints.app, name="hints")
     app.add_typer(evaluating.app, name="eval")

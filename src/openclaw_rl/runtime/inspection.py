@@ -29,6 +29,11 @@ async def ledger_of(home: Path) -> dict[str, Json]:
         return dict(await store.counts())
 
 
+async def server_status(home: Path) -> dict[str, Json]:
+    """The whole status of the running server."""
+    return await _asked(home, "GET", "/v1/rl/status")
+
+
 async def versions_of(home: Path) -> list[dict[str, Json]]:
     """Every version as `/v1/rl/versions` lists them."""
     if address_of(home) is not None:

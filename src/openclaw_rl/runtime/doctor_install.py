@@ -1,0 +1,182 @@
+"""Whether an installation can run: libraries, folder, disk, key, port and model. Nothing is loaded or changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from openclaw_rl.config import Config
+from openclaw_rl.core.manifest import versions_folder
+from openclaw_rl.errors import ModelError
+from openclaw_rl.render.template import read_template
+from openclaw_rl.runtime.doctor_learning import Finding, Level
+from openclaw_rl.runtime.home import KEY
+from openclaw_rl.runtime.models import model_folder
+
+LIBRARIES = ("openclaw-rl", "torch", "transformers", "peft", "tokenizers", "aiohttp", "msgspec", "jinja2")
+LOCAL = frozenset({"torch", "transformers", "peft"})  # come with the extra `local`
+LEAST_BYTES = 256 << 20
+VERSIONS_AHEAD = 3  # a version is written beside the one it comes from, with the optimiser's state
+
+
+def libraries() -> dict[str, str | None]:
+    """The versions of what this program stands on; None for what is missing."""
+    found: dict[str, str | None] = {"python": sys.version.split()[0]}
+    for name in LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def installation_findings(config: Config, *, is_live: bool) -> tuple[Finding, ...]:
+    """What would keep the server from starting or going on."""
+    found = [*_missing(), *_home(config.home), *_disk(config.home), *_key(config)]
+    if not is_live:
+        found += _port(config.serve.host, config.serve.port)
+    return (*found, *_model(config.model))
+
+
+def _missing() -> Iterator[Finding]:
+    found = libraries()
+    missing = [name for name, number in found.items() if number is None]
+    if LOCAL & set(missing):
+        yield Finding(
+            Level.MEND,
+            "install",
+            f"{', '.join(missing)} cannot be found",
+            'install it by pip install "openclaw-rl[local]"',
+        )
+    elif missing:
+        yield Finding(Level.MEND, "install", f"{', '.join(missing)} cannot be found", "install openclaw-rl again")
+    else:
+        yield Finding(Level.OK, "install", ", ".join(f"{name} {number}" for name, number in found.items()))
+
+
+def _home(home: Path) -> Iterator[Finding]:
+    place = _existing(home)
+    if not os.access(place, os.W_OK | os.X_OK) or not place.is_dir():
+        yield Finding(Level.MEND, "home", f"{place} cannot be written", "give --home a folder of your own")
+    elif place != home:
+        yield Finding(Level.NOTE, "home", f"{home} is not there yet; it is made at the first start")
+    else:
+        yield Finding(Level.OK, "home", f"{home} can be written")
+
+
+def _disk(home: Path) -> Iterator[Finding]:
+    free, wanted = free_bytes(home), wanted_bytes(home)
+    if free < wanted:
+        yield Finding(
+            Level.MEND,
+            "home",
+            f"the disk of {home} has {_size(free)} left, and the next versions need {_size(wanted)}",
+            "free space; what was acknowledged is safe, but nothing new can be stored",
+        )
+    else:
+        yield Finding(Level.OK, "home", f"{_size(free)} are free on its disk")
+
+
+def free_bytes(home: Path) -> int:
+    """What is left on the disk of this folder."""
+    return shutil.disk_usage(_existing(home)).free
+
+
+def wanted_bytes(home: Path) -> int:
+    """What the next versions will need, by the size of the newest one."""
+    folder = versions_folder(home)
+    folders = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+    newest = max(folders, key=_changed, default=None)
+    size = 0 if newest is None else sum(path.stat().st_size for path in newest.rglob("*") if path.is_file())
+    return max(LEAST_BYTES, VERSIONS_AHEAD * size)
+
+
+def _key(config: Config) -> Iterator[Finding]:
+    path = config.home / KEY
+    if config.serve.api_key:
+        yield Finding(Level.OK, "key", "the API key is the one given in the environment or on the command line")
+    elif not path.is_file():
+        yield Finding(Level.NOTE, "key", "there is no API key yet; it is made at the first start")
+    elif not os.access(path, os.R_OK) or not path.read_text("utf-8").strip():
+        yield Finding(Level.MEND, "key", f"{path} holds no key", "remove the file; a new one is made at the next start")
+    elif path.stat().st_mode & 0o077:
+        yield Finding(Level.MEND, "key", f"{path} can be read by others", f"chmod 600 {path}")
+    else:
+        yield Finding(Level.OK, "key", f"clients bring the key in {path}")
+
+
+def _port(host: str, port: int) -> Iterator[Finding]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as problem:
+            yield Finding(
+                Level.MEND,
+                "port",
+                f"{host}:{port} cannot be listened on: {problem.strerror or problem}",
+                "stop what listens there, or serve on another --port",
+            )
+            return
+    yield Finding(Level.OK, "port", f"{host}:{port} is free")
+
+
+def _model(name: str) -> Iterator[Finding]:
+    """The model's files by their names and its configuration; no weights are read, nothing is downloaded."""
+    if _is_of_hub(name):
+        yield Finding(Level.NOTE, "model", f"{name} is fetched from the hub, or taken from its cache, at the start")
+        return
+    try:
+        folder = model_folder(name)
+        read_template(folder)
+        _check_weights(folder)
+        _check_configuration(folder)
+    except ModelError as problem:
+        yield Finding(Level.MEND, "model", problem.problem, problem.fix)
+    else:
+        yield Finding(Level.OK, "model", f"{name} has its configuration, tokenizer, chat template and weights")
+
+
+def _check_weights(folder: Path) -> None:
+    index = folder / "model.safetensors.index.json"
+    names = ["model.safetensors"]
+    if index.is_file():
+        names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
+    missing = [name for name in names if not (folder / name).is_file()]
+    if missing:
+        raise ModelError(f"{folder} lacks {', '.join(missing)}", fix="copy or download the model folder again")
+
+
+def _check_configuration(folder: Path) -> None:
+    try:
+        from transformers import AutoConfig
+    except ImportError:
+        return  # told by what is missing
+    try:
+        AutoConfig.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError) as problem:
+        first = str(problem).strip().partition("\n")[0]
+        raise ModelError(f"{folder / 'config.json'} cannot be used: {first}", fix="upgrade transformers") from problem
+
+
+def _is_of_hub(name: str) -> bool:
+    return name.count("/") == 1 and not name.startswith((".", "/", "~")) and not Path(name).exists()
+
+
+def _existing(folder: Path) -> Path:
+    return next(place for place in (folder, *folder.parents) if place.exists())
+
+
+def _changed(path: Path) -> float:
+    return path.stat().st_mtime
+
+
+def _size(count: int) -> str:
+    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):.0f} MiB"

@@ -1,0 +1,243 @@
+"""Why nothing is learned, or that all is well: what the numbers of an installation say, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from openclaw_rl.core.ledger import DropReason
+from openclaw_rl.store.overview import Overview
+
+ENOUGH = 10  # turns or verdicts before anything is concluded from them
+MANY = 20
+SAME = 20  # votes that all say the same before a judge is suspected
+REFUSED = 3  # versions in a row
+
+WHAT_TO_DO: dict[str, str] = {
+    DropReason.CUT_BY_LENGTH: "let clients ask for longer answers (max_tokens)",
+    DropReason.CANCELLED: "see why clients give up before an answer ends: their timeouts, or a slow engine",
+    DropReason.EMPTY: "see whether the model and its chat template fit together",
+    DropReason.LOOP: "raise the temperature, or go back a version by `openclaw-rl rollback`",
+    DropReason.CONTROL_TOKEN: "nothing, where most requests need no answer; collect.control_tokens names these words",
+    DropReason.NO_NEXT_STATE: "have clients send the conversation along, or POST /v1/feedback",
+    DropReason.NOT_FOLLOWED: "nothing: other answers to the same were gone on with",
+    DropReason.NO_SIGNAL: "nothing, where users are content; else see what the judge votes on /v1/rl/turns",
+    DropReason.MAY_NOT_TEACH: "give these users the right to teach",
+    DropReason.TOO_LONG: "raise train.max_sample_tokens, where memory allows",
+    DropReason.STALE: "raise train.max_lag, or lower train.batch_size so that samples wait less",
+    DropReason.NOT_FINITE: "lower trainer.lr, or train in float32",
+    DropReason.TRAINER_FAILED: "see the server's log for why the trainer failed",
+}
+HARMLESS = frozenset({DropReason.FORGOTTEN, DropReason.NOT_FOLLOWED, DropReason.CONTROL_TOKEN})
+
+
+class Level(StrEnum):
+    """How much a finding matters."""
+
+    OK = "ok"
+    NOTE = "note"  # worth knowing
+    MEND = "mend"  # nothing is learned, or soon nothing will be, until somebody does something
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing found, which stage it is about, and what to do."""
+
+    level: Level
+    stage: str
+    said: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """What is looked at. What only a running server knows has defaults that say nothing.
+
+    `counts` are the ledger's. `calls` are the judge's today, `calls_limit` 0 without a limit. `reused` is the share of
+    prompt tokens that needed no reading, in requests that go on from a turn.
+    """
+
+    counts: Mapping[str, int]
+    seen: Overview
+    needed: int
+    ready: int
+    learns: bool = True
+    is_live: bool = False
+    judge_s: float | None = None
+    judge_error: str = ""
+    calls: int = 0
+    calls_limit: int = 0
+    train_error: str = ""
+    train_waits: str = ""
+    is_training: bool = False
+    publish_notice: str = ""
+    reused: float | None = None
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+    def count(self, name: str) -> int:
+        """A number of the ledger."""
+        return self.counts.get(name, 0)
+
+
+def story(signs: Signs) -> str:
+    """Where learning stands, in one sentence."""
+    main, side = signs.count("main"), signs.count("side")
+    if main + side == 0:
+        return "nothing has been served yet"
+    if not signs.learns:
+        return f"learning is off; {_many(main, 'main turn')} were stored"
+    if main == 0:
+        return f"all {side} turns were side requests: there is nothing to learn from"
+    judged_0 = f"{signs.seen.zeros} judged 0"
+    parts = [
+        f"{_many(main, 'main turn')}, {signs.seen.paired} {_have(signs.seen.paired)} a next state, {judged_0}, "
+        f"{signs.ready} ready",
+        _next_step(signs),
+    ]
+    if signs.count("paired"):
+        parts.append(f"{signs.count('paired')} wait for the judge")
+    if signs.judge_error:
+        parts.append(f"the judge does not answer ({signs.judge_error})")
+    elif signs.judge_s is not None:
+        parts.append(f"the judge answers in {signs.judge_s:.1f} s")
+    parts.append(f"{signs.count('trained')} were trained on, {signs.count('dropped')} were dropped")
+    if signs.reused is not None:
+        parts.append(f"prompt tokens reused: {signs.reused:.0%}")
+    if signs.publish_notice:
+        parts.append(signs.publish_notice)
+    return "; ".join(parts)
+
+
+def learning_findings(signs: Signs) -> tuple[Finding, ...]:
+    """What keeps turns from being learned from, stage by stage; one that says so where nothing does."""
+    if signs.count("main") + signs.count("side") == 0:
+        return (Finding(Level.NOTE, "serve", "nothing has been served yet", "point a client at the server"),)
+    found = [*_served(signs), *_collected(signs), *_judged(signs), *_dropped(signs), *_trained(signs)]
+    if not any(item.level is Level.MEND for item in found):
+        found.insert(0, Finding(Level.OK, "learn", "turns are learned from, or will be when enough are ready"))
+    return tuple(found)
+
+
+def _served(signs: Signs) -> Iterator[Finding]:
+    if not signs.learns:
+        yield Finding(Level.NOTE, "serve", "learning is off: turns are stored only", "start it without --no-learn")
+    if signs.problems.get("serve"):
+        yield Finding(Level.NOTE, "serve", f"the last request that failed: {signs.problems['serve']}")
+
+
+def _collected(signs: Signs) -> Iterator[Finding]:
+    seen, main, side = signs.seen, signs.count("main"), signs.count("side")
+    if main == 0 or (seen.main == 0 and seen.side >= MANY):
+        why = f" (mostly: {seen.side_why})" if seen.side_why else ""
+        which = f"all {side} turns" if main == 0 else f"the last {seen.side} turns"
+        yield Finding(
+            Level.MEND,
+            "collect",
+            f"{which} were side requests, so nothing is learned from them{why}",
+            "have the client send X-Turn-Type: main with the user's own turns; /v1/rl/turns tells why of each",
+        )
+        return
+    if seen.main >= ENOUGH and signs.seen.paired == 0:
+        yield Finding(
+            Level.MEND,
+            "collect",
+            f"none of {_many(main, 'main turn')} has a next state: nobody was seen to answer a reply",
+            "have the client send the whole conversation with each request, with replies as they were served, or name "
+            "the session (X-Session-Id), or POST /v1/feedback",
+        )
+        if seen.unnamed == seen.main and seen.sessions == seen.main:
+            yield Finding(
+                Level.MEND,
+                "collect",
+                f"no session could be told: each of the last {seen.main} main turns stands alone in one of its own",
+                "have the client send X-Session-Id, or the earlier messages of the conversation",
+            )
+    if seen.main >= MANY and seen.sessions == 1:
+        is_learned_from = signs.count("trained") > 0
+        yield Finding(
+            Level.NOTE if is_learned_from else Level.MEND,
+            "collect",
+            f"the last {seen.main} main turns all belong to one session",
+            "right if it is one long conversation; else the client sends the same session name for all of them",
+        )
+
+
+def _judged(signs: Signs) -> Iterator[Finding]:
+    waiting = signs.count("paired")
+    if signs.calls_limit and signs.calls >= signs.calls_limit:
+        yield Finding(
+            Level.MEND,
+            "judge",
+            f"today's {signs.calls_limit} calls to the judge are spent; {_many(waiting, 'turn')} wait",
+            "wait for tomorrow (UTC), or raise judge.daily_calls",
+        )
+    elif signs.judge_error:
+        yield Finding(
+            Level.MEND,
+            "judge",
+            f"the judge does not answer, {_many(waiting, 'turn')} wait: {signs.judge_error}",
+            "see whether it runs at judge.url, and with judge.model and its key",
+        )
+    elif waiting and not signs.is_live:
+        yield Finding(Level.NOTE, "judge", f"{_many(waiting, 'turn')} wait for the judge until a server runs")
+    scores = signs.seen.scores
+    total, abstained = sum(scores.values()), scores.get(None, 0)
+    if total >= ENOUGH and abstained * 2 >= total:
+        yield Finding(
+            Level.MEND,
+            "judge",
+            f"the judge gave no valid vote on {abstained} of the last {total} turns",
+            "use a larger judge (judge.url, judge.model), or raise judge.max_tokens so that it gets to its vote",
+        )
+    elif total >= SAME and len(scores) == 1:
+        yield Finding(
+            Level.MEND,
+            "judge",
+            f"the judge voted {next(iter(scores))} on each of the last {total} turns, which tells nothing",
+            "look at its votes on /v1/rl/turns; use a larger judge if they are wrong",
+        )
+
+
+def _dropped(signs: Signs) -> Iterator[Finding]:
+    dropped, main = signs.count("dropped"), signs.count("main")
+    reasons = {name[8:]: many for name, many in signs.counts.items() if name.startswith("dropped.") and many}
+    if not reasons:
+        return
+    ordered = sorted(reasons.items(), key=lambda item: -item[1])
+    told = ", ".join(f"{many} {name}" for name, many in ordered)
+    harmful = [(name, many) for name, many in ordered if name not in HARMLESS]
+    is_most = main >= ENOUGH and sum(many for _, many in harmful) * 2 > main and not signs.count("trained")
+    fix = WHAT_TO_DO.get(harmful[0][0], "") if harmful else ""
+    yield Finding(
+        Level.MEND if is_most else Level.NOTE, "train", f"{dropped} of {_many(main, 'main turn')} dropped: {told}", fix
+    )
+
+
+def _trained(signs: Signs) -> Iterator[Finding]:
+    if signs.train_error:
+        yield Finding(Level.MEND, "train", f"the last step failed: {signs.train_error}", "see the server's log")
+    elif signs.ready and not signs.is_training and signs.train_waits:
+        yield Finding(Level.NOTE, "train", f"no step now: {signs.train_waits}")
+    if signs.seen.refused_in_a_row >= REFUSED:
+        yield Finding(
+            Level.MEND,
+            "publish",
+            f"the gate refused the last {signs.seen.refused_in_a_row} versions, the newest because "
+            f"{signs.seen.refused_why}",
+            "lower trainer.lr, or see `openclaw-rl versions`; publish.kl_max and publish.probe_margin set the bounds",
+        )
+    if signs.publish_notice:
+        yield Finding(Level.MEND, "publish", signs.publish_notice, "see `openclaw-rl versions` and the server's log")
+
+
+def _next_step(signs: Signs) -> str:
+    return "a step is being taken" if signs.is_training else f"a step needs {signs.needed}"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _have(count: int) -> str:
+    return "has" if count == 1 else "have"

@@ -1,0 +1,79 @@
+"""What the newest turns, verdicts and versions look like, for whoever wonders why nothing is learned."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from openclaw_rl.store import turns
+
+RECENT_TURNS = 500
+RECENT_VERDICTS = 200
+RECENT_VERSIONS = 20
+SIDE_LOOKED_AT = 20
+UNNAMED = "*:auto-*"  # sessions that nobody named
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All counts but `paired` are of the newest rows; that is every turn with a next state.
+
+    `unnamed` counts main turns in sessions that no client named. `scores` are the verdicts that judges voted, by score
+    (None where nobody voted), `zeros` those among all verdicts. `refused_in_a_row` counts the newest versions.
+    """
+
+    paired: int = 0
+    main: int = 0
+    side: int = 0
+    sessions: int = 0
+    unnamed: int = 0
+    waiting: int = 0  # main turns that wait for a next state
+    side_why: str = ""  # the commonest reason
+    scores: Mapping[int | None, int] = field(default_factory=dict)
+    zeros: int = 0
+    refused_in_a_row: int = 0
+    refused_why: str = ""
+    versions: int = 0  # made by steps, ever
+    newest_s: float | None = None
+
+
+def overview(sql: sqlite3.Connection) -> Overview:
+    """The overview, at the cost of some hundred rows."""
+    newest = sql.execute(
+        "SELECT kind, session, state, session GLOB ?, at_s, id FROM turns ORDER BY seq DESC LIMIT ?",
+        (UNNAMED, RECENT_TURNS),
+    ).fetchall()
+    main = [row for row in newest if row[0] == "main"]
+    verdicts = sql.execute(
+        "SELECT score, source FROM verdicts ORDER BY seq DESC LIMIT ?", (RECENT_VERDICTS,)
+    ).fetchall()
+    made = sql.execute(
+        "SELECT status, why FROM versions WHERE parent_number IS NOT NULL ORDER BY seq DESC LIMIT ?", (RECENT_VERSIONS,)
+    ).fetchall()
+    refused = next((at for at, row in enumerate(made) if row[0] != "refused"), len(made))
+    return Overview(
+        paired=_count(sql, "SELECT count(*) FROM next_states"),
+        main=len(main),
+        side=len(newest) - len(main),
+        sessions=len({row[1] for row in main}),
+        unnamed=sum(bool(row[3]) for row in main),
+        waiting=sum(row[2] == "served" for row in main),
+        side_why="" if main else _commonest_why(sql, [str(row[5]) for row in newest[:SIDE_LOOKED_AT]]),
+        scores=dict(Counter(None if score is None else int(score) for score, source in verdicts if source == "votes")),
+        zeros=sum(score == 0 for score, _ in verdicts),
+        refused_in_a_row=refused,
+        refused_why=str(made[0][1]) if refused else "",
+        versions=_count(sql, "SELECT count(*) FROM versions WHERE parent_number IS NOT NULL"),
+        newest_s=float(newest[0][4]) if newest else None,
+    )
+
+
+def _commonest_why(sql: sqlite3.Connection, names: list[str]) -> str:
+    whys = [turn.why.partition(";")[0] for name in names if (turn := turns.get(sql, name)) is not None]
+    return Counter(whys).most_common(1)[0][0] if whys else ""
+
+
+def _count(sql: sqlite3.Connection, question: str) -> int:
+    return int(sql.execute(question).fetchone()[0])
