@@ -183,6 +183,8 @@ class Generation:
         metrics, group = self.parts.metrics, self.choices[0].turn if len(self.choices) > 1 else None
         metrics.prompt_tokens.inc(len(self.prompt))
         metrics.cached_tokens.inc(self.cached_tokens)
+        if self.placement.parent is not None:
+            metrics.reuse.add(len(self.prompt), self.cached_tokens)
         metrics.continued_tokens.inc(self.prompt.continued)
         metrics.sampled_tokens.inc(self.sampled_tokens)
         metrics.answer_s.observe(max(0.0, self.ended_s - self.at_s))
@@ -236,6 +238,7 @@ async def begin(parts: ServeParts, asked: Asked, headers: Mapping[str, str], key
             code="context_length_exceeded",
             param=_PARAM.get(asked.api, "messages"),
         )
+    room = min(room, parts.settings.most_tokens or room)
     sampling = replace(asked.sampling, max_tokens=min(room, asked.max_tokens or room))
     choices = tuple(_choice(parts, asked, prompt, index) for index in range(asked.count))
     version = await parts.own(placement) or parts.current(placement.user)

@@ -25,6 +25,8 @@ class ServeSettings:
     """Larger requests are answered 413."""
     default_max_tokens: int = 0
     """Tokens of an answer where the request names no limit; 0 leaves it to the context length."""
+    most_tokens: int = 0
+    """The most tokens of an answer whatever a request names; 0 leaves it to the context length."""
     temperature: float | None = None
     """Where the request names none; unset takes the model's own generation settings, else 1."""
     top_p: float | None = None
@@ -51,6 +53,8 @@ class ServeSettings:
             raise ConfigError(f"serve.max_body_bytes is {self.max_body_bytes}", fix="allow at least 1024")
         if self.default_max_tokens < 0:
             raise ConfigError(f"serve.default_max_tokens is {self.default_max_tokens}", fix="it is 0 or more")
+        if self.most_tokens < 0:
+            raise ConfigError(f"serve.most_tokens is {self.most_tokens}", fix="it is 0 or more")
         if min(self.stalled_s, self.body_s, self.keepalive_s) <= 0:
             raise ConfigError(
                 "serve.stalled_s, body_s and keepalive_s are times", fix="make them longer than 0 seconds"
