@@ -76,18 +76,24 @@ class ChatTemplate:
             "tools": [tool.as_json() for tool in tools] or None,
             "add_generation_prompt": generation_prompt,
         }
-        manners = [
-            self.manner,
-            replace(self.manner, are_arguments_text=True),  # some join arguments to text, and want them as written
+        as_text = replace(self.manner, are_arguments_text=True)
+        one_each = _one_call_each(messages)
+        attempts: list[tuple[Sequence[Message], Manner, bool]] = [
+            (messages, self.manner, False),
+            (messages, as_text, False),  # some join arguments to text, and want them as written
+            (messages, self.manner, True),
+            (one_each, self.manner, True),  # some take one call a message
+            (one_each, as_text, True),
         ]
         problem: Exception | None = None
-        for manner, is_object in [(manner, False) for manner in manners] + [(self.manner, True)]:
+        for talk, manner, is_object in attempts if any(item.tool_calls for item in messages) else attempts[:1]:
+            told = [_as_template_sees(item, manner, is_object) for item in talk]
             try:
-                return rendered(self.template, [_as_template_sees(item, manner, is_object) for item in messages], given)
+                found = rendered(self.template, told, given)
             except (jinja2.TemplateError, TypeError, ValueError) as refused:
                 problem = problem or refused
-                if not any(item.tool_calls for item in messages):
-                    break
+            else:
+                return found if talk is messages else replace(found, end=None)  # whose parts cannot be told apart
         raise RequestError(
             f"the model's chat template refuses these messages: {problem}", param="messages"
         ) from problem
@@ -180,6 +186,23 @@ def _as_template_sees(item: Message, manner: Manner, is_object: bool) -> dict[st
     if item.name is not None:
         body["name"] = item.name
     return body
+
+
+def _one_call_each(messages: Sequence[Message]) -> list[Message]:
+    """The messages with several calls in one taken apart, each call in front of its result."""
+    found: list[Message] = []
+    waiting: list[Message] = []
+    for item in messages:
+        if len(item.tool_calls) > 1:
+            found.append(replace(item, tool_calls=item.tool_calls[:1]))
+            waiting = [Message(Role.ASSISTANT, (), tool_calls=(call,)) for call in item.tool_calls[1:]]
+            continue
+        due = next((each for each in waiting if each.tool_calls[0].id == item.tool_call_id), None)
+        if due is not None:
+            waiting.remove(due)
+            found.append(due)
+        found.append(item)
+    return found
 
 
 def _call_as_template_sees(call: ToolCall, manner: Manner, is_object: bool) -> dict[str, Json]:
