@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from openclaw_rl.carry.settings import HintsSettings
@@ -41,8 +41,11 @@ class Prober:
     async def follows(self, turn: Turn, bare: Prompt) -> bool:
         """Whether they say what was said, and of themselves the same, as readily without the hints."""
         bound = self.settings.retire_gap
-        gap = await self.gap(turn, bare, most=bound)
-        return gap is not None and gap.said <= bound and gap.own <= bound
+        try:
+            gap = await self.gap(turn, turn.prompt, bare, most=bound)
+        except EngineError:
+            return False
+        return max(gap.said, gap.own) <= bound
 
     async def reply(self, turn: Turn, bare: Prompt) -> OwnReply | None:
         """What they say to the bare prompt; None where they cannot be asked now, or are not to be."""
@@ -53,23 +56,20 @@ class Prober:
         except (EngineError, RequestError):
             return None
 
-    async def gap(self, turn: Turn, without: Prompt, *, most: float) -> Gap | None:
-        """What the difference between the turn's prompt and this one is worth; None where the engine is away.
+    async def gap(self, turn: Turn, behind: Prompt, without: Prompt, *, most: float) -> Gap:
+        """What the difference between two prompts of a turn is worth. Raises EngineError where the engine is away.
 
         Where `said` alone is above `most`, no reply is sampled and `own` is taken to be the same.
         """
         try:
             said = turn.completion.tokens
-            behind = await self._logp(turn, turn.prompt, said)
-            alone = await self._logp(turn, without, said)
-            worth = (sum(behind) - sum(alone)) / len(said)
+            worth = _mean_gap(await self._logp(turn, behind, said), await self._logp(turn, without, said))
             if worth > most:
                 return Gap(worth, worth)
             own = await self._own(turn, without)
-            behind = await self._logp(turn, turn.prompt, own.tokens)
-            return Gap(worth, (sum(own.logp) - sum(behind)) / len(own.tokens))
-        except (EngineError, RequestError):
-            return None
+            return Gap(worth, _mean_gap(own.logp, await self._logp(turn, behind, own.tokens)))
+        except RequestError as problem:  # its queue is full
+            raise EngineError(str(problem)) from problem
 
     async def _logp(self, turn: Turn, prompt: Prompt, said: tuple[int, ...]) -> tuple[float, ...]:
         whole = Prompt(prompt.tokens + said, images=prompt.images)
@@ -88,3 +88,7 @@ class Prober:
         own = OwnReply(tuple(item.token for item in sampled), tuple(item.logp for item in sampled), version)
         self._last = (key, version, own)
         return own
+
+
+def _mean_gap(logp: Sequence[float], other: Sequence[float]) -> float:
+    return sum(one - two for one, two in zip(logp, other, strict=True)) / len(logp)

@@ -16,6 +16,7 @@ from openclaw_rl.core.kept_hint import Carry, KeptHint
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Renderer
 from openclaw_rl.core.turn import Turn
+from openclaw_rl.errors import EngineError
 from openclaw_rl.store.db import Store
 
 log = logging.getLogger(__name__)
@@ -56,21 +57,27 @@ class CarryStage:
                 await asyncio.sleep(POLL_S)
 
     async def once(self) -> bool:
-        """One look at every user with hints in use; True where something was tried."""
+        """One look at every user with hints in use; True where it is worth looking again at once.
+
+        At most one hint of a user retires in a look: where two say the same, each is worth nothing beside the other.
+        """
         if self.hints.carry is not Carry.BRIDGE:
             return False
-        has_tried = False
+        has_changed = False
         for user in await self._users():
-            held = await self.hints.of_user(user)
-            turns = await self._turns(user)
+            held, turns = await self.hints.of_user(user), await self._turns(user)
             seen = await self._seen_now(held, turns)
             if self._seen.get(user) == seen:
                 continue
-            for hint in held:
-                await self._try(hint, turns)
-            self._seen[user] = seen
-            has_tried = True
-        return has_tried
+            try:
+                has_retired = await self._look(held, turns)
+            except EngineError as problem:
+                self.status = replace(self.status, last=f"the weights cannot be asked: {problem}")
+                continue
+            has_changed = True
+            if not has_retired:
+                self._seen[user] = seen
+        return has_changed
 
     async def has_work(self) -> bool:
         """Whether there is anything that was not looked at yet."""
@@ -109,35 +116,46 @@ class CarryStage:
         version = str(await self.prober.current(turns[0])) if turns else ""
         return version, tuple(turn.id for turn in turns), tuple((hint.id, hint.text) for hint in held)
 
-    async def _try(self, hint: KeptHint, turns: Sequence[Turn]) -> None:
-        """Retires the hint where the weights say the same without it."""
-        behind = telling(hint, turns)[: self.settings.probes]
-        if len(behind) < self.settings.probes:
-            return
-        gaps: list[Gap] = []
+    async def _look(self, held: Sequence[KeptHint], turns: Sequence[Turn]) -> bool:
+        """Whether a hint was retired."""
+        for hint in held:
+            behind = telling(hint, turns)[: self.settings.probes]
+            if len(behind) == self.settings.probes and await self._retires(hint, held, behind):
+                return True
+        return False
+
+    async def _retires(self, hint: KeptHint, held: Sequence[KeptHint], turns: Sequence[Turn]) -> bool:
+        """Retires the hint where the weights say the same without it. Raises EngineError."""
         bound = self.settings.retire_gap
-        for turn in behind:
-            without = await asyncio.to_thread(self._without, turn, hint)
-            gap = await self.prober.gap(turn, without, most=bound * len(behind))
-            if gap is None:
-                return
-            gaps.append(gap)
-            if max(gap.said, gap.own) > bound * len(behind):  # the mean of them all will not come below the bound
+        gaps: list[Gap] = []
+        for turn in turns:
+            behind, without = await asyncio.to_thread(self._prompts, turn, hint, held)
+            gaps.append(await self.prober.gap(turn, behind, without, most=bound * len(turns)))
+            if max(gaps[-1].said, gaps[-1].own) > bound * len(turns):  # the mean will not come below the bound
                 break
-        said, own = (sum(values) / len(gaps) for values in zip(*((gap.said, gap.own) for gap in gaps), strict=True))
+        said = sum(gap.said for gap in gaps) / len(gaps)
+        own = sum(gap.own for gap in gaps) / len(gaps)
         told = f"{said:.3f} nats a token on {len(gaps)} replies behind it, {own:.3f} on as many without it"
         log.info("tried hint=%s said=%.3f own=%.3f turns=%d", hint.id, said, own, len(gaps))
-        if len(gaps) < len(behind) or max(said, own) > bound:
+        if len(gaps) < len(turns) or max(said, own) > bound:
             self.status = replace(self.status, last=f"{hint.id} stays: it is worth {told}")
-            return
-        why = f"version {await self.prober.current(behind[0])} follows without it: it is worth {told}"
-        if await self.store.hints.retire(hint.id, why=why, at_s=self.now(), text=hint.text):
+            return False
+        why = f"version {await self.prober.current(turns[0])} follows without it: it is worth {told}"
+        has_retired = await self.store.hints.retire(hint.id, why=why, at_s=self.now(), text=hint.text)
+        if has_retired:
             log.info("retired hint=%s user=%s", hint.id, hint.user)
             self.status = replace(self.status, last=f"{hint.id} retired: {why}")
+        return has_retired
 
-    def _without(self, turn: Turn, hint: KeptHint) -> Prompt:
-        rest = tuple(item for item in turn.carried if item.id != hint.id)
-        return self.renderer.reread(turn, with_hints(turn.messages, rest))
+    def _prompts(self, turn: Turn, hint: KeptHint, held: Sequence[KeptHint]) -> tuple[Prompt, Prompt]:
+        """The turn's prompt with those of its hints that are in use, and without this one."""
+        words = {item.id: item.text for item in held}
+        used = tuple(item for item in turn.carried if words.get(item.id) == item.text)
+        rest = tuple(item for item in used if item.id != hint.id)
+        return (
+            self.renderer.reread(turn, with_hints(turn.messages, used)),
+            self.renderer.reread(turn, with_hints(turn.messages, rest)),
+        )
 
 
 def telling(hint: KeptHint, turns: Sequence[Turn]) -> list[Turn]:
