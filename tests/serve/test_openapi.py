@@ -30,7 +30,13 @@ def test_a_body_is_described_as_it_is_parsed() -> None:
     body = described(ROUTES)
     schema = body["components"]["schemas"]["ChatBody"]  # type: ignore[index,call-overload]
     assert schema["required"] == ["messages"]
-    assert schema["properties"]["max_tokens"]["anyOf"] == [{"type": "integer"}, {"type": "null"}]
+    assert schema["properties"]["max_tokens"]["anyOf"] == [{"type": "integer", "minimum": 1}, {"type": "null"}]
+    assert schema["properties"]["tools"]["anyOf"][0] == {
+        "type": "array",
+        "items": {"$ref": "#/components/schemas/ToolSpec"},
+    }
+    role = body["components"]["schemas"]["MessageSpec"]["properties"]["role"]  # type: ignore[index,call-overload]
+    assert role == {"type": "string", "enum": ["system", "developer", "user", "assistant", "tool"]}
 
 
 async def test_it_is_served_without_a_key(server: Serving) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 from aiohttp import web
@@ -36,6 +36,44 @@ BODILESS = frozenset(
 ANSWERING = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"})
 
 _TEXT: Json = {"type": "string"}
+_AT_LEAST_1: dict[str, Json] = {"minimum": 1}
+_SHARE: dict[str, Json] = {"minimum": 0, "maximum": 1}
+# What is checked only after parsing, as far as a schema can say it: (type, field) -> words for the schema.
+_NARROWER: dict[tuple[str, str], dict[str, Json]] = {
+    ("MessageSpec", "role"): {"enum": ["system", "developer", "user", "assistant", "tool"]},
+    ("PartSpec", "type"): {"enum": ["text", "input_text", "output_text", "refusal", "image_url"]},
+    ("ToolSpec", "type"): {"enum": ["function"]},
+    ("FunctionSpec", "parameters"): {"type": "object"},
+    ("FunctionTool", "type"): {"enum": ["function"]},
+    ("FunctionTool", "parameters"): {"type": ["object", "null"]},
+    ("Item", "role"): {"enum": ["system", "developer", "user", "assistant"]},
+    ("Part", "type"): {"enum": ["input_text", "output_text", "text", "refusal", "summary_text"]},
+    ("MessageParam", "role"): {"enum": ["user", "assistant"]},
+    ("Block", "type"): {"enum": ["text", "thinking", "redacted_thinking", "tool_use", "tool_result"]},
+    ("ToolChoice", "type"): {"enum": ["auto", "none"]},
+    ("ToolParam", "type"): {"enum": ["custom"]},
+    ("ToolParam", "input_schema"): {"type": "object"},
+    ("Thinking", "type"): {"enum": ["enabled", "disabled", "adaptive"]},
+    ("FeedbackBody", "score"): {"enum": [-1, 0, 1]},
+    **{
+        (body, "temperature"): {"minimum": 0, "maximum": 10}
+        for body in ("ChatBody", "CompletionBody", "ResponsesBody", "MessagesBody")
+    },
+    **{(body, "top_p"): _SHARE for body in ("ChatBody", "CompletionBody", "ResponsesBody", "MessagesBody")},
+    **{(body, "min_p"): _SHARE for body in ("ChatBody", "CompletionBody", "ResponsesBody")},
+    **{(body, "max_tokens"): _AT_LEAST_1 for body in ("ChatBody", "CompletionBody", "MessagesBody")},
+    **{(body, "n"): _AT_LEAST_1 for body in ("ChatBody", "CompletionBody")},
+    ("ChatBody", "messages"): {"minItems": 1},
+    ("ChatBody", "max_completion_tokens"): _AT_LEAST_1,
+    ("ChatBody", "tool_choice"): {"enum": ["auto", "none", None]},
+    ("ChatBody", "top_logprobs"): {"minimum": 0, "maximum": 20},
+    ("ChatBody", "chat_template_kwargs"): {"type": ["object", "null"]},
+    ("CompletionBody", "logprobs"): {"minimum": 0, "maximum": 20},
+    ("ResponsesBody", "max_output_tokens"): _AT_LEAST_1,
+    ("ResponsesBody", "tool_choice"): {"enum": ["auto", "none", None]},
+    ("ResponsesBody", "chat_template_kwargs"): {"type": ["object", "null"]},
+    ("MessagesBody", "messages"): {"minItems": 1},
+}
 _QUERIES: dict[tuple[str, str], dict[str, Json]] = {
     ("GET", "/v1/rl/turns"): {
         "limit": {"type": "integer", "minimum": 1, "maximum": 500, "default": 50},
@@ -94,6 +132,9 @@ def described(routes: Sequence[Route]) -> dict[str, Json]:
         [BODIES[route[:2]] for route in routes if route[:2] in BODIES],
         ref_template="#/components/schemas/{name}",
     )
+    for (kind, name), words in _NARROWER.items():
+        if kind in found:
+            _narrow(found[kind]["properties"][name], words)
     names = iter(schemas)
     paths: dict[str, dict[str, Json]] = {}
     for method, path, answering, is_open in routes:
@@ -113,6 +154,13 @@ def described(routes: Sequence[Route]) -> dict[str, Json]:
             },
         },
     }
+
+
+def _narrow(schema: dict[str, Json], words: Mapping[str, Json]) -> None:
+    """Adds the words to the schema, or to the part of it that is not null."""
+    options = schema.get("anyOf")
+    held = [item for item in options if isinstance(item, dict)] if isinstance(options, list) else [schema]
+    next(item for item in held if item.get("type") != "null").update(words)
 
 
 def _operation(method: str, path: str, answering: Answering, is_open: bool, body: Json) -> dict[str, Json]:
