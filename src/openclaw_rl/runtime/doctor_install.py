@@ -70,6 +70,11 @@ def _home(home: Path) -> Iterator[Finding]:
         yield Finding(Level.OK, "home", f"{home} can be written")
 
 
+def home_findings(home: Path) -> tuple[Finding, ...]:
+    """What is to be mended about the folder of a running server."""
+    return tuple(item for item in (*_home(home), *_disk(home)) if item.level is Level.MEND)
+
+
 def _disk(home: Path) -> Iterator[Finding]:
     free, wanted = free_bytes(home), wanted_bytes(home)
     if free < wanted:

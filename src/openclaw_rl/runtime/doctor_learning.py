@@ -49,6 +49,11 @@ class Finding:
     said: str
     fix: str = ""
 
+    @property
+    def is_warning(self) -> bool:
+        """Whether somebody has to do something."""
+        return self.level is Level.MEND
+
 
 @dataclass(frozen=True, slots=True)
 class Signs:

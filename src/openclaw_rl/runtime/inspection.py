@@ -31,7 +31,7 @@ async def ledger_of(home: Path) -> dict[str, Json]:
 
 async def server_status(home: Path) -> dict[str, Json]:
     """The whole status of the running server."""
-    return await _asked(home, "GET", "/v1/rl/status")
+    return await asked(home, "GET", "/v1/rl/status")
 
 
 async def versions_of(home: Path) -> list[dict[str, Json]]:

@@ -30,6 +30,7 @@ from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.activity import Activity
 from openclaw_rl.runtime.carrying import carrying_of, join
+from openclaw_rl.runtime.doctor_install import home_findings
 from openclaw_rl.runtime.home import kept_key
 from openclaw_rl.runtime.models import model_folder
 from openclaw_rl.runtime.status import Facts, status_of
@@ -41,6 +42,7 @@ from openclaw_rl.trainers.process import TrainerProcess
 
 log = logging.getLogger(__name__)
 BASE_JUDGE = "base"
+DAY_S = 86400
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +71,18 @@ class Installation:
             group.create_task(self.publishing.run())
             group.create_task(self.carrying.run())
 
-    async def status(self, *, learns: bool) -> dict[str, Json]:
-        """The whole of `/v1/rl/status`."""
+    async def status(self, *, learns: bool, reused: float | None = None) -> dict[str, Json]:
+        """The whole of `/v1/rl/status`; `reused` is the share of prompt tokens that needed no reading."""
+        seen, day = await self.store.overview(), int(time.time() // DAY_S)
+        calls = await self.store.judge_calls(day) if self.config.judge.daily_calls else 0
         facts = Facts(
+            seen=seen,
+            judge_calls=calls,
+            judge_calls_limit=self.config.judge.daily_calls,
+            reused=reused,
+            serving=self.activity,
+            collecting=self.collect.tally,
+            home=await asyncio.to_thread(home_findings, self.config.home),
             counts=await self.store.counts(),
             prompts=dict(self.renderer.stats),
             judging=self.judging.status,

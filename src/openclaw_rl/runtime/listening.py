@@ -24,6 +24,7 @@ from openclaw_rl.runtime.installation import Installation
 from openclaw_rl.runtime.models import served_name
 from openclaw_rl.serve.app import build_app, runner_of
 from openclaw_rl.serve.auth import Keys
+from openclaw_rl.serve.metrics import Metrics
 from openclaw_rl.serve.params import defaults_of
 from openclaw_rl.serve.parts import Control, ServeParts
 
@@ -69,10 +70,10 @@ async def _start(site: web.TCPSite, host: str, port: int) -> None:
 
 
 def _serve_parts(parts: Installation, *, learns: bool) -> ServeParts:
-    settings = parts.config.serve
+    settings, metrics = parts.config.serve, Metrics()
 
     async def status() -> Mapping[str, Json]:
-        return await parts.status(learns=learns)
+        return await parts.status(learns=learns, reused=metrics.reuse.share)
 
     async def own(placement: Placement) -> PolicyVersion | None:
         scope = own_scope(parts.config.train.scopes, user=placement.user, agent=placement.agent)
@@ -100,6 +101,7 @@ def _serve_parts(parts: Installation, *, learns: bool) -> ServeParts:
         eos_ids=parts.engine.info.eos_ids,
         keys=Keys({OWNER: parts.key}),
         settings=settings,
+        metrics=metrics,
         carried=parts.carrying.hints.placed,
         defaults=defaults_of(settings, _generation_config(parts.folder)),
     )

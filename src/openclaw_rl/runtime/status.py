@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import msgspec
 
 from openclaw_rl.carry.stage import CarryStatus
+from openclaw_rl.collect.tally import Tally
 from openclaw_rl.core.message import Json
 from openclaw_rl.engines.local.settings import EngineInfo, EngineStats
 from openclaw_rl.judge.stage import JudgeStatus
 from openclaw_rl.publish.stage import PublishStatus
+from openclaw_rl.runtime.activity import Activity
+from openclaw_rl.runtime.doctor_learning import Finding, Signs, learning_findings, story
+from openclaw_rl.store.overview import Overview
 from openclaw_rl.train.stage import TrainStatus
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that the status is made of: `counts` of the ledger, `prompts` of the renderer by how they were made."""
+    """All that the status is made of: `counts` of the ledger, `prompts` of the renderer by how they were made.
+
+    `reused` is the share of prompt tokens that needed no reading, in requests that go on from a turn.
+    """
 
     counts: Mapping[str, int]
     prompts: Mapping[str, int]
@@ -29,16 +36,29 @@ class Facts:
     info: EngineInfo
     engine: EngineStats
     learns: bool
+    seen: Overview = field(default_factory=Overview)
+    judge_calls: int = 0  # today
+    judge_calls_limit: int = 0
+    reused: float | None = None
+    serving: Activity = field(default_factory=Activity)
+    collecting: Tally = field(default_factory=Tally)
+    home: tuple[Finding, ...] = ()
 
 
 def status_of(facts: Facts) -> dict[str, Json]:
-    """The facts as JSON, `story` and `is_settled` derived from them.
+    """The facts as JSON, `story`, `diagnosis` and `is_settled` derived from them.
 
     `is_settled` says that nothing is under way: every turn with a next state is judged, no step is due or running, no
     version waits at the gate and no hint to be tried.
     """
+    signs = signs_of(facts)
+    found = (*facts.home, *learning_findings(signs))
     body: dict[str, Json] = {
-        "story": story(facts),
+        "story": story(signs),
+        "warnings": [f"{item.said}: {item.fix}" if item.fix else item.said for item in found if item.is_warning],
+        "diagnosis": [_json(asdict(item)) for item in found],
+        "problems": dict(signs.problems),
+        "prompt_tokens_reused": facts.reused,
         "is_settled": is_settled(facts),
         "learns": facts.learns,
         "ledger": dict(facts.counts),
@@ -58,33 +78,38 @@ def is_settled(facts: Facts) -> bool:
     if not facts.learns:
         return True
     waiting = facts.counts.get("paired", 0) + facts.judging.in_flight + facts.publishing.at_gate
-    is_still = not facts.training.is_training and not facts.has_hints_to_try
+    is_still = facts.training.is_resting and not facts.training.is_training and not facts.has_hints_to_try
     return waiting == 0 and is_still and bool(facts.training.why_waiting)
 
 
-def story(facts: Facts) -> str:
-    """Where learning stands, in one sentence for people."""
-    count = facts.counts
-    main, side = count.get("main", 0), count.get("side", 0)
-    if not facts.learns:
-        return f"learning is off; {main} main turns were stored"
-    if main + side == 0:
-        return "nothing has been served yet"
-    if main == 0:
-        return f"all {side} turns were side requests: there is nothing to learn from"
-    parts = [
-        f"{main} main turns",
-        f"{count.get('served', 0)} wait for what follows them",
-        f"{count.get('paired', 0)} for a judge",
-        f"{count.get('trained', 0)} were trained on",
-        f"{count.get('dropped', 0)} were dropped",
-        f"{facts.training.ready} are ready and a step needs {facts.training.needed}",
-    ]
-    if facts.judging.last_error:
-        parts.append(f"the judge does not answer ({facts.judging.last_error})")
-    if facts.publishing.notice:
-        parts.append(facts.publishing.notice)
-    return "; ".join(parts)
+def signs_of(facts: Facts) -> Signs:
+    """What the diagnosis looks at, and each stage's last problem."""
+    judging, training, publishing = facts.judging, facts.training, facts.publishing
+    problems = {
+        "serve": facts.serving.last_problem,
+        "collect": facts.collecting.complaint() or "",
+        "judge": judging.last_error,
+        "train": training.last_error,
+        "publish": publishing.notice,
+    }
+    return Signs(
+        counts=facts.counts,
+        seen=facts.seen,
+        needed=training.needed,
+        ready=training.ready,
+        learns=facts.learns,
+        is_live=True,
+        judge_s=judging.seconds_p50,
+        judge_error=judging.last_error,
+        calls=facts.judge_calls,
+        calls_limit=facts.judge_calls_limit,
+        train_error=training.last_error,
+        train_waits=training.why_waiting,
+        is_training=training.is_training,
+        publish_notice=publishing.notice,
+        reused=facts.reused,
+        problems=problems,
+    )
 
 
 def _json(values: Mapping[str, object]) -> dict[str, Json]:

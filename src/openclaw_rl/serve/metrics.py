@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 _MOST_NAMES = 100  # distinct ignored parameters that get a label of their own; clients choose these names
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+
+@dataclass(slots=True)
+class Reuse:
+    """What was read again, and what needed no reading, of prompts that go on from a served turn."""
+
+    tokens: int = 0
+    cached: int = 0
+
+    @property
+    def share(self) -> float | None:
+        """The reused share; None before there was such a prompt."""
+        return self.cached / self.tokens if self.tokens else None
+
+    def add(self, tokens: int, cached: int) -> None:
+        """One prompt more."""
+        self.tokens += tokens
+        self.cached += cached
 
 
 class Metrics:
@@ -28,6 +49,13 @@ class Metrics:
         self.continued_tokens = Counter(
             "openclaw_rl_prompt_tokens_continued", "Ids of prompts kept from a served turn.", registry=self.registry
         )
+        self.reuse = Reuse()
+        self.reused = Gauge(
+            "openclaw_rl_prompt_tokens_reused_share",
+            "Of the ids of prompts that go on from a turn, the share whose keys and values were reused.",
+            registry=self.registry,
+        )
+        self.reused.set_function(lambda: math.nan if self.reuse.share is None else self.reuse.share)
         self.sampled_tokens = Counter("openclaw_rl_sampled_tokens", "Ids sampled.", registry=self.registry)
         self.in_flight = Gauge("openclaw_rl_in_flight", "Answers being sampled.", registry=self.registry)
         self.first_token_s = Histogram(

@@ -23,6 +23,7 @@ from openclaw_rl.errors import StoreError
 from openclaw_rl.store import connection, hints, ledger, lessons, listing, samples, sessions, spent, turns, versions
 from openclaw_rl.store.hint_book import HintBook
 from openclaw_rl.store.lock import FolderLock
+from openclaw_rl.store.overview import Overview, overview
 from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.rows import Judged, StepRecord, TurnRow, VersionRow, VersionStatus
 from openclaw_rl.store.standing import Standing, standing
@@ -237,6 +238,10 @@ class Store:
     async def counts(self) -> dict[str, int]:
         """Turns by state, drops by reason (`dropped.REASON`), side turns (`side`), main turns (`main`)."""
         return await self._reader.do(ledger.counts)
+
+    async def overview(self) -> Overview:
+        """What the newest turns, verdicts and versions look like."""
+        return await self._reader.do(overview)
 
     # -- versions
     async def settle(self, version: PolicyVersion, status: VersionStatus, why: str, metrics: dict[str, float]) -> None:

@@ -38,6 +38,7 @@ class TrainStatus:
     steps: int = 0  # since the program started
     failures: int = 0
     is_training: bool = False
+    is_resting: bool = False  # all that is there was looked at, and nothing is due
     why_waiting: str = ""
     last_error: str = ""
     last_metrics: Mapping[str, float] = field(default_factory=dict)
@@ -88,7 +89,9 @@ class TrainStage:
         await self.start()
         while True:
             if not await self.once():
+                self.status = replace(self.status, is_resting=not self._is_at_gate)
                 await self._rest()
+                self.status = replace(self.status, is_resting=False)
 
     async def start(self) -> None:
         """Removes what a crash left of a step that was never committed."""
