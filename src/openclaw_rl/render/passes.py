@@ -19,11 +19,16 @@ _NOTE_PASS, _NOTE_END = "note_pass_of_message", "note_end_of_messages"
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """A conversation as text. `starts` holds (message, offset) as passes began; `end` is where the last loop ended."""
+    """A conversation as text, and what the template did on the way.
+
+    `starts` holds (message, offset) as passes began, and (None, offset) where a loop that writes was over; `ends` are
+    the offsets at which each such loop ended, by its number, and `loops` those of them that met a message.
+    """
 
     text: str
-    starts: tuple[tuple[int, int], ...]
-    end: int | None
+    starts: tuple[tuple[int | None, int], ...]
+    ends: Mapping[int, int]
+    loops: frozenset[int]
 
 
 def compiled(environment: jinja2.Environment, source: str) -> jinja2.Template:
@@ -49,7 +54,7 @@ def rendered(
     for piece in template.generate(words):
         pieces.append(piece)
         notes.size += len(piece)
-    return Rendering("".join(pieces), tuple(notes.starts), notes.end)
+    return Rendering("".join(pieces), tuple(notes.starts), notes.ends, frozenset(notes.loops))
 
 
 class _Notes:
@@ -57,22 +62,23 @@ class _Notes:
 
     def __init__(self, messages: Sequence[Mapping[str, object]]) -> None:
         self.size = 0
-        self.starts: list[tuple[int, int]] = []
-        self.end: int | None = None
+        self.starts: list[tuple[int | None, int]] = []
+        self.ends: dict[int, int] = {}
+        self.loops: set[int] = set()
         self._index = {id(item): index for index, item in enumerate(messages)}
-        self._loops: set[int] = set()
 
     def note_pass(self, loop: int, item: object) -> None:
         """A pass of this loop begins; only passes over messages count."""
         index = self._index.get(id(item))
         if index is not None:
-            self._loops.add(loop)
+            self.loops.add(loop)
             self.starts.append((index, self.size))
 
     def note_end(self, loop: int) -> None:
         """This loop is over."""
-        if loop in self._loops:
-            self.end = self.size
+        self.ends[loop] = self.size
+        if loop in self.loops:
+            self.starts.append((None, self.size))
 
 
 def _with_notes(held: Sequence[object], environment: jinja2.Environment, numbers: Iterator[int]) -> Iterator[object]:

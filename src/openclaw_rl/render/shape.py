@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tokenizers import Tokenizer
@@ -41,15 +41,20 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Borders:
-    """The added tokens that may stand at a border: those that leave the white space beside them alone."""
+    """The added tokens that may stand at a border: those that leave the white space beside them alone.
+
+    `loops` are the template's loops over messages: where one met none, it is still where messages end.
+    """
 
     starts: tuple[str, ...]
     ends: tuple[str, ...]
+    loops: frozenset[int] = frozenset()
 
     def cut(self, rendering: Rendering, count: int) -> Cut | None:
         """The text of `count` messages and the opening of an answer in blocks; None where they cannot be told."""
-        text, end = rendering.text, rendering.end
-        parts = None if end is None else _parts(rendering, count)
+        text = rendering.text
+        end = max((at for loop, at in rendering.ends.items() if loop in rendering.loops | self.loops), default=None)
+        parts = None if end is None else _parts(rendering.starts, end, count)
         if parts is None or end is None:
             return None
         kept: list[tuple[Run, int]] = []
@@ -94,18 +99,20 @@ def shape_of(template: ChatTemplate, encode: Encode) -> Shape | None:
     borders = borders_of(template.tokenizer)
     reply = message(Role.ASSISTANT, "beta")
     asked = message(Role.USER, "alpha")
-    text = _block(template, borders, encode, [asked, reply, message(Role.USER, "gamma"), reply, asked])
-    if text is None or "beta" not in text:
+    found = _block(template, borders, encode, [asked, reply, message(Role.USER, "gamma"), reply, asked])
+    if found is None or "beta" not in found[0]:
         return None
+    text, loops = found
     tails = {text[text.rindex("beta") + len("beta") :]}
     called = Message(Role.ASSISTANT, (), tool_calls=(_CALL,))
     result = Message(Role.TOOL, (TextPart("gamma"),), tool_call_id=_CALL.id, name=_CALL.name)
     call = _block(template, borders, encode, [asked, called, result])
-    if call is not None and not any(tail and call.endswith(tail) for tail in tails) and "" not in tails:
-        last = max((call.rfind(token), token) for token in borders.starts)
-        if call.endswith(last[1]):
-            tails.add(last[1])
-    return Shape(borders, tuple(sorted(tails, key=len, reverse=True)))
+    if call is not None:
+        loops |= call[1]
+        _, last = max((call[0].rfind(token), token) for token in borders.starts)
+        if "" not in tails and not any(call[0].endswith(tail) for tail in tails) and call[0].endswith(last):
+            tails.add(last)
+    return Shape(replace(borders, loops=loops), tuple(sorted(tails, key=len, reverse=True)))
 
 
 def borders_of(tokenizer: Tokenizer) -> Borders:
@@ -135,25 +142,26 @@ def is_append_only(template: ChatTemplate) -> bool:
     return True
 
 
-def _parts(rendering: Rendering, count: int) -> list[tuple[Run, int]] | None:
-    """Which messages each stretch of text renders, and where it starts; a pass without text joins the one before."""
-    starts = list(rendering.starts)
-    ends = [offset for _, offset in starts[1:]] + [rendering.end]
-    wrote = [start for start, end in zip(starts, ends, strict=True) if end is not None and end > start[1]]
-    indices = [index for index, _ in wrote]
-    if any(after <= before for before, after in itertools.pairwise(indices)) or not wrote:
+def _parts(notes: Sequence[tuple[int | None, int]], end: int, count: int) -> list[tuple[Run, int]] | None:
+    """Which messages each stretch of text renders, and where it starts; None where they are written out of order.
+
+    A pass without text joins the one before, and so does what the template writes by itself between two loops.
+    """
+    stops = [*(offset for _, offset in notes[1:]), end][: len(notes)]
+    wrote = [(index, at) for (index, at), stop in zip(notes, stops, strict=True) if index is not None and stop > at]
+    if any(after <= before for (before, _), (after, _) in itertools.pairwise(wrote)):
         return None
-    if wrote[0][1] > 0:
+    if not wrote or wrote[0][1] > 0:
         wrote.insert(0, (0, 0))
-        indices.insert(0, 0)
-    indices[0] = 0
-    return [
-        ((index, stop), offset) for index, stop, (_, offset) in zip(indices, [*indices[1:], count], wrote, strict=True)
-    ]
+    first = [(0, wrote[0][1]), *wrote[1:]]
+    edges = [*(index for index, _ in first[1:]), count]
+    return [((index, stop), at) for (index, at), stop in zip(first, edges, strict=True)]
 
 
-def _block(template: ChatTemplate, borders: Borders, encode: Encode, talk: Sequence[Message]) -> str | None:
-    """The second message's block, where every message has its own and encoding them apart changes nothing."""
+def _block(
+    template: ChatTemplate, borders: Borders, encode: Encode, talk: Sequence[Message]
+) -> tuple[str, frozenset[int]] | None:
+    """The second message's block and the loops; None where it has none of its own, or encoding apart changes ids."""
     tools = (_TOOL,) if any(item.role is Role.TOOL for item in talk) else ()
     try:
         rendering = template.rendered(talk, tools, generation_prompt=True)
@@ -164,7 +172,7 @@ def _block(template: ChatTemplate, borders: Borders, encode: Encode, talk: Seque
         return None
     found = next((block for block in cut.blocks if block.run == (1, 2)), None)
     ids = [token for block in (*cut.blocks, cut.opening) for token in encode(block.text, block.after)]
-    return None if found is None or ids != template.encode(rendering.text) else found.text
+    return None if found is None or ids != template.encode(rendering.text) else (found.text, rendering.loops)
 
 
 def _text(

@@ -93,7 +93,7 @@ class ChatTemplate:
             except (jinja2.TemplateError, TypeError, ValueError) as refused:
                 problem = problem or refused
             else:
-                return found if talk is messages else replace(found, end=None)  # whose parts cannot be told apart
+                return found if talk is messages else replace(found, ends={})  # whose parts cannot be told apart
         raise RequestError(
             f"the model's chat template refuses these messages: {problem}", param="messages"
         ) from problem
