@@ -4,7 +4,7 @@ The client's extension is left out: its headers are removed. CAPTURES names the 
 `shared/openclaw-captures` beside the checkout). The engine says again what was answered then. The truth is not read by
 the product's own rules: kinds are those the recordings carry, sessions come from the extension's header, the affinity
 header or the Runtime line, and a next state is what stands between the answer and the next one in a later request of
-the same session, words as the user typed them.
+the same session, words as the user typed them; an answer that the client kept over a compaction counts as still there.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ HOP = ("host", "content-length", "connection", "accept-encoding", "transfer-enco
 CONTEXT = 1_000_000  # tokens: the recordings are about kinds and sessions, not about room
 BLOCK = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
 CLIENTS_OWN = ("[Queued user message", "<turn_aborted>", "Continue the current task", "A background task completed")
+SUMMARY = "The conversation history before this point was compacted"
+STAMP = re.compile(r"^\[\w{3} [\d-]+ [\d:]+ [^\]]+\] ")
 RUNTIME = re.compile(r"Runtime: agent=\S+ \| session=(\S+)(?: \| sessionId=(\S+))? \| host=")
 
 
@@ -247,16 +249,27 @@ def _due(each: Exchange, later: list[Exchange]) -> list[tuple[str, str]] | None:
         if other.kind == "side" or other.session != each.session:
             continue
         theirs = _spoken(other)
-        if theirs[: len(mine)] != mine or len(theirs) <= len(mine) or theirs[len(mine)][0] != Role.ASSISTANT.value:
-            continue  # begun anew, compacted, or tried again
-        if theirs[len(mine)][1].strip() != _visible(each.answer):
+        at = _place(mine, theirs, _visible(each.answer))
+        if at is None:
             continue
-        rest = itertools.takewhile(lambda said: said[0] != Role.ASSISTANT.value, theirs[len(mine) + 1 :])
-        heard = [(role, re.sub(r"^\[\w{3} [\d-]+ [\d:]+ [^\]]+\] ", "", text)) for role, text in rest]
+        rest = itertools.takewhile(lambda said: said[0] != Role.ASSISTANT.value, theirs[at + 1 :])
+        heard = [(role, STAMP.sub("", text)) for role, text in rest]
         heard = [said for said in heard if not said[1].startswith(CLIENTS_OWN)]
         if heard:
             return heard
+        if theirs[0][1].startswith(SUMMARY):
+            return None
     return None
+
+
+def _place(mine: list[tuple[str, str]], theirs: list[tuple[str, str]], answer: str) -> int | None:
+    """Where the answer stands in a later request: behind all that was asked, or kept behind a summary of it."""
+    if theirs[: len(mine)] == mine:
+        at = len(mine)
+        return at if theirs[at : at + 1] == [(Role.ASSISTANT.value, answer)] else None
+    if not theirs[0][1].startswith(SUMMARY) or not answer:
+        return None
+    return next((at for at in range(len(theirs) - 1, -1, -1) if theirs[at] == (Role.ASSISTANT.value, answer)), None)
 
 
 def _spoken(each: Exchange) -> list[tuple[str, str]]:
