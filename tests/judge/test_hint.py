@@ -6,8 +6,7 @@ import pytest
 
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.verdict import Vote
-from openclaw_rl.judge.hint import accepted, arranged, marked_text, says_something
-from openclaw_rl.judge.settings import HintSelection
+from openclaw_rl.judge.hint import accepted, distinct, marked_text, says_something
 
 
 @pytest.mark.parametrize(
@@ -71,19 +70,7 @@ def test_only_a_vote_of_one_makes_its_text_a_hint() -> None:
 LONG, SHORT = Hint("Write in plain sentences, without bold text."), Hint("Avoid markdown.")
 
 
-@pytest.mark.parametrize(
-    ("selection", "kept"),
-    [
-        (HintSelection.LONGEST, (LONG,)),
-        (HintSelection.SHORTEST, (SHORT,)),
-        (HintSelection.SEQUENCE, (SHORT, LONG)),
-        (HintSelection.TOKEN, (SHORT, LONG)),
-    ],
-)
-def test_the_selection_says_which_hints_are_kept(selection: HintSelection, kept: tuple[Hint, ...]) -> None:
+def test_hints_of_the_same_words_are_one_and_all_others_are_kept_in_order() -> None:
     again = Hint("  avoid MARKDOWN ")  # the same words
-    assert arranged([SHORT, again, LONG], selection) == kept
-
-
-def test_no_hints_are_arranged_to_none() -> None:
-    assert arranged([], HintSelection.LONGEST) == ()
+    assert distinct([SHORT, again, LONG]) == (SHORT, LONG)
+    assert distinct([]) == ()

@@ -1,4 +1,4 @@
-"""Which texts are hints: found between marks, accepted, deduplicated, ordered."""
+"""Which texts are hints: found between marks, accepted, deduplicated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.verdict import Vote
-from openclaw_rl.judge.settings import HintSelection
 
 MIN_CHARS = 10
 _MARKED = re.compile(r"\[HINT_START\](.*?)\[HINT_END\]", re.DOTALL)
@@ -54,17 +53,12 @@ def accepted(votes: Sequence[Vote]) -> list[Hint]:
     ]
 
 
-def arranged(hints: Sequence[Hint], selection: HintSelection) -> tuple[Hint, ...]:
-    """The hints without repetitions, best first; `longest` and `shortest` keep one."""
+def distinct(hints: Sequence[Hint]) -> tuple[Hint, ...]:
+    """The hints without repetitions, in their order. Which of them is learned from, the trainer's method says."""
     seen: dict[str, Hint] = {}
     for hint in hints:
         seen.setdefault(normalised(hint.text), hint)
-    kept = list(seen.values())
-    if selection is HintSelection.LONGEST:
-        kept = sorted(kept, key=lambda hint: -len(hint.text))[:1]
-    elif selection is HintSelection.SHORTEST:
-        kept = sorted(kept, key=lambda hint: len(hint.text))[:1]
-    return tuple(kept)
+    return tuple(seen.values())
 
 
 def normalised(text: str) -> str:

@@ -16,7 +16,7 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict, VerdictSource, Vote
 from openclaw_rl.errors import JudgeError
 from openclaw_rl.judge.budget import Budget, ForgetfulBudget
-from openclaw_rl.judge.hint import accepted, arranged, marked_text
+from openclaw_rl.judge.hint import accepted, distinct, marked_text
 from openclaw_rl.judge.prompt import Question, question
 from openclaw_rl.judge.settings import HintFrom, HintWhen, JudgeSettings
 from openclaw_rl.judge.signals import followup_hint, owner_messages, tool_status
@@ -75,7 +75,7 @@ class LlmJudge:
         if score == -1 and self.settings.hint_source is not HintFrom.JUDGE:
             own = followup_hint(next_state)
             hints += [own] if own is not None else []
-        return arranged(hints, self.settings.hint_selection)
+        return distinct(hints)
 
     async def _ask(self, asked: Question, turn: Turn, said: Sequence[Message]) -> tuple[Vote, ...] | JudgeError:
         """The answers to one question, asked `votes` times at once, or why there is none.

@@ -21,15 +21,6 @@ class HintWhen(StrEnum):
     CORRECTIVE = "corrective"  # after the score, where it is not +1
 
 
-class HintSelection(StrEnum):
-    """The order of a verdict's hints, and how many of them are kept."""
-
-    LONGEST = "longest"  # one
-    SHORTEST = "shortest"  # one
-    SEQUENCE = "sequence"  # all: the trainer takes the one whose teacher overlaps most over the whole reply
-    TOKEN = "token"  # all: the trainer takes the best one for each token
-
-
 @dataclass(frozen=True, slots=True)
 class JudgeSettings:
     """How pairs become verdicts."""
@@ -64,8 +55,6 @@ class JudgeSettings:
     """Whose words may become a hint: the judge's, the user's own next words, or both."""
     hint_when: HintWhen = HintWhen.ALWAYS
     """Whether hints are asked for always, or only where the score is not +1 (fewer calls, one after the other)."""
-    hint_selection: HintSelection = HintSelection.SEQUENCE
-    """Which accepted hints are kept, in which order."""
     tool_votes: bool = True
     """Whether a judge votes on tool results that do not say themselves whether they worked."""
     idle_only: bool = False

@@ -80,11 +80,10 @@ class LoraTrainer:
 
     def export(self, folder: Path, version: PolicyVersion) -> Adapter:
         """Writes the adapter and the trainer's own state, on the disk when this returns. Raises OSError."""
-        leaves = sorted({path.rpartition(".")[2] for path in self.model.loras})
         settings = self._settings
         rank = settings.rank + (0 if self._upon is None else self._upon.rank)
         alpha = settings.alpha / settings.rank * rank
-        config = checkpoint.lora_config(self.model.name, leaves, rank=rank, alpha=alpha)
+        config = checkpoint.lora_config(self.model.name, self.model.targets(), rank=rank, alpha=alpha)
         now = checkpoint.Checkpoint(self.model.weights(), self._state(), self._steps, version, self._upon)
         checkpoint.write(folder, now, config, _as_json(settings))
         self._shelf.put(folder, now)

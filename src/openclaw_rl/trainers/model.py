@@ -19,6 +19,8 @@ from openclaw_rl.trainers.settings import TrainerSettings
 
 SMALL = 100_000_000  # parameters; below it float32 on a CPU is no burden, and a step may be bold
 ALL_LINEAR = "all-linear"
+ROUTERS = {"gate", "router", "shared_expert_gate"}
+EXPERTS = {"gate_proj", "up_proj", "down_proj", "w1", "w2", "w3"}  # what experts' own linears are called
 
 
 class CausalModel:
@@ -41,6 +43,12 @@ class CausalModel:
         if settings.recompute_layers:
             model.activation_checkpointing_enable()
             model.train()
+
+    def targets(self) -> list[str]:
+        """The adapted layers as PEFT finds them: by their last names, or in full where others are called the same."""
+        leaves = {_leaf(path) for path in self.loras}
+        others = {_leaf(path) for path, module in self._body.named_modules() if isinstance(module, Frozen)}
+        return sorted(leaves if not leaves & others else self.loras)
 
     def hidden(self, ids: Tensor) -> Tensor:
         """The last layer's output. [B, T] ids, padded on the right, in; [B, T, H] out.
@@ -165,11 +173,12 @@ def _adapted(model: PreTrainedModel, settings: TrainerSettings, *, is_packed: bo
     names = None if settings.targets == ALL_LINEAR else {name.strip() for name in settings.targets.split(",")}
     scale = settings.alpha / settings.rank
     found: dict[str, Lora] = {}
-    linears = [(path, module) for path, module in model.named_modules() if isinstance(module, nn.Linear)]
-    for path, linear in linears:
+    linears = {path: module for path, module in model.named_modules() if isinstance(module, nn.Linear)}
+    wanted = _shared(model, linears) if names is None else {path for path in linears if _leaf(path) in names}
+    for path, linear in linears.items():
         owner, _, leaf = path.rpartition(".")
         replacement: nn.Module
-        if linear is head or (names is not None and leaf not in names):
+        if linear is head or path not in wanted:
             replacement = Frozen(linear, is_packed=is_packed)
         else:
             found[path] = Lora(linear, rank=settings.rank, scale=scale, is_packed=is_packed)
@@ -178,6 +187,26 @@ def _adapted(model: PreTrainedModel, settings: TrainerSettings, *, is_packed: bo
     if not found:
         raise ConfigError(f"no linear layer is named {settings.targets}", fix="leave trainer.targets out")
     return found
+
+
+def _shared(model: PreTrainedModel, linears: Mapping[str, nn.Linear]) -> set[str]:
+    """The linears that every token passes: all but experts, of which a token sees a few, and what chooses among them.
+
+    In a mixture of experts peft takes some names for the experts', wherever they stand: those are left out too.
+    """
+    found = {path for path in linears if "experts" not in path.split(".") and _leaf(path) not in ROUTERS}
+    if not any("experts" in name.split(".") for name, _ in model.named_parameters()):
+        return found
+    from peft import LoraConfig
+    from peft.utils.transformers_weight_conversion import convert_peft_config_for_transformers
+
+    config = LoraConfig(target_modules=sorted({_leaf(path) for path in found} | EXPERTS))
+    convert_peft_config_for_transformers(config, model, None)
+    return {path for path in found if _leaf(path) in set(config.target_modules or ())}
+
+
+def _leaf(path: str) -> str:
+    return path.rpartition(".")[2]
 
 
 def _device(name: str) -> torch.device:

@@ -94,7 +94,7 @@ class MethodSettings:
     mean: Mean = Mean.TOKEN
     """Whether each token weighs the same, or each reply."""
     hint_selection: HintSelection = HintSelection.SEQUENCE
-    """Which of several hints is learned from."""
+    """Which of a turn's hints is learned from: longest, shortest, sequence (most overlap of top tokens) or token."""
     distill: Distill | None = None
     """Form of top-k distillation; left out, `selected`, and `tail` for the method topk."""
     top_k: int = 0
@@ -150,7 +150,7 @@ class TrainerSettings:
     alpha: float = 64.0
     """LoRA's alpha: what the adapter adds is scaled by alpha / rank."""
     targets: str = "all-linear"
-    """Which layers are adapted: all-linear, or names of layers with commas between them."""
+    """Which layers are adapted: all-linear (experts and their routers excepted), or names with commas between them."""
     lr: float | None = None
     """Learning rate; left out, 3e-3 for models under 100 M parameters and 2e-4 above."""
     weight_decay: float = 0.0
