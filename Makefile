@@ -8,7 +8,7 @@ export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
 FIGURES := bench-learning bench-tokens bench-swap bench-serve bench-train bench-share bench-captures bench-capture-cost fuzz-api eval-separate eval-joint
-.PHONY: help install demo serve test check format tiny clean $(FIGURES)
+.PHONY: help install demo serve test test-openclaw check format tiny clean $(FIGURES)
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -38,6 +38,11 @@ serve: .venv/installed  ## serve the bundled model on 127.0.0.1:30000
 
 test: .venv/installed  ## all tests that need no GPU
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
+
+test-openclaw: .venv/installed  ## the loop behind a real OpenClaw (downloads about 650 MB into build/openclaw, once)
+	@rm -f build/openclaw/figures.json
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s -m slow tests/openclaw >&2
+	@cat build/openclaw/figures.json
 
 check: .venv/installed  ## format, lint, strict types and tests, as CI does
 	$(BIN)/ruff format --check .
