@@ -139,13 +139,14 @@ def demo(
 
 
 def _mount() -> None:
-    from openclaw_rl.commands import connect, doctor, hints, looking
+    from openclaw_rl.commands import connect, doctor, hints, judging, looking
     from openclaw_rl.commands import eval as evaluating
     from openclaw_rl.tiny.cli import app as tiny
 
     for group in (looking.app, connect.app, doctor.app):
         app.add_typer(group)
     app.add_typer(hints.app, name="hints")
+    evaluating.app.add_typer(judging.app)
     app.add_typer(evaluating.app, name="eval")
     app.add_typer(tiny, name="tiny", help="Make the bundled model again, or score it.")
 
