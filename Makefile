@@ -7,8 +7,8 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := bench-learning bench-tokens bench-swap bench-serve bench-train bench-share bench-captures bench-capture-cost fuzz-api eval-separate eval-joint
-.PHONY: help install demo serve test test-openclaw check format tiny clean $(FIGURES)
+FIGURES := bench-learning bench-tokens bench-swap bench-serve bench-train bench-share bench-captures bench-capture-cost fuzz-api eval-separate eval-joint eval-wishes
+.PHONY: test-peers eval-judge help install demo serve test test-node test-openclaw check format tiny clean $(FIGURES)
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -38,6 +38,9 @@ serve: .venv/installed  ## serve the bundled model on 127.0.0.1:30000
 
 test: .venv/installed  ## all tests that need no GPU
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
+
+test-node: .venv/installed  ## the official Node client against the server (Node and client from npm, into build/)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -rs -m slow tests/serve/test_node_client.py
 
 test-openclaw: .venv/installed  ## the loop behind a real OpenClaw (downloads about 650 MB into build/openclaw, once)
 	@rm -f build/openclaw/figures.json
@@ -86,11 +89,21 @@ fuzz-api: .venv/installed-fuzz  ## generated requests against every route of a l
 
 # Finished trials are kept in eval/, so a run that was stopped goes on; AT_ONCE trials run beside each other.
 EVAL = $(BIN)/openclaw-rl eval personalization --method all --at-once $(or $(AT_ONCE),1) $(if $(QUICK),--quick)
-eval-separate: .venv/installed  ## sessions until each of three users' wishes holds, ten methods, a model each
+eval-separate: .venv/installed  ## sessions until each of three users' wishes holds, every method, a model each
 	@mkdir -p eval && OMP_NUM_THREADS=1 $(EVAL) --mode separate --report eval/separate.html --json eval/separate.json $(RESULTS)
 
 eval-joint: .venv/installed  ## the same with three users on one model
 	@mkdir -p eval && OMP_NUM_THREADS=1 $(EVAL) --mode joint --report eval/joint.html --json eval/joint.json $(RESULTS)
+
+eval-wishes: .venv/installed  ## twelve wishes one after another: how many hold, and prompt tokens spent, by what carries them
+	@mkdir -p eval && OMP_NUM_THREADS=1 $(BIN)/openclaw-rl eval wishes --at-once $(or $(AT_ONCE),1) $(if $(QUICK),--quick) \
+		--report eval/wishes.html --json eval/wishes.json $(RESULTS)
+
+test-peers: .venv/installed-bench  ## losses and gradients against TRL's
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow tests/trainers/test_agreement_with_trl.py
+
+eval-judge: .venv/installed  ## how well the bundled model's judge judges, on 375 labelled cases
+	@$(BIN)/openclaw-rl eval judge $(if $(QUICK),--quick)
 
 clean:  ## everything that was made, the environment included
 	rm -rf .venv demo build dist .mypy_cache .ruff_cache .pytest_cache
