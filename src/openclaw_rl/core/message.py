@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from openclaw_rl.core.nesting import is_too_deep
+
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
@@ -43,7 +45,9 @@ class ToolCall:
     arguments: str
 
     def parsed(self) -> Json:
-        """The arguments as data, or the text itself where it is no JSON."""
+        """The arguments as data, or the text itself where it is no JSON, or none that can be walked through."""
+        if is_too_deep(self.arguments):
+            return self.arguments
         try:
             value: Json = json.loads(self.arguments)
         except ValueError:

@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from openclaw_rl.core.message import ImagePart, Json, Message, Role, TextPart, Tool, ToolCall
+from openclaw_rl.core.nesting import MOST_DEPTH, is_too_deep
 from openclaw_rl.errors import RequestError
 
 T = TypeVar("T")
@@ -132,7 +133,7 @@ def fields_of(body: bytes) -> tuple[bytes, dict[str, msgspec.Raw]]:
     JavaScript clients send half a surrogate pair where they cut text; those become U+FFFD, in a body of our own.
     """
     try:
-        return body, msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        return body, _decoded(body, dict[str, msgspec.Raw])
     except msgspec.ValidationError:
         raise RequestError("the body is no JSON object", fix="send the parameters as one object") from None
     except msgspec.DecodeError:
@@ -144,18 +145,26 @@ def fields_of(body: bytes) -> tuple[bytes, dict[str, msgspec.Raw]]:
 def parsed(body: bytes, kind: type[T]) -> T:
     """The body as that structure. Raises msgspec.ValidationError naming the place."""
     try:
-        return msgspec.json.decode(body, type=kind)
+        return _decoded(body, kind)
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:  # a half pair deeper down: `fields_of` has not looked inside values
-        return msgspec.json.decode(_without_half_pairs(body), type=kind)
+        return _decoded(_without_half_pairs(body), kind)
 
 
 def value_of(raw: msgspec.Raw) -> Json:
-    """One parameter as data; None where it was not sent."""
-    if not bytes(raw):
+    """One parameter as data; None where it was not sent. Raises RequestError for what is nested too deeply."""
+    held = bytes(raw)
+    if not held:
         return None
-    value: Json = msgspec.json.decode(raw)
+    if is_too_deep(held.decode("utf-8", "replace")):
+        raise RequestError(
+            "the body is nested too deeply", fix=f"nest at most {MOST_DEPTH} lists and objects", code="invalid_json"
+        )
+    try:
+        value: Json = msgspec.json.decode(held)
+    except (UnicodeDecodeError, msgspec.DecodeError):  # a half pair
+        value = msgspec.json.decode(_without_half_pairs(held))
     return value
 
 
@@ -238,8 +247,20 @@ def _part(part: PartSpec, where: str) -> TextPart | ImagePart:
     raise RequestError(f"{where} is a {part.type!r} part", fix="send text parts", param=where)
 
 
+def _decoded(body: bytes, kind: type[T]) -> T:
+    """The JSON as that type; what msgspec tells in other words than its own is told in ours."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (UnicodeDecodeError, RecursionError) as problem:
+        raise _no_json(problem) from problem
+
+
+def _no_json(problem: Exception) -> RequestError:
+    return RequestError(f"the body is no valid JSON: {problem}", code="invalid_json")
+
+
 def _without_half_pairs(body: bytes) -> bytes:
     try:
         return json.dumps(json.loads(body), ensure_ascii=False).encode("utf-8", "replace")
     except (ValueError, RecursionError) as problem:
-        raise RequestError(f"the body is no valid JSON: {problem}", code="invalid_json") from problem
+        raise _no_json(problem) from problem
