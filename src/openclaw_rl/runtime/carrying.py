@@ -7,6 +7,7 @@ from openclaw_rl.carry.probes import Prober
 from openclaw_rl.carry.stage import CarryStage
 from openclaw_rl.config import Config
 from openclaw_rl.core.kept_hint import Carry
+from openclaw_rl.core.scope import own_scope
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.engines.local.client import LocalEngine
@@ -22,7 +23,9 @@ def carrying_of(
     """The carrying stage."""
 
     async def current(turn: Turn) -> PolicyVersion:
-        return served.current(SHARED)
+        scope = own_scope(config.train.scopes, user=turn.user, agent=turn.agent)
+        own = None if scope is None else await served.own(scope)
+        return own or served.current(SHARED)
 
     hints = HintsInUse(store, config.carry, config.hints, lambda text: len(renderer.encode(text)))
     prober = Prober(engine, current, engine.info.eos_ids, config.hints)
