@@ -74,10 +74,29 @@ ENVIRONMENT: dict[str, str] = {
     "SGLANG_API_KEY": "serve.api_key",
     "SERVED_MODEL_NAME": "serve.model_name",
     "PRM_M": "judge.votes",
+    "PRM_MODEL_PATH": "judge.model",
     "OPENCLAW_COMBINE_W_RL": "trainer.method.w_rl",
     "OPENCLAW_COMBINE_W_OPD": "trainer.method.w_opd",
 }
+# Names of earlier systems that mean nothing here, and why.
+UNUSED: dict[str, str] = {
+    "SAVE_CKPT": "every version is kept in the home folder, under versions/; OPENCLAW_RL_HOME says where that is",
+    "OPENCLAW_RECORD_FILE": "every turn is in the store; `openclaw-rl export` writes the records",
+    "NUM_GPUS": "engine, trainer and judge take one device each: engine.device, trainer.device, judge.device",
+    "ACTOR_GPUS": "the trainer takes one device, trainer.device",
+    "ROLLOUT_GPUS": "the engine takes one device, engine.device",
+    "PRM_GPUS": "a judge model takes one device, judge.device",
+    "USE_WANDB": "numbers are at /metrics, for Prometheus",
+    "WANDB_PROJECT": "numbers are at /metrics, for Prometheus",
+    "WANDB_KEY": "numbers are at /metrics, for Prometheus",
+}
 SECRETS = frozenset({"serve.api_key", "judge.api_key"})
+
+
+def unused_names(environment: Mapping[str, str] | None = None) -> list[str]:
+    """A line for each name in the environment that users of earlier systems know and that changes nothing here."""
+    words = os.environ if environment is None else environment
+    return [f"{name} is not used here: {why}" for name, why in UNUSED.items() if words.get(name)]
 
 
 def read_config(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from openclaw_rl.config import read_config
+from openclaw_rl.config import ENVIRONMENT, UNUSED, read_config, unused_names
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.runtime.settings_text import settings_text
 from openclaw_rl.trainers.settings import Method
@@ -34,6 +34,15 @@ def test_names_from_earlier_systems_still_work() -> None:
     config = read_config(environment=words, overrides={"home": "somewhere"})
     assert config.model == "m" and config.judge.votes == 5 and config.serve.api_key == "k"
     assert config.trainer.method.w_rl == 0.5
+
+
+def test_names_that_mean_nothing_here_are_answered_with_why() -> None:
+    words = {"USE_WANDB": "1", "SAVE_CKPT": "/ckpt", "PRM_MODEL_PATH": "judge", "NUM_GPUS": "", "PATH": "/bin"}
+    assert read_config(environment=words, overrides={"home": "somewhere"}).judge.model == "judge"
+    told = unused_names(words)
+    assert [line.partition(" ")[0] for line in told] == ["SAVE_CKPT", "USE_WANDB"]
+    assert all(" is not used here: " in line for line in told)
+    assert not set(UNUSED) & set(ENVIRONMENT)
 
 
 def test_nested_tables_and_closed_sets_of_words_are_read(tmp_path: Path) -> None:

@@ -26,9 +26,9 @@ class JudgeSettings:
     """How pairs become verdicts."""
 
     url: str = ""
-    """The base URL of an OpenAI-style endpoint that judges; empty for the served base model without adapter."""
+    """The base URL of an OpenAI-style endpoint that judges; empty for a model on this machine."""
     model: str = ""
-    """The model's name at that endpoint."""
+    """The model's name at that endpoint or, without one, a folder or hub name; empty for the served base model."""
     api_key: str = ""
     """The key for that endpoint."""
     votes: int = 3
@@ -55,6 +55,12 @@ class JudgeSettings:
     """Whose words may become a hint: the judge's, the user's own next words, or both."""
     hint_when: HintWhen = HintWhen.ALWAYS
     """Whether hints are asked for always, or only where the score is not +1 (fewer calls, one after the other)."""
+    device: str = "auto"
+    """Where a judge model of its own runs: cpu, cuda, cuda:1 ..., or auto."""
+    threads: int = 1
+    """CPU threads of a judge model of its own."""
+    nice: int = 10
+    """Priority of a judge model of its own; 19 gives way to everything."""
     tool_votes: bool = True
     """Whether a judge votes on tool results that do not say themselves whether they worked."""
     idle_only: bool = False
@@ -66,6 +72,7 @@ class JudgeSettings:
             ("max_tokens", self.max_tokens),
             ("at_once", self.at_once),
             ("calls_in_flight", self.calls_in_flight),
+            ("threads", self.threads),
         ):
             if value < 1:
                 raise ValueError(f"{name} is {value}: at least 1 is needed")

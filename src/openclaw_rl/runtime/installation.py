@@ -32,6 +32,7 @@ from openclaw_rl.runtime.activity import Activity
 from openclaw_rl.runtime.carrying import carrying_of, join
 from openclaw_rl.runtime.doctor_install import home_findings
 from openclaw_rl.runtime.home import kept_key
+from openclaw_rl.runtime.judge_model import JudgeModel
 from openclaw_rl.runtime.models import model_folder
 from openclaw_rl.runtime.status import Facts, status_of
 from openclaw_rl.store.db import Store
@@ -101,6 +102,8 @@ class Installation:
 async def installed(config: Config) -> AsyncIterator[Installation]:
     """The parts, started; closed in reverse order at the end. Raises OpenClawRLError where one cannot start."""
     folder = await asyncio.to_thread(model_folder, config.model)
+    own_judge = config.judge.model if not config.judge.url else ""
+    judge_folder = await asyncio.to_thread(model_folder, own_judge) if own_judge else folder
     async with AsyncExitStack() as stack:
         store = await Store.open(config.home)
         stack.push_async_callback(store.aclose)
@@ -113,6 +116,9 @@ async def installed(config: Config) -> AsyncIterator[Installation]:
         chat: Chat = EngineChat(engine, renderer, engine.info.eos_ids)
         if config.judge.url:
             chat = await stack.enter_async_context(_endpoint(config))
+        elif judge_folder != folder:
+            chat = own = await JudgeModel.start(judge_folder, config.judge, config.engine)
+            stack.push_async_callback(own.aclose)
         judge = LlmJudge(chat, config.judge, name=config.judge.model or BASE_JUDGE, budget=store, readable=readable)
         parts = _assembled(config, folder, key, Built(store, renderer, engine, trainer, judge))
         await parts.publishing.start()

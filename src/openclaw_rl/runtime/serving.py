@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import Callable
 
-from openclaw_rl.config import Config
+from openclaw_rl.config import Config, unused_names
 from openclaw_rl.core.version import SHARED
 from openclaw_rl.runtime.installation import Installation, installed
 from openclaw_rl.runtime.listening import listening
 from openclaw_rl.runtime.models import served_name
 
+log = logging.getLogger(__name__)
+
 
 async def run(config: Config, *, learn: bool = True, announce: Callable[[str], None]) -> None:
     """Serves until a signal comes. The first one ends it in order; a second one at once."""
     stop = _stop_signal(announce)
+    for line in unused_names():
+        log.warning("%s", line)
     async with installed(config) as parts, listening(parts, learns=learn) as url, asyncio.TaskGroup() as group:
         behind = [group.create_task(parts.collect.run())]
         if learn:

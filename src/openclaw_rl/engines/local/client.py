@@ -83,6 +83,11 @@ class LocalEngine:
         """The child's process id."""
         return 0 if self._link is None else self._link.pid
 
+    @property
+    def is_dead(self) -> bool:
+        """Whether the child died once too often and is not started again."""
+        return self._broken is not None
+
     # -- Engine
     async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
         """Sampled tokens as they come; see core.protocols.Engine. Ends at `sampling.stop_ids` alone, or in length."""

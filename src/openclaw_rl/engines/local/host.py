@@ -5,6 +5,7 @@ One message a step goes out. Commands are taken between steps; when stdin closes
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pickle
@@ -48,6 +49,8 @@ def main() -> None:
     start = pipe.read(sys.stdin.buffer)
     if not isinstance(start, Start):
         return
+    with contextlib.suppress(OSError):
+        os.nice(start.settings.nice)
     core = _open(start, out)
     if core is None:
         return

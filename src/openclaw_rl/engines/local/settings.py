@@ -21,6 +21,8 @@ class LocalEngineSettings:
     """`float32`, `bfloat16` or `float16`; `auto` is float32 below 100 M parameters on a CPU, else bfloat16."""
     threads: int = 1
     """CPU threads of the engine; 2 only pay without a trainer beside it and for real model sizes."""
+    nice: int = 0
+    """Priority of the engine's process; 19 gives way to everything."""
     max_rows: int = 16
     """Requests that decode at once."""
     max_waiting: int = 256
