@@ -19,7 +19,7 @@ from openclaw_rl.evals.voices import Scripted
 
 PEOPLE = three(ToyExercises(), 0)
 STUDENT, ASSISTANT, TEACHER = PEOPLE
-SETTINGS = TrialSettings(sessions=6, most_sessions=40, problems=4, poll_s=0.0)
+SETTINGS = TrialSettings(sessions=6, most_sessions=40, problems=4, poll_s=0.0)  # a look takes no time here
 METHOD = {method.name: method for method in METHODS}
 
 
@@ -121,14 +121,30 @@ async def test_followups_are_remembered_in_the_users_own_words(tmp_path: Path) -
     assert last[0]["content"].splitlines()[1].removeprefix("- ") in said  # type: ignore[index]
 
 
-async def test_where_hints_may_be_carried_main_requests_are_measured_beside_bare_ones(tmp_path: Path) -> None:
+async def test_where_hints_may_be_carried_main_requests_are_measured_in_the_end_beside_bare_ones(
+    tmp_path: Path,
+) -> None:
     mind = Learner(PEOPLE)
-    method = replace(METHOD["recipe"], carries=True)
-    trial = await tried(mind, tmp_path, method=method)
-    assert trial.points[0].of("student").bare == 0
-    assert trial.end.of("student").bare == 4
-    sessions = [name for name in mind.ended if name.startswith("measure")]
-    assert sessions == []  # nothing follows a measured request, so its session needs no end
+    trial = await tried(mind, tmp_path, method=replace(METHOD["recipe"], carries=True))
+    assert [point.of("student").bare for point in trial.points] == [None, None, None, 4]
+    # A measured request is a session of its own that nothing follows, so that nothing is learned from it.
+    alone = [request for request in mind.requests if request["kind"] == "main" and len(request["messages"]) == 1]  # type: ignore[arg-type]
+    assert len(alone) == 15 + 3 * 4
+    assert [name for name in mind.ended if name.startswith("measure")] == []
+
+
+async def test_taught_in_turn_each_goes_on_until_they_converge_or_are_given_up(tmp_path: Path) -> None:
+    mind = Learner(PEOPLE)
+    async with learning(mind) as server, Client(server.base_url, "key", "toy") as client:
+        one = tuple(replace(person, user="one") for person in PEOPLE)
+        probes = Probes(client, SETTINGS, BaseShares(tmp_path, "test"))
+        mind.corrections[TEACHER.wish.name] = -100  # never learned
+        trial = await Run(client, METHOD["recipe"], 0, one, one, Scripted(), SETTINGS, probes).run_in_turn()
+    taught = [session.person for session in trial.sessions]
+    assert taught == ["student"] * 5 + ["assistant"] * 5 + ["teacher"] * 6
+    assert [(point.label, point.after_session) for point in trial.points] == [(BEFORE, 0), (LAST, 16)]
+    assert [trial.end.of(person.name).wish for person in PEOPLE] == [4, 4, 0]
+    assert {request["user"] for request in mind.requests} == {"one"}
 
 
 async def test_what_is_said_is_told_with_what_it_means(tmp_path: Path) -> None:

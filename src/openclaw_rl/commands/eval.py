@@ -55,6 +55,11 @@ Folder = Annotated[
 ]
 AtOnce = Annotated[int, typer.Option("--at-once", help="Trials under way at the same time, a server each.", min=1)]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the figures to this file, too.")]
+Report = Annotated[Path | None, typer.Option("--report", help="Write an HTML page with the tables and plots.")]
+Results = Annotated[
+    Path | None,
+    typer.Option("--results", help="A Markdown document whose section for this is written anew, with its picture."),
+]
 Quick = Annotated[bool, typer.Option("--quick", help="Few seeds, sessions and problems: for a look, not for figures.")]
 
 
@@ -85,13 +90,8 @@ def personalization(
     folder: Folder = Path("eval"),
     at_once: AtOnce = 1,
     json_file: JsonFile = None,
-    report: Annotated[Path | None, typer.Option("--report", help="Write an HTML page with a table and plots.")] = None,
-    results: Annotated[
-        Path | None,
-        typer.Option(
-            "--results", help="A Markdown document whose section for this mode is written anew, with its picture."
-        ),
-    ] = None,
+    report: Report = None,
+    results: Results = None,
     quick: Quick = False,
 ) -> None:
     """Teach three people's hidden wishes to a model and count the sessions it takes, method by method.
@@ -121,6 +121,65 @@ def personalization(
     with PlanView(say, len(plan.cells())) as view:
         trials = asyncio.run(run_plan(plan, view))
     _deliver(plan, trials, json_file, report, results)
+
+
+@app.command()
+def wishes(
+    *,
+    carry: Annotated[
+        list[str] | None,
+        typer.Option("--carry", help="weights, memory or bridge; may be given again. [default: all three]"),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option("--seeds", help="So many seeds, from 0 on; each teaches in another order.", min=1)
+    ] = 3,
+    sessions: Annotated[
+        int, typer.Option("--sessions", help="Sessions for each wish until it is given up.", min=1)
+    ] = 8,
+    probes: Annotated[int, typer.Option("--probes", help="Unseen tasks for each wish in one measurement.", min=1)] = 40,
+    model: Model = "bundled",
+    judge: Judge = "",
+    recipe: Recipe = None,
+    folder: Folder = Path("eval"),
+    at_once: AtOnce = 1,
+    json_file: JsonFile = None,
+    report: Report = None,
+    results: Results = None,
+    quick: Quick = False,
+) -> None:
+    """Teach twelve wishes one after another to one model; count those that hold in the end, and what they cost.
+
+    The wishes are one user's: how solutions, grades and comments are written, how they begin and how they end, and how
+    thanks and file reports do. They are carried by the weights, by a memory in the prompt, or by both in turn (bridge).
+    """
+    from openclaw_rl.evals import wishes_report as reports
+    from openclaw_rl.evals.methods import CARRIES, chosen
+    from openclaw_rl.evals.personalization import run_plan
+    from openclaw_rl.evals.personalization_view import PlanView
+    from openclaw_rl.evals.trials import TrialSettings
+    from openclaw_rl.evals.twelve import one_user, wish_figures
+
+    plan = replace(
+        _plan(Mode.JOINT, [], model, None, recipe),
+        methods=chosen(carry or ["all"], CARRIES),
+        seeds=tuple(range(1 if quick else seeds)),
+        settings=TrialSettings(sessions=4 if quick else sessions, problems=QUICK_PROBLEMS if quick else probes),
+        folder=folder,
+        judge=judge,
+        at_once=at_once,
+        cast=one_user,
+        in_turn=True,
+    )
+    with PlanView(say, len(plan.cells())) as view:
+        trials = asyncio.run(run_plan(plan, view))
+    found = wish_figures(plan, trials)
+    if json_file is not None:
+        json_file.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    if report is not None:
+        report.write_text(reports.as_html(found), "utf-8")
+    if results is not None:
+        reports.write_results(results, found)
+    print(json.dumps(found))
 
 
 def _plan(mode: Mode, methods: list[str], model: str, problems: Path | None, recipe: Path | None) -> Plan:

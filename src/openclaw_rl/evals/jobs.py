@@ -80,7 +80,8 @@ class Job:
 class Person:
     """Somebody who comes back with task after task; the wish behind them never changes.
 
-    `keeps_file` makes them ask for the answer to be appended to a file once they are content.
+    `keeps_file` makes them ask for the answer to be appended to a file once they are content. Several wishes may be
+    one user's: `user` is whom the server takes them for.
     """
 
     name: str
@@ -88,6 +89,12 @@ class Person:
     exercises: Exercises
     seed: int
     keeps_file: bool = False
+    user: str = ""
+
+    @property
+    def user_id(self) -> str:
+        """Whom the server takes them for: themselves, unless told otherwise."""
+        return self.user or self.name
 
     def job(self, number: int, *, held_out: bool = False) -> Job:
         """The task of a session; the same number gives the same task and the same words."""

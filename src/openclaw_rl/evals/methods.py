@@ -68,15 +68,24 @@ METHODS: tuple[Method, ...] = (
     ),
     Method("followup-hint", "the recipe, the user's own words as the hint", {"judge.hint_source": "followup"}),
     Method("recipe", "the recipe that ships", is_ours=True),
+    Method(
+        "bridge", "the recipe, hints served until the weights follow", {"carry": "bridge"}, carries=True, is_ours=True
+    ),
+)
+# What a wish costs and how long it holds, by what carries it.
+CARRIES: tuple[Method, ...] = (
+    Method("weights", "nothing is added to any prompt", is_ours=True),
+    Method("memory", "the server keeps hints in the prompt", {"carry": "memory"}, trains=False, carries=True),
+    Method("bridge", "hints in the prompt until the weights follow", {"carry": "bridge"}, carries=True, is_ours=True),
 )
 
 
-def chosen(names: Sequence[str]) -> tuple[Method, ...]:
+def chosen(names: Sequence[str], among: Sequence[Method] = METHODS) -> tuple[Method, ...]:
     """The methods of these names, `all` being every one and a TOML file being settings of your own.
 
     Raises ConfigError for a name that is none.
     """
-    known = {method.name: method for method in METHODS}
+    known = {method.name: method for method in among}
     found: dict[str, Method] = {}
     for name in names:
         if name == "all":

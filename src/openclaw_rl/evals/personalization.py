@@ -40,7 +40,10 @@ EDITION = 1  # of the rules: trials of another edition are run again
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be run. `judge` empty is the recipe's own; `users` is `scripted` or the URL of a model that plays."""
+    """What is to be run. `judge` empty is the recipe's own; `users` is `scripted` or the URL of a model that plays.
+
+    `cast` makes the people of a seed; `in_turn` has one taught after the other instead of all in rounds.
+    """
 
     mode: Mode
     methods: tuple[Method, ...]
@@ -53,6 +56,13 @@ class Plan:
     judge: str = ""
     exercises: Exercises = field(default_factory=ToyExercises)
     at_once: int = 1
+    cast: Callable[[Exercises, int], tuple[Person, ...]] = field(default_factory=lambda: three)
+    in_turn: bool = False
+
+    @property
+    def name(self) -> str:
+        """What its trials are filed under."""
+        return "wishes" if self.in_turn else self.mode.value
 
     def cells(self) -> list[Cell]:
         """Every trial there is to run, method by method."""
@@ -64,8 +74,8 @@ class Plan:
         ]
 
     def people(self, seed: int) -> tuple[Person, ...]:
-        """The three of them."""
-        return three(self.exercises, seed)
+        """Who teaches."""
+        return self.cast(self.exercises, seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +136,7 @@ def conditions_of(plan: Plan, method: Method) -> str:
     """A digest of everything a trial's outcome depends on, beside the seed and the people."""
     facts = [
         EDITION,
-        plan.mode,
+        plan.name,
         asdict(method),
         plan.recipe,
         asdict(plan.settings),
@@ -151,7 +161,7 @@ def model_digest(model: str) -> str:
 
 async def _trial(plan: Plan, cell: Cell, voice: Voice, watcher: Watcher) -> Trial:
     conditions = conditions_of(plan, cell.method)
-    kept = Kept(plan.folder / f"{plan.mode}-{cell.name}-{conditions[:8]}.json", conditions)
+    kept = Kept(plan.folder / f"{plan.name}-{cell.name}-{conditions[:8]}.json", conditions)
     found = kept.read()
     if found is None:
         watcher.started(cell.name)
@@ -194,7 +204,7 @@ async def _run(plan: Plan, cell: Cell, voice: Voice, on_progress: Callable[[int,
             tell=tell,
             on_progress=on_progress,
         )
-        return await run.run()
+        return await (run.run_in_turn() if plan.in_turn else run.run())
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ def figures(plan: Plan, trials: Sequence[Trial]) -> dict[str, Json]:
         "unsettled_sessions": sum(not session.is_settled for trial in trials for session in trial.sessions),
         "refused": sum(trial.refused for trial in trials),
         "seconds": round(sum(trial.seconds for trial in trials), 1),
-        "conditions": _conditions(plan),
+        "conditions": conditions_told(plan),
     }
 
 
@@ -188,7 +188,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return round(statistics.fmean(known), 4) if known else None
 
 
-def _conditions(plan: Plan) -> Json:
+def conditions_told(plan: Plan) -> Json:
+    """Under what a plan was run."""
     settings: dict[str, Json] = msgspec.to_builtins(asdict(plan.settings))
     own = conditions(model=plan.model, seeds=plan.seeds, repeats=1)
     return {

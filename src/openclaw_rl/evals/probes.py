@@ -65,8 +65,8 @@ class Probes:
     async def shares(self, asked: Measured) -> Shares:
         """Each time the same problems with the same sampling seeds, at the temperature everybody is served with.
 
-        Side requests, which nobody learns from. Where the server may carry hints, main requests in sessions of their
-        own that nothing follows, so that nothing is learned from them either; and side requests beside them.
+        Side requests, which nobody learns from and no hint stands in. Where the server may carry hints, main requests
+        in sessions of their own that nothing follows, so that nothing is learned from them either; and the side ones.
         """
         person, version = asked.person, await self._version()
         if asked.may_carry:
@@ -97,7 +97,7 @@ class Probes:
             job = person.job(FIRST_HELD_OUT + number, held_out=True)
             manner = Manner(
                 session=f"{name}-{number}",
-                user=person.name,
+                user=person.user_id,
                 temperature=self.settings.temperature,
                 max_tokens=self.settings.max_tokens,
                 is_side=is_side,

@@ -77,12 +77,11 @@ class Run:
     sessions: list[Session] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     memories: dict[str, Memory] = field(default_factory=dict)
-    versions: set[str] = field(default_factory=set)
 
     async def run(self) -> Trial:
         """Measures, talks round after round, and measures again where somebody converges and after."""
         started, number = time.monotonic(), 0
-        self.memories = {person.name: Memory() for person in self.everybody}
+        self.memories = {person.user_id: Memory() for person in self.everybody}
         await self._measure(BEFORE, 0)
         while number < self._until():
             number += 1
@@ -92,7 +91,26 @@ class Run:
                 self.on_progress(number, self._until(), f"{person.name} {'+' if session.is_good else '-'}")
             await self._measure_after(number)
         if self.points[-1].after_session != number:
-            await self._measure(LAST, number)
+            await self._measure(LAST, number, is_final=True)
+        return await self._trial(time.monotonic() - started)
+
+    async def run_in_turn(self) -> Trial:
+        """One person after the other, each until they converge or are given up; everybody is measured in the end."""
+        started, total = time.monotonic(), len(self.people) * self.settings.sessions
+        self.memories = {person.user_id: Memory() for person in self.everybody}
+        await self._measure(BEFORE, 0)
+        for at, person in enumerate(self.people):
+            for number in range(1, self.settings.sessions + 1):
+                session = await self._session(person, number)
+                self.sessions.append(session)
+                done = at * self.settings.sessions + number
+                self.on_progress(done, total, f"{person.name} {'+' if session.is_good else '-'}")
+                if self._met()[at] is not None:
+                    break
+        await self._measure(LAST, len(self.sessions), is_final=True)
+        return await self._trial(time.monotonic() - started)
+
+    async def _trial(self, seconds: float) -> Trial:
         status = await self.client.status()
         return Trial(
             method=self.method.name,
@@ -104,7 +122,7 @@ class Run:
             versions=_count(status, "publish", "published"),
             versions_refused=_count(status, "publish", "refused"),
             refused=self.client.refused,
-            seconds=time.monotonic() - started,
+            seconds=seconds,
         )
 
     def _met(self) -> list[int | None]:
@@ -122,17 +140,21 @@ class Run:
         met = self._met()
         for person, at in zip(self.people, met, strict=True):
             if at == number:
-                await self._measure(CONVERGED, number, person.name)
+                await self._measure(CONVERGED, number, person.name, is_final=number >= self._until())
         known = [at for at in met if at is not None]
         if len(known) == len(met) and number in (2 * max(known), 3 * max(known)):
-            await self._measure(AGAIN if number == 2 * max(known) else TWICE, number)
+            label = AGAIN if number == 2 * max(known) else TWICE
+            await self._measure(label, number, is_final=number >= self._until())
 
-    async def _measure(self, label: str, number: int, whose: str = "") -> None:
+    async def _measure(self, label: str, number: int, whose: str = "", *, is_final: bool = False) -> None:
+        """Only in the end as main requests: a server that carries hints looks at its users' latest turns."""
         shares = []
         for person in self.everybody:
-            system = self.memories[person.name].system
-            self.on_progress(number, self._until(), f"measuring {label}")
-            shares.append(await self.probes.shares(Measured(person, system, may_carry=self.method.carries)))
+            system = self.memories[person.user_id].system
+            self.on_progress(number, max(number, self._until()), f"measuring {label}")
+            shares.append(
+                await self.probes.shares(Measured(person, system, may_carry=self.method.carries and is_final))
+            )
         self.points.append(Point(label, number, tuple(shares), whose))
 
     async def _session(self, person: Person, number: int) -> Session:
@@ -146,7 +168,7 @@ class Run:
         hints = [hint for item in news for hint in item.hints]
         if self.method.notes is Notes.HINTS:
             for hint in hints:
-                self.memories[person.name].add(hint)
+                self.memories[person.user_id].add(hint)
         assert talk.first is not None
         return Session(
             person=person.name,
@@ -195,7 +217,7 @@ class Run:
         is_wish = found.right and not found.follows
         self.tell(said, -1, talk.job.wish.stated(talk.job.words) if is_wish else "")
         if self.method.notes is Notes.FOLLOWUPS:
-            self.memories[talk.person.name].add(said)
+            self.memories[talk.person.user_id].add(said)
 
     async def _files(self, talk: Talk) -> bool:
         """The user asks for the answer in their file, and once more where it did not come to stand there."""
@@ -217,10 +239,10 @@ class Run:
         talk.messages.append({"role": "user", "content": said})
         manner = Manner(
             session=talk.name,
-            user=talk.person.name,
+            user=talk.person.user_id,
             temperature=self.settings.temperature,
             max_tokens=self.settings.max_tokens,
-            system=self.memories[talk.person.name].system,
+            system=self.memories[talk.person.user_id].system,
         )
         seed = self.seed * 1_000_000 + talk.number * 1000 + len(talk.messages)
         answer = await answered(self.client, talk.messages, talk.place, manner, seed=seed)
