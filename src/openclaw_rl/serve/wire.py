@@ -32,6 +32,7 @@ class FunctionSpec(msgspec.Struct):
     name: str
     description: str | None = None
     parameters: msgspec.Raw = _EMPTY
+    strict: bool | None = None
 
 
 class ToolSpec(msgspec.Struct):
