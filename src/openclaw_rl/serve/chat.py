@@ -32,9 +32,12 @@ _TAKEN = frozenset(ChatBody.__struct_fields__)
 async def chat_completions(request: web.Request, parts: ServeParts, key_name: str) -> web.StreamResponse:
     """Answers one chat request."""
     raw, fields = fields_of(await request.read())
-    for name in check_parameters(fields, _TAKEN):
-        parts.metrics.ignore(name)
+    ignored = check_parameters(fields, _TAKEN)
     body = parsed(raw, ChatBody)
+    if any(tool.function is not None and tool.function.strict for tool in body.tools or ()):
+        ignored.append("tools.strict")
+    for name in ignored:
+        parts.metrics.ignore(name)
     model = parts.model_named(body.model)
     wants_logprobs, top_logprobs = top_logprobs_of(body)
     has_usage = includes_usage(body)

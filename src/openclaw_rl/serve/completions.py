@@ -70,6 +70,7 @@ class _Words:
         self._generation = generation
         self._table = table
         self._has_usage = has_usage
+        self._given: dict[int, int] = {}  # letters of each answer whose log-probabilities have been given
         self._head: dict[str, Json] = {
             "id": f"cmpl-{generation.choices[0].turn}",
             "object": "text_completion",
@@ -107,7 +108,9 @@ class _Words:
         return web.Response(body=msgspec.json.encode(body), content_type="application/json", headers=headers)
 
     def _choice(self, index: int, text: str, sampled: Sequence[SampledToken], reason: str | None) -> dict[str, Json]:
-        logprobs = None if self._table is None else _logprobs(sampled, self._table)
+        logprobs: Json = None
+        if self._table is not None and (sampled or reason is None):
+            logprobs, self._given[index] = _logprobs(sampled, self._table, self._given.get(index, 0))
         return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason}
 
 
@@ -127,16 +130,18 @@ def _prompt(body: CompletionBody) -> str | tuple[int, ...]:
     return ids
 
 
-def _logprobs(sampled: Sequence[SampledToken], table: TokenBytes) -> dict[str, Json]:
+def _logprobs(sampled: Sequence[SampledToken], table: TokenBytes, at: int) -> tuple[dict[str, Json], int]:
+    """Those of the tokens that are not the format's own ending, the first of them at `at`; and where the next is."""
+
     def written(token: int) -> str:
         return table(token).decode("utf-8", "replace")
 
+    sampled = [item for item in sampled if item.finish is None or item.token not in table.special]
     offsets: list[Json] = []
-    at = 0
     for item in sampled:
         offsets.append(at)
         at += len(written(item.token))
-    return {
+    told: dict[str, Json] = {
         "tokens": [written(item.token) for item in sampled],
         "token_logprobs": [max(item.logp, LEAST_LOGP) for item in sampled],
         "top_logprobs": [
@@ -145,6 +150,7 @@ def _logprobs(sampled: Sequence[SampledToken], table: TokenBytes) -> dict[str, J
         ],
         "text_offset": offsets,
     }
+    return told, at
 
 
 def _event(body: dict[str, Json]) -> bytes:

@@ -48,6 +48,7 @@ _REFUSED: Refused = {
 }
 _NOTHING: Refused = {}
 _MOST_STOPS = 16
+_MOST_LOGPROBS = 20
 _SEED_RANGE = 1 << 63
 _RESERVED_OPTIONS = frozenset({"messages", "tools", "add_generation_prompt"})
 
@@ -195,6 +196,10 @@ def offers_tools(sent: msgspec.Raw) -> bool:
 def top_logprobs_of(body: ChatBody | CompletionBody) -> tuple[bool, int]:
     """Whether log-probabilities are wanted, and with how many alternatives."""
     if isinstance(body, CompletionBody):
+        if not 0 <= (body.logprobs or 0) <= _MOST_LOGPROBS:
+            raise RequestError(
+                f"logprobs is {body.logprobs}", fix=f"ask for at most {_MOST_LOGPROBS} alternatives", param="logprobs"
+            )
         return body.logprobs is not None, body.logprobs or 0
     if body.top_logprobs is not None and not body.logprobs:
         raise RequestError("top_logprobs needs logprobs", fix="set logprobs to true", param="top_logprobs")
