@@ -22,17 +22,18 @@ BARE, WISHED = 7, 8  # the one token of a reply: what the base says, and what a 
 class Wishful:
     """Says WISHED where it reads a wish, or once its weights follow wishes by themselves; BARE otherwise.
 
-    A reply has three tokens of the same kind; the one that is said has logp -0.1, the other -2.1.
+    A reply has three tokens of the same kind; the one that is said has logp -0.1, the other `gap` less.
     """
 
     follows: set[int] = field(default_factory=set)  # version numbers
     is_away: bool = False
+    gap: float = 2.0
     generated: list[tuple[int, ...]] = field(default_factory=list)
     scored: int = 0
 
     def _logp(self, prompt: Sequence[int], token: int, version: PolicyVersion) -> float:
         says = WISHED if any(each >= 100 for each in prompt) or version.number in self.follows else BARE
-        return -0.1 if token == says else -2.1
+        return -0.1 if token == says else -0.1 - self.gap
 
     async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
         if self.is_away:

@@ -115,9 +115,11 @@ async def test_what_was_found_bad_or_not_judged_is_no_sign_of_having_been_learne
     assert await bridge.states() == [(WISH.text, "in_use")]
 
 
-async def test_a_reply_that_the_weights_would_not_give_alone_keeps_the_hint(bridge: Bridge) -> None:
+@pytest.mark.parametrize("gap", [2.0, 0.08])  # the second is under the bound of 0.05 for two turns together
+async def test_a_reply_that_the_weights_would_not_give_alone_keeps_the_hint(bridge: Bridge, gap: float) -> None:
     # What was served is what the base says anyway, so on it the hint is worth nothing (less, even); but left to
-    # themselves the weights say BARE, which the hint makes 2 nats a token less likely.
+    # themselves the weights say BARE, which the hint makes less likely.
+    bridge.engine.gap = gap
     await bridge.store.hints.adopt("alice", WISH, at_s=1.0)
     for name in ("a", "b"):
         await bridge.served(name, says=BARE)
