@@ -15,6 +15,7 @@ import json
 import os
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,8 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
-from benchmarks.common import Figures, conditions, finish, progress
+from benchmarks.capture_reuse import left_by_changes, reuse
+from benchmarks.common import Figures, conditions, finish, is_quick, progress
 from benchmarks.http import bundled_model
 from openclaw_rl.collect.stage import Collect, CollectSettings
 from openclaw_rl.core.message import Json, Role
@@ -97,6 +99,7 @@ def main() -> None:
     else:
         paths = [path for path in sorted(folder.glob("*.json")) if not path.name.startswith("gateway-")]
         figures = asyncio.run(_replayed(paths, model))
+        figures |= {"reused_share": None} if is_quick() else asyncio.run(_reused(paths, model))
     figures["conditions"] = conditions(
         "bundled tokenizer and template, scripted answers", threads=1, seeds=[], repeats=1
     )
@@ -129,6 +132,17 @@ async def _replayed(paths: list[Path], model: Path) -> Figures:
         "refused": sum(each.status != 200 for each in exchanges),
         "skipped": len(paths) - len(exchanges),
     }
+
+
+async def _reused(paths: list[Path], model: Path) -> Figures:
+    """What needs no reading, over the sessions of which there is more than one request."""
+    read = [found for path in paths if (found := _read(path)) is not None]
+    sessions = Counter(each.session for each in read if each.kind == "main")
+    asked = [each for each in read if each.session is not None and sessions[each.session] > 1 and each.kind == "main"]
+    renderer = ChatRenderer(read_template(model))
+    figures = await reuse([(each.session, each.body) for each in asked], renderer, model)
+    first, second = (next(each for each in asked if len(each.messages) == size) for size in (3, 5))
+    return figures | {"reused_share_left_by_changes": left_by_changes(first.body, second.body, renderer)}
 
 
 def _read(path: Path) -> Exchange | None:

@@ -1,0 +1,134 @@
+"""openclaw-rl doctor on real folders, sound and broken; nothing it looks at is changed."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.runtime.doctor import Report, examine
+from openclaw_rl.runtime.doctor_install import free_bytes, wanted_bytes
+from openclaw_rl.runtime.doctor_learning import Level
+from openclaw_rl.runtime.home import kept_key
+from openclaw_rl.store.db import Store
+from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
+from openclaw_rl.testing.turns import a_turn
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A folder whose server listens on a port that is free."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    (tmp_path / "config.toml").write_text(f"[serve]\nport = {port}\n", "utf-8")
+    return tmp_path
+
+
+def mend(report: Report) -> list[tuple[str, str]]:
+    return [(item.stage, item.said) for item in report.findings if item.level is Level.MEND]
+
+
+async def served(home: Path, *names: str, session: str = "key:s") -> None:
+    store = await Store.open(home)
+    for name in names:
+        await store.add_turn(a_turn(name, session=session), chain=name)
+    await store.aclose()
+
+
+async def test_a_folder_that_was_never_used_is_healthy(home: Path) -> None:
+    report = await examine(home)
+    assert (mend(report), report.is_healthy, report.is_live) == ([], True, False)
+    assert report.story == "nothing has been served yet"
+    assert os.listdir(home) == ["config.toml"]
+    body = report.as_json()
+    assert body["healthy"] is True
+    assert isinstance(body["libraries"], dict)
+    assert body["libraries"]["openclaw-rl"] is not None
+
+
+async def test_a_folder_that_was_used_tells_why_nothing_is_learned(home: Path) -> None:
+    kept_key(home)
+    await served(home, *(f"t{number}" for number in range(20)))
+    before = (home / "store.db").read_bytes()
+    report = await examine(home)
+    assert not report.is_healthy
+    assert [said for stage, said in mend(report)] == [
+        "none of 20 main turns has a next state: nobody was seen to answer a reply",
+        "the last 20 main turns all belong to one session",
+    ]
+    assert report.story.startswith("20 main turns, 0 have a next state, 0 judged 0, 0 ready; a step needs 16; ")
+    assert (home / "store.db").read_bytes() == before
+
+
+async def test_a_wrong_setting_a_taken_port_and_an_open_key_are_told(home: Path) -> None:
+    kept_key(home)
+    (home / "api_key").chmod(0o644)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        (home / "config.toml").write_text(f"[serve]\nport = {port}\n", "utf-8")
+        told = mend(await examine(home))
+    assert [stage for stage, _ in told] == ["key", "port"]
+    assert told[0][1].endswith("can be read by others")
+    assert f"127.0.0.1:{port} cannot be listened on" in told[1][1]
+    (home / "config.toml").write_text("[serve]\nprot = 1\n", "utf-8")
+    assert ("settings", "serve.prot is no setting") in mend(await examine(home))
+
+
+async def test_a_damaged_store_and_one_of_another_program_are_told(home: Path) -> None:
+    await served(home, "t")
+    path = home / "store.db"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\x00" * 4096 + whole[8192:])
+    assert [stage for stage, _ in mend(await examine(home))] == ["store"]
+    path.write_bytes(b"no database at all" * 500)
+    assert [stage for stage, _ in mend(await examine(home))] == ["store"]
+
+
+async def test_an_adapter_that_is_not_what_its_step_wrote_is_told(home: Path) -> None:
+    folder = home / "versions" / "shared.1"
+    folder.mkdir(parents=True)
+    (folder / "adapter_config.json").write_text("{}", "utf-8")
+    (folder / "adapter_model.safetensors").write_bytes(b"weights")
+    store = await Store.open(home)
+    version = PolicyVersion("shared", 1)
+    row = VersionRow(version, PolicyVersion("shared", 0), folder, "0" * 64, VersionStatus.CANDIDATE, "", 1.0)
+    await store.commit_step(StepRecord("1", 0.0, 1.0, (), (), {}, row))
+    await store.settle(version, VersionStatus.LIVE, "passed", {})
+    await store.aclose()
+    ((stage, said),) = mend(await examine(home))
+    assert stage == "publish"
+    assert said.startswith("the adapter of version shared.1 is not what its step wrote")
+
+
+async def test_a_model_that_lacks_files_is_told(home: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}", "utf-8")
+    settings = (home / "config.toml").read_text("utf-8")
+    (home / "config.toml").write_text(f'model = "{model}"\n{settings}', "utf-8")
+    ((stage, said),) = mend(await examine(home))
+    assert (stage, said) == ("model", f"{model} holds no tokenizer.json")
+
+
+async def test_a_judge_that_does_not_answer_is_told(home: Path) -> None:
+    settings = (home / "config.toml").read_text("utf-8")
+    (home / "config.toml").write_text(f'{settings}[judge]\nurl = "http://127.0.0.1:9/v1"\n', "utf-8")
+    ((stage, said),) = mend(await examine(home))
+    assert stage == "judge"
+    assert said.startswith("the judge at http://127.0.0.1:9/v1 does not answer")
+
+
+def test_room_is_wanted_for_three_more_of_the_newest_version(home: Path) -> None:
+    assert wanted_bytes(home) == 256 << 20
+    assert free_bytes(home / "not" / "there") == free_bytes(home)
+    folder = home / "versions" / "shared.1"
+    folder.mkdir(parents=True)
+    with (folder / "adapter_model.safetensors").open("wb") as sparse:
+        sparse.truncate(200 << 20)
+    assert wanted_bytes(home) == 600 << 20

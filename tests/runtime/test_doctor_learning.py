@@ -1,0 +1,130 @@
+"""What the numbers of an installation say in plain words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from openclaw_rl.runtime.doctor_learning import Level, Signs, learning_findings, story
+from openclaw_rl.store.overview import Overview
+
+WELL = Signs(
+    counts={
+        "main": 12,
+        "side": 3,
+        "served": 3,
+        "paired": 2,
+        "ready": 3,
+        "trained": 0,
+        "dropped": 4,
+        "dropped.empty": 4,
+    },
+    seen=Overview(paired=9, main=12, side=3, sessions=4, scores={1: 2, 0: 4, -1: 3}, zeros=4),
+    needed=4,
+    ready=3,
+    is_live=True,
+    judge_s=2.13,
+)
+
+
+def told(signs: Signs, level: Level = Level.MEND) -> list[tuple[str, str]]:
+    return [(item.stage, item.said) for item in learning_findings(signs) if item.level is level]
+
+
+def seen(signs: Signs, **changes: object) -> Signs:
+    return replace(signs, seen=replace(signs.seen, **changes))  # type: ignore[arg-type]
+
+
+def test_the_story_is_one_sentence_with_the_numbers_that_matter() -> None:
+    assert story(replace(WELL, reused=0.934)) == (
+        "12 main turns, 9 have a next state, 4 judged 0, 3 ready; a step needs 4; 2 wait for the judge; the judge "
+        "answers in 2.1 s; 0 were trained on, 4 were dropped; prompt tokens reused: 93%"
+    )
+    assert story(Signs({}, Overview(), 16, 0)) == "nothing has been served yet"
+    assert (
+        story(Signs({"side": 7}, Overview(), 16, 0)) == "all 7 turns were side requests: there is nothing to learn from"
+    )
+    assert story(replace(WELL, learns=False)) == "learning is off; 12 main turns were stored"
+
+
+def test_where_all_is_well_nothing_is_to_be_mended() -> None:
+    assert told(WELL) == []
+    assert told(WELL, Level.OK) == [("learn", "turns are learned from, or will be when enough are ready")]
+    assert told(WELL, Level.NOTE) == [("train", "4 of 12 main turns dropped: 4 empty")]
+
+
+@pytest.mark.parametrize(
+    ("signs", "stage", "said"),
+    [
+        (
+            Signs({"side": 40}, Overview(side=40, side_why="side: has no Runtime line"), 16, 0),
+            "collect",
+            "all 40 turns were side requests, so nothing is learned from them (mostly: side: has no Runtime line)",
+        ),
+        (
+            seen(WELL, main=0, side=500, side_why="side: it says so"),
+            "collect",
+            "the last 500 turns were side requests, so nothing is learned from them (mostly: side: it says so)",
+        ),
+        (
+            seen(WELL, paired=0),
+            "collect",
+            "none of 12 main turns has a next state: nobody was seen to answer a reply",
+        ),
+        (
+            seen(WELL, paired=0, unnamed=12, sessions=12),
+            "collect",
+            "no session could be told: each of the last 12 main turns stands alone in one of its own",
+        ),
+        (seen(WELL, main=20, sessions=1), "collect", "the last 20 main turns all belong to one session"),
+        (replace(WELL, judge_error="refused"), "judge", "the judge does not answer, 2 turns wait: refused"),
+        (replace(WELL, calls=50, calls_limit=50), "judge", "today's 50 calls to the judge are spent; 2 turns wait"),
+        (
+            seen(WELL, scores={None: 5, 1: 5}),
+            "judge",
+            "the judge gave no valid vote on 5 of the last 10 turns",
+        ),
+        (seen(WELL, scores={1: 20}), "judge", "the judge voted 1 on each of the last 20 turns, which tells nothing"),
+        (
+            seen(WELL, refused_in_a_row=3, refused_why="it loops"),
+            "publish",
+            "the gate refused the last 3 versions, the newest because it loops",
+        ),
+        (replace(WELL, train_error="out of memory"), "train", "the last step failed: out of memory"),
+        (replace(WELL, publish_notice="version 2 is damaged"), "publish", "version 2 is damaged"),
+        (
+            replace(WELL, counts={**WELL.counts, "dropped": 8, "dropped.no_next_state": 4, "dropped.too_long": 4}),
+            "train",
+            "8 of 12 main turns dropped: 4 empty, 4 no_next_state, 4 too_long",
+        ),
+    ],
+)
+def test_what_keeps_turns_from_teaching_is_told_with_what_to_do(signs: Signs, stage: str, said: str) -> None:
+    assert (stage, said) in told(signs)
+    assert all(item.fix for item in learning_findings(signs) if item.level is Level.MEND and item.stage == stage)
+    assert told(signs, Level.OK) == []
+
+
+@pytest.mark.parametrize(
+    "signs",
+    [
+        seen(WELL, main=9, paired=0),  # too early to say
+        seen(WELL, main=19, sessions=1),
+        seen(WELL, main=20, sessions=2),
+        seen(WELL, scores={1: 19}),
+        seen(WELL, scores={None: 4, 1: 6}),
+        seen(WELL, refused_in_a_row=2),
+        replace(seen(WELL, main=500, sessions=1), counts={**WELL.counts, "trained": 1}),  # a long talk that teaches
+        replace(WELL, counts={**WELL.counts, "dropped.not_followed": 9}),  # other answers were gone on with
+        replace(WELL, calls=49, calls_limit=50),
+        replace(WELL, calls=50),
+    ],
+)
+def test_what_may_well_be_right_is_not_called_wrong(signs: Signs) -> None:
+    assert told(signs) == []
+
+
+def test_a_spent_budget_is_not_told_as_a_judge_that_is_away_too() -> None:
+    spent = replace(WELL, calls=50, calls_limit=50, judge_error="today's 50 calls to the judge are spent")
+    assert [stage for stage, _ in told(spent)] == ["judge"]

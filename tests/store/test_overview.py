@@ -1,0 +1,44 @@
+"""What the newest turns, verdicts and versions look like."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from store_doubles import paired_and_judged
+
+from openclaw_rl.core.turn import TurnKind
+from openclaw_rl.store.db import Store
+from openclaw_rl.store.overview import Overview
+from openclaw_rl.testing.turns import a_turn
+
+
+async def test_an_empty_store_has_nothing_to_show(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path)
+    assert await store.overview() == Overview()
+    await store.aclose()
+
+
+async def test_sessions_next_states_and_votes_are_counted(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path)
+    try:
+        await paired_and_judged(store, "a")
+        for name, session in (("b", "key:s"), ("c", "key:auto-00ff"), ("d", "key:x")):
+            await store.add_turn(a_turn(name, session=session), chain=name)
+        await store.add_turn(a_turn("e", kind=TurnKind.SIDE), chain="e")
+        seen = await store.overview()
+        assert (seen.main, seen.side, seen.sessions, seen.unnamed, seen.waiting) == (4, 1, 3, 1, 3)
+        assert (seen.paired, sum(seen.scores.values()), seen.versions) == (1, 1, 0)
+        assert (seen.side_why, seen.newest_s) == ("", 1000.0)
+    finally:
+        await store.aclose()
+
+
+async def test_the_commonest_reason_for_side_is_told_where_all_is_side(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path)
+    try:
+        for number, why in enumerate(("side: x; session from y", "side: z; a", "side: x; session from z")):
+            await store.add_turn(replace(a_turn(f"t{number}", kind=TurnKind.SIDE), why=why), chain=str(number))
+        assert (await store.overview()).side_why == "side: x"
+    finally:
+        await store.aclose()
