@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from openclaw_rl.errors import ConfigError
+from openclaw_rl.runtime.connect_check import complaint
 from openclaw_rl.runtime.connect_clients import CLIENTS
 from openclaw_rl.runtime.connect_files import old_text, put
 from openclaw_rl.runtime.connect_openclaw import MODEL, Wanted, config_path, merged, parsed, plugin_folder
@@ -59,6 +60,14 @@ def test_connecting_twice_changes_nothing(tmp_path: Path) -> None:
     wanted = Wanted(TARGET, plugin=tmp_path)
     once = merged({}, wanted, PATH).config
     assert merged(once, wanted, PATH).config == once
+
+
+def test_models_that_a_user_put_beside_ours_stay() -> None:
+    mine = {"id": "mine", "maxTokens": 1}
+    before = {"models": {"providers": {"openclaw-rl": {"models": [mine, {"id": "default", "maxTokens": 2}]}}}}
+    made = merged(before, Wanted(TARGET), PATH).config["models"]["providers"]["openclaw-rl"]  # type: ignore[index,call-overload]
+    assert [each["id"] for each in made["models"]] == ["default", "mine"]
+    assert made["models"][0]["maxTokens"] == 8192 and made["models"][1] == mine
 
 
 def test_the_plugin_is_loaded_and_may_see_what_set_a_run_off(tmp_path: Path) -> None:
@@ -138,3 +147,14 @@ def test_every_client_is_told_address_and_key() -> None:
     for client in CLIENTS:
         told = client.text(TARGET) + client.then(TARGET)
         assert TARGET.url in told and TARGET.key in told, client.name
+
+
+def test_openclaw_s_own_check_is_asked_where_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert complaint(PATH) is None
+    program = tmp_path / "openclaw"
+    program.write_text('#!/bin/sh\necho "$* $OPENCLAW_CONFIG_PATH"\n', "utf-8")
+    program.chmod(0o700)
+    assert complaint(PATH) == ""
+    program.write_text('#!/bin/sh\necho "$* $OPENCLAW_CONFIG_PATH"\nexit 1\n', "utf-8")
+    assert complaint(PATH) == "config validate openclaw.json"

@@ -102,6 +102,7 @@ def base_config(port: int, workspace: Path) -> dict[str, Json]:
             },
         },
         "models": {"catalogRefresh": {"enabled": False}},
+        "logging": {"file": str(workspace.parent / "openclaw.log")},
     }
 
 

@@ -96,7 +96,7 @@ async def _phase(tools: Tools, folder: Path, *, has_plugin: bool) -> dict[str, J
     port = gateways.free_port()
     path = _configured(home, gateways.base_config(port, workspace))
     async with serving(server_home, model="bundled", environment={"OMP_NUM_THREADS": "1"}) as server:
-        await _connect(server, path, *(["--extension"] if has_plugin else []))
+        await _connect(tools, server, path, *(["--extension"] if has_plugin else []))
         gateways.for_the_student(path)
         async with gateways.running(tools, home, port) as gateway:
             story = Story(gateway, Account(server), "with" if has_plugin else "without")
@@ -188,13 +188,16 @@ def _configured(home: Path, config: dict[str, Json]) -> Path:
     return path
 
 
-async def _connect(server: Server, path: Path, *more: str) -> None:
+async def _connect(tools: Tools, server: Server, path: Path, *more: str) -> None:
     """`openclaw-rl connect openclaw`, as a user would run it."""
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "openclaw_rl", "connect", "openclaw", "--home", str(server.home)),
         *("--file", str(path), *more),
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "SGLANG_API_KEY": server.key, "COLUMNS": "500"},
+        env={**os.environ, **tools.environment(path.parent.parent), "SGLANG_API_KEY": server.key, "COLUMNS": "500"},
     )
     _, err = await child.communicate()
-    assert child.returncode == 0 and "test turn over /v1/chat/completions: main" in err.decode(), err.decode()
+    said = err.decode()
+    assert child.returncode == 0, said
+    assert "OpenClaw's own check accepts it" in said, said
+    assert "test turn over /v1/chat/completions: main" in said, said

@@ -14,6 +14,7 @@ from rich.table import Table
 from openclaw_rl.commands.common import Home, say
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.runtime import connect_openclaw as openclaw
+from openclaw_rl.runtime.connect_check import complaint
 from openclaw_rl.runtime.connect_clients import CLIENTS, OURS, Client, as_json
 from openclaw_rl.runtime.connect_files import Written, old_text, put
 from openclaw_rl.runtime.connect_server import Api, Target, found_address, found_key, reached, try_turn
@@ -107,7 +108,11 @@ def _connect_openclaw(wanted: openclaw.Wanted, file: Path | None, *, prints: boo
         _tell(Written(path, has_changed=False))
     else:
         _tell(put(path, as_json(merged.config)))
-    for note in merged.notes:
+    against = complaint(path)
+    if against == "":
+        say.print("OpenClaw's own check accepts it")
+    notes = merged.notes if not against else (*merged.notes, f"OpenClaw's own check of {path} says: {against}")
+    for note in notes:
         say.print(f"[yellow]note:[/] {escape(note)}", soft_wrap=True)
 
 
