@@ -52,6 +52,8 @@ _ODD: tuple[object, ...] = (
     {"\ud83d": "\udc00"},
     "NaN",
     0.1 + 0.2,
+    1e-300,
+    5e-324,
     -0.0,
     _LONG_NUMBER,
     [1] * 300,

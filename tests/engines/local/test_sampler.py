@@ -116,3 +116,11 @@ def test_the_numbers_of_a_seed_are_spread_evenly_and_are_its_own() -> None:
     # the mean of 4,000 even numbers lies within 0.02 of a half but once in 10^5
     assert sum(numbers) / 4000 == pytest.approx(0.5, abs=0.02)
     assert numbers != [uniform(2, draw) for draw in range(4000)]
+
+
+def test_numbers_beyond_every_range_are_taken_for_the_furthest_within() -> None:
+    # shares 0.5, 0.3, 0.2; k beyond the vocabulary cuts nothing: 0.81 falls into the third
+    logits = tensor([[0.5, 0.3, 0.2]]).log().repeat(3, 1)
+    drawn = sample(logits, [_draw(0.81, top_k=10**400), _draw(0.81, top_k=2**63), _draw(0.81, temperature=5e-324)])
+    assert drawn.tokens == [2, 2, 0]
+    assert drawn.logp_sampled == pytest.approx([math.log(0.2), math.log(0.2), 0.0], abs=1e-6)

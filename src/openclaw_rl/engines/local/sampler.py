@@ -17,6 +17,7 @@ from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.engines.local.wire import Top
 
 DEPTHS = (64, 1024)  # how many of the likeliest are sorted before the whole vocabulary is
+LEAST_HEAT = 1e-6  # a lower temperature is this one: logits divided by less leave the range of float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,9 @@ def sample(logits: Tensor, draws: Sequence[Draw]) -> Drawn:
     logp_all = torch.log_softmax(logits, -1)
     scaled = logp_all
     if any(ask.temperature not in (0.0, 1.0) for ask in asks):
-        heat = torch.tensor([ask.temperature or 1.0 for ask in asks], device=device)
+        heat = torch.tensor(
+            [max(ask.temperature, LEAST_HEAT) if ask.temperature else 1.0 for ask in asks], device=device
+        )
         scaled = torch.log_softmax(logits / heat[:, None], -1)
     cut = [row for row, ask in enumerate(asks) if ask.temperature and _is_cut(ask)]
     greedy = [row for row, ask in enumerate(asks) if not ask.temperature]
@@ -124,7 +127,8 @@ def _kept(values: Tensor, asks: list[Sampling], *, is_all: bool) -> tuple[Tensor
     """Which of the likeliest survive the cuts [rows, depth], and for which rows the depth was enough to know."""
     device, depth = values.device, values.shape[1]
     probabilities = values.exp()
-    top_k = torch.tensor([ask.top_k or values.shape[1] for ask in asks], device=device)[:, None]
+    # clients send any number, and one beyond int64 would end the process
+    top_k = torch.tensor([min(ask.top_k or depth, depth) for ask in asks], device=device)[:, None]
     in_k = torch.arange(depth, device=device) < top_k
     before = (probabilities * in_k).cumsum(-1) - probabilities * in_k
     # what top_k leaves is the whole that top_p takes its share of
