@@ -10,11 +10,12 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 from older_stores import take_back
 
 from openclaw_rl.core.hint import Hint, HintSource, PlacedHint
-from openclaw_rl.core.kept_hint import HintState, likeness
+from openclaw_rl.core.kept_hint import HintState, is_same_wish, likeness
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource
@@ -108,6 +109,36 @@ async def test_a_turn_comes_back_with_the_hints_it_was_read_behind(store: Store)
     assert found == turn and found is not None
     assert found.read[0].text == "What is 2 + 2?\n\n[user's hint] Be brief."
     assert found.messages[0].text == "What is 2 + 2?"
+
+
+async def test_a_wish_that_changed_replaces_what_it_forbids_or_allows_and_a_shorter_one_loses_nothing(
+    store: Store,
+) -> None:
+    plain = "The user wants plain sentences like a person writes, without markdown, bold text or numbered steps."
+    marked = "Use a structured markdown format with a header, numbered bold steps and a boxed answer."
+    await store.hints.adopt("alice", Hint(plain), at_s=1.0)
+    await store.hints.adopt("alice", Hint(marked), at_s=2.0)
+    assert [item.text for item in await store.hints.of_user("alice")] == [marked]
+    await store.hints.adopt("bob", Hint("Answer in French, in short sentences."), at_s=3.0)
+    await store.hints.adopt("bob", Hint("Short sentences in French!"), at_s=4.0)
+    assert [(item.text, item.times) for item in await store.hints.of_user("bob")] == [
+        ("Answer in French, in short sentences.", 2)
+    ]
+    await store.hints.adopt("bob", Hint("No short sentences in French."), at_s=5.0)
+    assert [item.text for item in await store.hints.of_user("bob")] == ["No short sentences in French."]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("Use bullet points.", "Do not use bullet points.", True),
+        ("Explain every step.", "Number the steps in bold.", False),
+        ("Write without any markdown.", "Explain each step in detail.", False),
+        ("Write in a warm and friendly tone.", "Write in a dry tone, never friendly.", True),
+    ],
+)
+def test_a_wish_and_its_opposite_are_about_one_thing(one: str, other: str, expected: bool) -> None:
+    assert is_same_wish(one, other) is expected
 
 
 def test_likeness_looks_at_the_words_that_tell_wishes_apart() -> None:

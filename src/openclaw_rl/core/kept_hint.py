@@ -8,10 +8,11 @@ from enum import StrEnum
 
 from openclaw_rl.core.hint import HintSource
 
-ALIKE = 0.6  # two hints that share so much of their words are one wish, said anew
+ALIKE = 0.6  # two hints that share so much of all their words are one wish, said anew
+OPPOSED = 0.4  # or so much of the shorter one's, two words at least, where one of them forbids and the other does not
 _WORD = re.compile(r"\w+")
-# Words that tell no two wishes apart. "not" and its kin are among them: a wish and its opposite are about one thing,
-# and the newer one replaces the older.
+_FORBIDS = frozenset("avoid don dont drop except instead leave neither never no nor not rather stop without".split())  # noqa: SIM905
+# Words that tell no two wishes apart. Those that forbid do not either: a wish and its opposite are about one thing.
 _IDLE_WORDS = frozenset(
     """
     a all also always an and answer answers any are as assistant at be but by do does dont each every for from give
@@ -67,8 +68,29 @@ class KeptHint:
 
 def likeness(one: str, other: str) -> float:
     """How much of their words two hints share, from 0 to 1; 1 where they differ in case or punctuation alone."""
-    first, second = _WORD.findall(one.casefold()), _WORD.findall(other.casefold())
-    if first == second:
+    if _WORD.findall(one.casefold()) == _WORD.findall(other.casefold()):
         return 1.0
-    mine, theirs = set(first) - _IDLE_WORDS, set(second) - _IDLE_WORDS
+    mine, theirs = _telling(one), _telling(other)
     return len(mine & theirs) / len(mine | theirs) if mine and theirs else 0.0
+
+
+def is_same_wish(one: str, other: str) -> bool:
+    """Whether two hints are about one thing: said in other words, or the opposite of each other."""
+    if likeness(one, other) >= ALIKE:
+        return True
+    mine, theirs = _telling(one), _telling(other)
+    shared = len(mine & theirs)
+    return _forbids(one) != _forbids(other) and shared >= 2 and shared >= OPPOSED * min(len(mine), len(theirs))
+
+
+def says_no_more(new: str, old: str) -> bool:
+    """Whether an older hint says all of a newer one already, and not its opposite."""
+    return _telling(new) <= _telling(old) and _forbids(new) == _forbids(old)
+
+
+def _telling(text: str) -> set[str]:
+    return set(_WORD.findall(text.casefold())) - _IDLE_WORDS - _FORBIDS
+
+
+def _forbids(text: str) -> bool:
+    return bool(_FORBIDS & set(_WORD.findall(text.casefold())))

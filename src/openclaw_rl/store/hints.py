@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from openclaw_rl.core.hint import Hint, HintSource
-from openclaw_rl.core.kept_hint import ALIKE, HintState, KeptHint, likeness
+from openclaw_rl.core.kept_hint import HintState, KeptHint, is_same_wish, likeness, says_no_more
 from openclaw_rl.store import codec
 from openclaw_rl.store.codec import plain, text_or_none
 
@@ -36,14 +36,18 @@ def get(sql: sqlite3.Connection, name: str) -> KeptHint | None:
 def adopt(
     sql: sqlite3.Connection, user: str, hint: Hint, *, turn: str | None, at_s: float, why: str = "asked for"
 ) -> KeptHint:
-    """Takes a hint into use. One that says the same as a kept one takes its place, retired or not."""
+    """Takes a hint into use. One about the same as a kept one takes its place, retired or not.
+
+    Where the kept one says all of it already, its own words stay.
+    """
     kept = of_user(sql, user)
-    same = max(kept, key=lambda item: likeness(item.text, hint.text), default=None)
-    if same is not None and likeness(same.text, hint.text) >= ALIKE:
+    alike = [item for item in kept if is_same_wish(item.text, hint.text)]
+    same = max(alike, key=lambda item: likeness(item.text, hint.text), default=None)
+    if same is not None:
         again = "asked for again" if same.is_in_use else f"asked for again after it had retired ({same.why})"
         said = replace(
             same,
-            text=hint.text.strip(),
+            text=same.text if says_no_more(hint.text, same.text) else hint.text.strip(),
             source=hint.source,
             state=HintState.IN_USE,
             why=again,
