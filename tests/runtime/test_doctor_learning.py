@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from openclaw_rl.runtime.doctor_learning import Level, Signs, learning_findings, story
+from openclaw_rl.core.ledger import DropReason
+from openclaw_rl.runtime.doctor_learning import WHAT_TO_DO, Level, Signs, learning_findings, story
 from openclaw_rl.store.overview import Overview
 
 WELL = Signs(
@@ -128,3 +129,7 @@ def test_what_may_well_be_right_is_not_called_wrong(signs: Signs) -> None:
 def test_a_spent_budget_is_not_told_as_a_judge_that_is_away_too() -> None:
     spent = replace(WELL, calls=50, calls_limit=50, judge_error="today's 50 calls to the judge are spent")
     assert [stage for stage, _ in told(spent)] == ["judge"]
+
+
+def test_every_reason_to_drop_a_turn_has_something_to_do_about_it() -> None:
+    assert WHAT_TO_DO.keys() == set(DropReason) - {DropReason.FORGOTTEN}

@@ -24,12 +24,14 @@ WHAT_TO_DO: dict[str, str] = {
     DropReason.NOT_FOLLOWED: "nothing: other answers to the same were gone on with",
     DropReason.NO_SIGNAL: "nothing, where users are content; else see what the judge votes on /v1/rl/turns",
     DropReason.MAY_NOT_TEACH: "give these users the right to teach",
+    DropReason.MEMORY_ONLY: "set carry to weights or bridge, if the weights are to learn too",
+    DropReason.LEARNED: "nothing: the weights have learned it",
     DropReason.TOO_LONG: "raise train.max_sample_tokens, where memory allows",
     DropReason.STALE: "raise train.max_lag, or lower train.batch_size so that samples wait less",
     DropReason.NOT_FINITE: "lower trainer.lr, or train in float32",
     DropReason.TRAINER_FAILED: "see the server's log for why the trainer failed",
 }
-HARMLESS = frozenset({DropReason.FORGOTTEN, DropReason.NOT_FOLLOWED, DropReason.CONTROL_TOKEN})
+HARMLESS = frozenset({DropReason.LEARNED, DropReason.FORGOTTEN, DropReason.NOT_FOLLOWED, DropReason.CONTROL_TOKEN})
 
 
 class Level(StrEnum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.verdict import Verdict
+from openclaw_rl.serve.explaining import explained
 from openclaw_rl.store.rows import TurnRow, VersionRow
 
 
@@ -38,6 +39,7 @@ def turn_json(row: TurnRow) -> dict[str, Json]:
     """A turn with all that is known of it."""
     turn, after, said = row.turn, row.next_state, row.feedback
     body = turn_line(row)
+    body["explained"] = list(explained(row))
     body["parent"] = turn.parent
     body["group"] = turn.group
     body["messages"] = [item.as_json() for item in turn.messages]

@@ -1,0 +1,73 @@
+"""How each decision about a turn came about, in plain words."""
+
+from __future__ import annotations
+
+from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.core.next_state import NextStateSource
+from openclaw_rl.core.verdict import Verdict, VerdictSource
+from openclaw_rl.store.rows import TurnRow
+
+WHO = {
+    NextStateSource.USER: "the user's next words",
+    NextStateSource.TOOL: "what the tools gave back",
+    NextStateSource.ENVIRONMENT: "what the environment showed",
+}
+DROPPED = {
+    DropReason.CUT_BY_LENGTH: "the answer was cut by its length, so it is not what the model would have said",
+    DropReason.CANCELLED: "the client went away before the answer ended",
+    DropReason.EMPTY: "the answer was empty",
+    DropReason.LOOP: "the answer says one thing over and over",
+    DropReason.CONTROL_TOKEN: "the answer is a signal to the client, not an answer",
+    DropReason.NO_NEXT_STATE: "nothing followed the answer before its session was over",
+    DropReason.NOT_FOLLOWED: "the conversation went on from another answer to the same",
+    DropReason.NO_SIGNAL: "neither score nor hint gave anything to learn",
+    DropReason.MAY_NOT_TEACH: "its user may not teach",
+    DropReason.MEMORY_ONLY: "the prompt remembers the hint here (carry = memory), and the weights are left alone",
+    DropReason.LEARNED: "it was sampled behind a hint, and the weights say it without by now",
+    DropReason.TOO_LONG: "prompt and answer are longer than train.max_sample_tokens",
+    DropReason.STALE: "it is from more versions ago than train.max_lag",
+    DropReason.NOT_FINITE: "training on it gave numbers that are not finite",
+    DropReason.TRAINER_FAILED: "the trainer failed on it",
+    DropReason.FORGOTTEN: "it was forgotten on request",
+}
+STANDS = {
+    State.SERVED: "it waits for what follows it: nobody has gone on from it yet",
+    State.PAIRED: "it waits for the judge",
+    State.JUDGED: "it waits to become a sample: for its session's end, where the score alone gives no signal",
+    State.READY: "it waits for a training step",
+}
+
+
+def explained(row: TurnRow) -> list[str]:
+    """The decisions in the order they were taken: kind, session, what it goes on from, what followed, verdict, end."""
+    told = row.turn.why.split("; ")
+    if row.turn.prompt.continued:
+        told.append(f"{row.turn.prompt.continued} of {len(row.turn.prompt)} prompt ids are those of the turn before")
+    if row.state is None:
+        return [*told, "side turns are served and counted, and never learned from"]
+    if row.next_state is not None:
+        told.append(f"its next state is {WHO[row.next_state.source]}")
+    if row.verdict is not None:
+        told.append(_verdict(row.verdict))
+    if row.reason is not None:
+        told.append(f"dropped ({row.reason.value}): {DROPPED[row.reason]}")
+    elif row.state is State.TRAINED:
+        made = "" if row.trained_version is None else f", which made version {row.trained_version}"
+        told.append(f"trained on in step {row.step}{made}")
+    else:
+        told.append(STANDS[row.state])
+    return told
+
+
+def _verdict(verdict: Verdict) -> str:
+    hints = f", with {len(verdict.hints)} accepted hints" if verdict.hints else ""
+    if verdict.source is VerdictSource.FEEDBACK:
+        return f"judged {verdict.score} by the user's feedback{hints}"
+    if verdict.source is VerdictSource.ENVIRONMENT:
+        return f"judged {verdict.score} by the status the tools reported{hints}"
+    votes = [vote.score for vote in verdict.votes if vote.asked == "score"]
+    valid = [score for score in votes if score is not None]
+    if verdict.score is None:
+        return f"judged by nobody: none of {len(votes)} votes was valid{hints}"
+    cast = ", ".join(str(score) for score in valid)
+    return f"judged {verdict.score} by {len(valid)} valid votes of {len(votes)} ({cast}){hints}"
