@@ -158,7 +158,8 @@ REFUSED: list[tuple[dict[str, object], int, str | None, str]] = [
     ({"input": "x", "text": {"format": {"type": "json_object"}}}, 400, "text.format", "hold"),
     ({"input": "x", "tool_choice": "required"}, 400, "tool_choice", "cannot force"),
     ({"input": "x", "tool_choice": {"type": "function", "name": "read"}}, 400, "tool_choice", "cannot force"),
-    ({"input": "x", "tools": [{"type": "web_search"}]}, 400, "tools", "web_search"),
+    ({"input": "x", "tools": [{"type": "web_search"}]}, 400, "tools", "no function"),
+    ({"input": "x", "tools": [READ, {"type": "sorcery"}]}, 400, "tools", "sorcery"),
     ({"input": "x", "tools": [{"type": "function"}]}, 400, "tools", "no name"),
     ({"input": "x", "tools": [{"type": "function", "name": "f", "parameters": 3}]}, 400, "tools", "no object"),
     ({"input": [{"role": "narrator", "content": "x"}]}, 400, "input[0].role", "narrator"),
@@ -215,6 +216,19 @@ async def test_what_has_no_effect_is_taken_and_counted(server: Serving, client: 
         "sparkle",
     ):
         assert f'openclaw_rl_ignored_parameters_total{{name="{name}"}} 1.0' in told
+
+
+async def test_the_model_is_told_of_functions_alone_where_an_agent_offers_more(
+    server: Serving, client: AsyncOpenAI
+) -> None:
+    server.says("x")
+    offered: list[object] = [{"type": "web_search"}, READ, {"type": "custom", "name": "apply_patch"}]
+    answer = await client.responses.create(model="tiny", input="hello", tools=offered)  # type: ignore[arg-type]
+    assert [tool.type for tool in answer.tools] == ["function"]
+    assert [tool.name for tool in server.book.turns[0].tools] == ["read"]
+    async with aiohttp.ClientSession(server.url) as http, http.get("/metrics") as told:
+        text = await told.text()
+    assert 'name="tools.custom"} 1.0' in text and 'name="tools.web_search"} 1.0' in text
 
 
 async def test_half_a_surrogate_pair_does_not_refuse_the_request(server: Serving) -> None:

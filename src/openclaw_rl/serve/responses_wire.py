@@ -23,6 +23,26 @@ _ROLES = {
 }
 _OWN_ITEM = re.compile(r"(rs|msg|fc)_([0-9a-f]{32})(?:_([0-9]{1,4}))?")
 LOGPROBS = "message.output_text.logprobs"
+# Tools that OpenAI's own servers or models bring along. Agents offer them beside their functions in every request: the
+# model is told of the functions alone.
+_ELSEWHERE = frozenset(
+    {
+        "apply_patch",
+        "code_interpreter",
+        "computer",
+        "computer_use_preview",
+        "custom",
+        "file_search",
+        "image_generation",
+        "local_shell",
+        "mcp",
+        "namespace",
+        "shell",
+        "tool_search",
+        "web_search",
+        "web_search_preview",
+    }
+)
 # What this API alone may ask for and cannot have: the values that ask for nothing, and why not.
 REFUSED: Refused = {
     "background": ((None, False), "an answer lives as long as its connection; stream it instead"),
@@ -59,7 +79,7 @@ class Item(msgspec.Struct):
 
 
 class FunctionTool(msgspec.Struct):
-    """A tool; only functions are known."""
+    """A tool; the model is told of functions alone."""
 
     type: str
     name: str = ""
@@ -136,6 +156,7 @@ def passed_over(body: CountBody) -> list[str]:
         found.append("text.verbosity")
     if any(tool.strict for tool in body.tools or ()):
         found.append("tools.strict")
+    found.extend(sorted({f"tools.{tool.type}" for tool in body.tools or () if tool.type in _ELSEWHERE}))
     if isinstance(body.input, list) and any(item.type == "reasoning" and _is_sealed(item) for item in body.input):
         found.append("input.encrypted_content")
     if isinstance(body, ResponsesBody):
@@ -144,13 +165,15 @@ def passed_over(body: CountBody) -> list[str]:
 
 
 def functions_of(specs: Sequence[FunctionTool]) -> tuple[Tool, ...]:
-    """The tools. Raises RequestError for kinds other than functions."""
+    """The tools that are functions. Raises RequestError for kinds nobody knows, and where none is a function."""
     found: list[Tool] = []
     for index, spec in enumerate(specs):
+        if spec.type in _ELSEWHERE:
+            continue
         if spec.type != "function" or not spec.name:
             raise RequestError(
                 f"tools[{index}] is a {spec.type!r} tool" if spec.type != "function" else f"tools[{index}] has no name",
-                fix="send functions with a name; tools that a server runs are not known here",
+                fix="send functions with a name",
                 param="tools",
             )
         parameters = value_of(spec.parameters)
@@ -159,6 +182,14 @@ def functions_of(specs: Sequence[FunctionTool]) -> tuple[Tool, ...]:
         if not isinstance(parameters, dict):
             raise RequestError(f"tools[{index}].parameters is no object", fix="send a JSON schema", param="tools")
         found.append(Tool(spec.name, spec.description or "", parameters))
+    if specs and not found:
+        kinds = ", ".join(sorted({spec.type for spec in specs}))
+        raise RequestError(
+            f"tools holds no function: this server runs no tools itself, and the model cannot be given {kinds}",
+            fix="send functions",
+            code="unsupported_parameter",
+            param="tools",
+        )
     return tuple(found)
 
 
