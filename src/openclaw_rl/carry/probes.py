@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -15,17 +15,34 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import EngineError, RequestError
 
+STRAY_NATS = 2.0  # a reply the hint makes seven times less likely is one that it would have prevented
+
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What a hint is worth, in nats a token; both are 0 where it changes nothing.
+    """What a hint is worth.
 
-    `said` is how much likelier it makes the reply that was sampled behind it, `own` how much less likely the reply
-    that the weights give without it. Their means estimate KL(with || without) and KL(without || with).
+    `said` is how much likelier it makes the reply that was sampled behind it, in nats a token. `strays` counts, among
+    the `replies` that the weights gave without it, those that it makes so unlikely that it would have prevented them.
     """
 
     said: float
-    own: float
+    strays: int
+    replies: int
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether replies were given without the hint, and it would have prevented none."""
+        return self.replies > 0 and not self.strays
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """Replies of the weights' own to a prompt, and by how many nats another prompt makes each less likely."""
+
+    key: tuple[tuple[int, ...], tuple[int, ...], PolicyVersion]
+    replies: tuple[OwnReply, ...]
+    worth: tuple[float, ...]
 
 
 @dataclass(slots=True)
@@ -36,59 +53,76 @@ class Prober:
     current: Callable[[Turn], Awaitable[PolicyVersion]]
     stop_ids: tuple[int, ...]
     settings: HintsSettings
-    _last: tuple[str, PolicyVersion, OwnReply] | None = field(default=None)
+    _last: _Tried | None = field(default=None)
 
     async def follows(self, turn: Turn, bare: Prompt) -> bool:
-        """Whether they say what was said, and of themselves the same, as readily without the hints."""
-        bound = self.settings.retire_gap
+        """Whether they say what was said as readily without the hints, and by themselves nothing they would prevent."""
         try:
-            gap = await self.gap(turn, turn.prompt, bare, most=bound)
+            gap = await self.gap(turn, turn.prompt, bare)
         except EngineError:
             return False
-        return max(gap.said, gap.own) <= bound
+        return gap.said <= self.settings.retire_gap and gap.is_closed
 
     async def reply(self, turn: Turn, bare: Prompt) -> OwnReply | None:
-        """What they say to the bare prompt; None where they cannot be asked now, or are not to be."""
+        """Of what they say to the bare prompt that which the hints change most: there is most to learn from it.
+
+        None where they cannot be asked now, or are not to be.
+        """
         if not self.settings.own_replies:
             return None
         try:
-            return await self._own(turn, bare)
-        except (EngineError, RequestError):
+            tried = await self._try(turn, turn.prompt, bare)
+        except EngineError:
             return None
+        return max(zip(tried.worth, tried.replies, strict=True), key=lambda pair: pair[0])[1]
 
-    async def gap(self, turn: Turn, behind: Prompt, without: Prompt, *, most: float) -> Gap:
+    async def gap(self, turn: Turn, behind: Prompt, without: Prompt) -> Gap:
         """What the difference between two prompts of a turn is worth. Raises EngineError where the engine is away.
 
-        Where `said` alone is above `most`, no reply is sampled and `own` is taken to be the same.
+        Where what was said tells already that much is left to learn, no replies are sampled.
         """
-        try:
-            said = turn.completion.tokens
-            worth = _mean_gap(await self._logp(turn, behind, said), await self._logp(turn, without, said))
-            if worth > most:
-                return Gap(worth, worth)
-            own = await self._own(turn, without)
-            return Gap(worth, _mean_gap(own.logp, await self._logp(turn, behind, own.tokens)))
-        except RequestError as problem:  # its queue is full
-            raise EngineError(str(problem)) from problem
+        said, bound = turn.completion.tokens, self.settings.retire_gap
+        longer, shorter = await asyncio.gather(self._logp(turn, behind, said), self._logp(turn, without, said))
+        worth = _difference(longer, shorter) / len(said)
+        if worth > bound * self.settings.probes:
+            return Gap(worth, 0, 0)
+        tried = await self._try(turn, behind, without)
+        strays = sum(
+            nats > max(STRAY_NATS, bound * len(own.tokens))
+            for nats, own in zip(tried.worth, tried.replies, strict=True)
+        )
+        return Gap(worth, strays, len(tried.replies))
+
+    async def _try(self, turn: Turn, behind: Prompt, without: Prompt) -> _Tried:
+        """The same again while neither prompts nor weights change."""
+        key = (behind.tokens, without.tokens, await self.current(turn))
+        if self._last is None or self._last.key != key:
+            replies = await asyncio.gather(
+                *(self._own(turn, without, key[2], seed) for seed in range(self.settings.replies))
+            )
+            scored = await asyncio.gather(*(self._logp(turn, behind, own.tokens) for own in replies))
+            worth = tuple(_difference(own.logp, logp) for own, logp in zip(replies, scored, strict=True))
+            self._last = _Tried(key, tuple(replies), worth)
+        return self._last
 
     async def _logp(self, turn: Turn, prompt: Prompt, said: tuple[int, ...]) -> tuple[float, ...]:
         whole = Prompt(prompt.tokens + said, images=prompt.images)
         version = await self.current(turn)
-        return (await self.engine.score(whole, start=len(prompt), version=version)).logp
+        try:
+            return (await self.engine.score(whole, start=len(prompt), version=version)).logp
+        except RequestError as problem:  # its queue is full
+            raise EngineError(str(problem)) from problem
 
-    async def _own(self, turn: Turn, prompt: Prompt) -> OwnReply:
-        """One reply at temperature 1, the same again while neither prompt nor weights change."""
-        version = await self.current(turn)
-        key = hashlib.blake2b(f"{turn.id} {prompt.tokens}".encode(), digest_size=16).hexdigest()
-        if self._last is not None and self._last[:2] == (key, version):
-            return self._last[2]
+    async def _own(self, turn: Turn, prompt: Prompt, version: PolicyVersion, seed: int) -> OwnReply:
+        """One reply at temperature 1."""
         longest = min(self.settings.probe_tokens, 2 * len(turn.completion.tokens) + 32)
-        sampling = Sampling(max_tokens=longest, temperature=1.0, seed=int(key[:7], 16), stop_ids=self.stop_ids)
-        sampled = [item async for item in self.engine.generate(prompt, sampling, version)]
-        own = OwnReply(tuple(item.token for item in sampled), tuple(item.logp for item in sampled), version)
-        self._last = (key, version, own)
-        return own
+        sampling = Sampling(max_tokens=longest, temperature=1.0, seed=seed, stop_ids=self.stop_ids)
+        try:
+            sampled = [item async for item in self.engine.generate(prompt, sampling, version)]
+        except RequestError as problem:
+            raise EngineError(str(problem)) from problem
+        return OwnReply(tuple(item.token for item in sampled), tuple(item.logp for item in sampled), version)
 
 
-def _mean_gap(logp: Sequence[float], other: Sequence[float]) -> float:
-    return sum(one - two for one, two in zip(logp, other, strict=True)) / len(logp)
+def _difference(logp: Sequence[float], other: Sequence[float]) -> float:
+    return sum(one - two for one, two in zip(logp, other, strict=True))

@@ -19,15 +19,17 @@ class HintsSettings:
     """Whether the weights are also taught on replies of their own to the prompt without hints, sampled for it."""
     probes: int = 3
     """On how many of the user's latest turns behind a hint it is tried whether the weights follow without it."""
+    replies: int = 4
+    """How many replies of the weights' own to each of these prompts, without the hint, are sampled for it."""
     probe_tokens: int = 256
     """The longest reply that is sampled for trying or teaching."""
     retire_gap: float = 0.03
-    """How much likelier, in nats a token, a hint may still make replies and be retired all the same."""
+    """How many nats a token a hint may still add to what was said behind it, and be retired all the same."""
 
     def __post_init__(self) -> None:
         if self.most < 0 or self.max_tokens < 0:
             raise ValueError("most and max_tokens cannot be negative")
-        if self.probes < 1 or self.probe_tokens < 1:
-            raise ValueError("probes and probe_tokens are at least 1")
+        if min(self.probes, self.replies, self.probe_tokens) < 1:
+            raise ValueError("probes, replies and probe_tokens are at least 1")
         if self.retire_gap < 0:
             raise ValueError(f"retire_gap is {self.retire_gap}: it is at least 0")

@@ -126,21 +126,20 @@ class CarryStage:
 
     async def _retires(self, hint: KeptHint, held: Sequence[KeptHint], turns: Sequence[Turn]) -> bool:
         """Retires the hint where the weights say the same without it. Raises EngineError."""
-        bound = self.settings.retire_gap
         gaps: list[Gap] = []
         for turn in turns:
             behind, without = await asyncio.to_thread(self._prompts, turn, hint, held)
-            gaps.append(await self.prober.gap(turn, behind, without, most=bound * len(turns)))
-            if max(gaps[-1].said, gaps[-1].own) > bound * len(turns):  # the mean will not come below the bound
+            gaps.append(await self.prober.gap(turn, behind, without))
+            if not gaps[-1].is_closed:
                 break
         said = sum(gap.said for gap in gaps) / len(gaps)
-        own = sum(gap.own for gap in gaps) / len(gaps)
-        told = f"{said:.3f} nats a token on {len(gaps)} replies behind it, {own:.3f} on as many without it"
-        log.info("tried hint=%s said=%.3f own=%.3f turns=%d", hint.id, said, own, len(gaps))
-        if len(gaps) < len(turns) or max(said, own) > bound:
-            self.status = replace(self.status, last=f"{hint.id} stays: it is worth {told}")
+        strays, replies = sum(gap.strays for gap in gaps), sum(gap.replies for gap in gaps)
+        told = f"it is worth {said:.3f} nats a token, and would have prevented {strays} of {replies} replies without it"
+        log.info("tried hint=%s said=%.3f strays=%d turns=%d", hint.id, said, strays, len(gaps))
+        if said > self.settings.retire_gap or not all(gap.is_closed for gap in gaps):
+            self.status = replace(self.status, last=f"{hint.id} stays: {told}")
             return False
-        why = f"version {await self.prober.current(turns[0])} follows without it: it is worth {told}"
+        why = f"version {await self.prober.current(turns[0])} follows without it: {told}"
         has_retired = await self.store.hints.retire(hint.id, why=why, at_s=self.now(), text=hint.text)
         if has_retired:
             log.info("retired hint=%s user=%s", hint.id, hint.user)
