@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import socket
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from typer.testing import CliRunner
 
+from openclaw_rl.cli import app as app_of_commands
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.runtime.doctor import Report, examine
 from openclaw_rl.runtime.doctor_install import free_bytes, wanted_bytes
 from openclaw_rl.runtime.doctor_learning import Level
-from openclaw_rl.runtime.home import kept_key
+from openclaw_rl.runtime.home import Address, kept_key, note_address
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
 from openclaw_rl.testing.turns import a_turn
@@ -132,3 +138,39 @@ def test_room_is_wanted_for_three_more_of_the_newest_version(home: Path) -> None
     with (folder / "adapter_model.safetensors").open("wb") as sparse:
         sparse.truncate(200 << 20)
     assert wanted_bytes(home) == 600 << 20
+
+
+async def test_a_running_server_is_asked_and_believed(home: Path) -> None:
+    kept_key(home)
+    found = {"level": "mend", "stage": "collect", "said": "all 40 turns were side requests", "fix": "say main"}
+    body = {"story": "all 40 turns were side requests: there is nothing to learn from", "diagnosis": [found]}
+
+    async def status(request: web.Request) -> web.Response:
+        return web.json_response(body)
+
+    app = web.Application()
+    app.router.add_get("/v1/rl/status", status)
+    async with TestServer(app) as server:
+        note_address(home, Address(str(server.make_url("")).rstrip("/"), os.getpid()))
+        report = await examine(home)
+        assert (report.is_live, report.is_healthy, report.story) == (True, False, body["story"])
+        assert mend(report) == [("collect", "all 40 turns were side requests")]
+        assert not any(item.stage == "port" for item in report.findings)  # ours listens there
+        body = {"story": "", "diagnosis": []}
+        assert (await examine(home)).is_healthy
+        del body["diagnosis"]
+        assert mend(await examine(home)) == [("serve", "the running server is of another version")]
+    assert [stage for stage, _ in mend(await examine(home))] == ["serve"]
+
+
+def test_the_command_says_it_for_people_and_for_programs(home: Path) -> None:
+    asyncio.run(served(home, *(f"t{number}" for number in range(10))))
+    told = CliRunner().invoke(app_of_commands, ["doctor", "--home", str(home)])
+    assert told.exit_code == 1
+    assert "mend  collect   none of 10 main turns has a next state" in told.output
+    assert "10 main turns, 0 have a next state" in told.output
+    plain = CliRunner().invoke(
+        app_of_commands, ["doctor", "--home", str(home / "fresh"), "--config", str(home / "config.toml"), "--json"]
+    )
+    assert plain.exit_code == 0
+    assert json.loads(plain.output)["healthy"] is True
