@@ -43,6 +43,7 @@ LOOK_UPS: dict[str, Callable[[sqlite3.Connection], object]] = {
     "what waits for a step": lambda sql: samples.ready(sql, 5),
     "whether a session has a sample": lambda sql: listing.session_has_sample(sql, "key:s"),
     "latest rows of a user": lambda sql: listing.latest_of(sql, "alice", 5),
+    "the last verdict of a user": lambda sql: listing.last_verdict(sql, "alice"),
     "hints of a user": lambda sql: hints.of_user(sql, "alice"),
     "a hint": lambda sql: hints.retire(sql, "hint-1", why="", at_s=1.0),
     "a hint kept": lambda sql: hints.adopt_from(sql, "t1", Hint("Be brief."), at_s=1.0),

@@ -20,10 +20,10 @@ from openclaw_rl.errors import EngineError
 from openclaw_rl.store.db import Store
 
 log = logging.getLogger(__name__)
-POLL_S = 2.0
+POLL_S = 1.0
 LOOK_BACK = 8  # times `probes`: how many of a user's latest turns are looked through for those behind a hint
 
-Seen = tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]
+Seen = tuple[int, tuple[tuple[str, str], ...], str]  # the user's verdicts, their hints in use, the weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,8 @@ class CarryStage:
     now: Callable[[], float] = time.time
     status: CarryStatus = field(default_factory=CarryStatus)
     _seen: dict[str, Seen] = field(default_factory=dict)
+    _newest: dict[str, Turn] = field(default_factory=dict)  # by which the weights of a user are known
+    _known: tuple[int, tuple[str, ...]] = (-1, ())  # users with hints in use, as of a change of the store's hints
 
     async def run(self) -> None:
         """Looks until cancelled."""
@@ -65,10 +67,14 @@ class CarryStage:
             return False
         has_changed = False
         for user in await self._users():
-            held, turns = await self.hints.of_user(user), await self._turns(user)
-            seen = await self._seen_now(held, turns)
+            held = await self.hints.of_user(user)
+            seen = await self._seen_now(user, held)
             if self._seen.get(user) == seen:
                 continue
+            turns = await self._turns(user)
+            if turns and self._newest.get(user) is None:  # its weights are known only now
+                self._newest[user] = turns[0]
+                seen = await self._seen_now(user, held)
             try:
                 has_retired = await self._look(held, turns)
             except EngineError as problem:
@@ -84,8 +90,7 @@ class CarryStage:
         if self.hints.carry is not Carry.BRIDGE:
             return False
         for user in await self._users():
-            held, turns = await self.hints.of_user(user), await self._turns(user)
-            if self._seen.get(user) != await self._seen_now(held, turns):
+            if self._seen.get(user) != await self._seen_now(user, await self.hints.of_user(user)):
                 return True
         return False
 
@@ -100,8 +105,13 @@ class CarryStage:
         self.status = replace(self.status, carry=self.hints.carry.value, kept=len(kept), in_use=used, retired=retired)
         return self.status
 
-    async def _users(self) -> list[str]:
-        return list(dict.fromkeys(item.user for item in await self.store.hints.everyone() if item.is_in_use))
+    async def _users(self) -> tuple[str, ...]:
+        changes = self.store.hints.changes
+        if self._known[0] != changes:
+            kept = await self.store.hints.everyone()
+            self._known = changes, tuple(dict.fromkeys(item.user for item in kept if item.is_in_use))
+            self._newest = {user: turn for user, turn in self._newest.items() if user in self._known[1]}
+        return self._known[1]
 
     async def _turns(self, user: str) -> list[Turn]:
         """The user's latest turns behind hints, newest first, of which it is known that they were not found bad.
@@ -112,9 +122,12 @@ class CarryStage:
         good = [row.turn for row in rows if row.verdict is not None and row.verdict.score in (0, 1)]
         return [turn for turn in good if turn.carried and turn.completion.tokens]
 
-    async def _seen_now(self, held: Sequence[KeptHint], turns: Sequence[Turn]) -> Seen:
-        version = str(await self.prober.current(turns[0])) if turns else ""
-        return version, tuple(turn.id for turn in turns), tuple((hint.id, hint.text) for hint in held)
+    async def _seen_now(self, user: str, held: Sequence[KeptHint]) -> Seen:
+        """What a look depends on, known without reading any turn."""
+        newest = self._newest.get(user)
+        version = "" if newest is None else str(await self.prober.current(newest))
+        verdicts = await self.store.hints.verdicts_seen(user)
+        return verdicts, tuple((hint.id, hint.text) for hint in held), version
 
     async def _look(self, held: Sequence[KeptHint], turns: Sequence[Turn]) -> bool:
         """Whether a hint was retired."""

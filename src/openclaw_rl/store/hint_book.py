@@ -42,6 +42,10 @@ class HintBook:
         """The user's latest turns, newest first: those that hints may have stood before."""
         return await self._reader.do(lambda sql: listing.latest_of(sql, user, limit))
 
+    async def verdicts_seen(self, user: str) -> int:
+        """A number that grows with each score a turn of the user is given."""
+        return await self._reader.do(lambda sql: listing.last_verdict(sql, user))
+
     async def adopt(
         self, user: str, hint: Hint, *, at_s: float, turn: str | None = None, why: str = "asked for"
     ) -> KeptHint:

@@ -60,6 +60,14 @@ def latest_of(sql: sqlite3.Connection, user: str, limit: int) -> list[TurnRow]:
     return _page(sql, "WHERE turns.user = ? ORDER BY turns.seq DESC LIMIT ?", [plain(user), limit])
 
 
+def last_verdict(sql: sqlite3.Connection, user: str) -> int:
+    """The place of the user's newest score in the store; 0 without any."""
+    found = sql.execute(
+        "SELECT seq FROM verdicts WHERE user = ? AND score IS NOT NULL ORDER BY seq DESC LIMIT 1", (plain(user),)
+    ).fetchone()
+    return 0 if found is None else int(found[0])
+
+
 def judged(sql: sqlite3.Connection, limit: int) -> list[Judged]:
     """What waits to be admitted as a sample, oldest first."""
     found = []
