@@ -7,6 +7,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from openclaw_rl.collect.classify import degenerate, kind_of
 from openclaw_rl.collect.clients.rules import CLIENTS, AnyClient, ClientRules, rules_for
@@ -111,7 +112,7 @@ class Collect:
         if told is None:
             told = Named(fresh_session(arrival.key_name), "a new session, since it names none and goes on from nothing")
         if kind is TurnKind.MAIN:
-            await self._pair(arrival, history, going.links, rules)
+            self._pair(arrival, history, going.links, rules)
             await self._end(going)
         is_done = says_done(arrival)
         self._announce(told.session, is_done=is_done)
@@ -200,21 +201,20 @@ class Collect:
             while len(self._closing) > CLOSING:
                 self._closing.popitem(last=False)
 
-    async def _pair(self, arrival: Arrival, history: History, links: Sequence[Link], rules: ClientRules) -> None:
-        """Gives every turn in the history that still waits for one its next state; of twins, one."""
+    def _pair(self, arrival: Arrival, history: History, links: Sequence[Link], rules: ClientRules) -> None:
+        """Gives every turn in the history that still waits for one its next state; of twins, one.
+
+        The request does not wait for the writing: it comes before its own turn's, in the one queue both stand in.
+        """
         for link in links:
             known, twins = link.known, self._index.find(history.chains[link.at], link.known.session)
             if not known.is_open or any(twin.is_followed for twin in twins):
                 continue
             next_state = next_state_of(known.turn, history, link.at, rules=rules, headers=arrival.headers)
             if next_state is not None:
+                pairing = self._store.begin_pair(next_state)
                 known.state = State.PAIRED  # or further: the store has the last word
-                try:
-                    is_paired = await self._store.pair(next_state)
-                except StoreError:
-                    known.state = State.SERVED
-                    raise
-                log.debug("paired turn=%s source=%s done=%s", known.turn, next_state.source, is_paired)
+                pairing.add_done_callback(partial(_note_pair, known))
 
     async def _end(self, going: Going) -> None:
         """Ends the sessions that are over, unless a reply in them was kept and still waits for an answer."""
@@ -235,6 +235,16 @@ class Collect:
             if found is not None:
                 return found
         return None
+
+
+def _note_pair(known: Known, pairing: asyncio.Future[bool]) -> None:
+    """What became of it; where it could not be written, the conversation's next request tries again."""
+    problem = None if pairing.cancelled() else pairing.exception()
+    if problem is not None:
+        known.state = State.SERVED
+        log.warning("a next state could not be stored turn=%s: %s", known.turn, problem)
+    else:
+        log.debug("paired turn=%s", known.turn)
 
 
 def _by_response(reply: Turn | None) -> Named | None:

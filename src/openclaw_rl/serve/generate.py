@@ -13,7 +13,7 @@ from typing import Protocol
 
 from openclaw_rl.core.completion import SampledToken, SpanKind
 from openclaw_rl.core.hint import PlacedHint, with_hints
-from openclaw_rl.core.message import Json, Message, Tool
+from openclaw_rl.core.message import Json, Message, TextPart, Tool
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Arrival, Placement, Turn, TurnKind
@@ -28,7 +28,8 @@ log = logging.getLogger(__name__)
 _SECRET = frozenset({"authorization", "x-api-key", "cookie"})
 _ROOM_KEPT = 1024  # tokens of an answer, where it may have so many, that hints must leave room for
 _PARAM = {"completions": "prompt", "responses": "input"}  # where the conversation stands, if not in `messages`
-_LONG_CHARS = 20_000  # longer prompts are rendered in a thread, so that streams go on
+_LONG_CHARS = 20_000  # more new text is encoded in a thread, so that streams go on
+_MANY_MESSAGES = 200  # more are rendered in a thread, for the same reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,12 +252,20 @@ async def _prompt(parts: ServeParts, asked: Asked, placement: Placement, carried
     if asked.prompt is not None:
         return Prompt(parts.renderer.encode(asked.prompt))
     messages = with_hints(asked.messages, carried)
-    size = sum(len(item.text) for item in messages)
-    if size < _LONG_CHARS:
+    if _is_quick(messages, placement.parent):
         return parts.renderer.prompt(messages, asked.tools, placement.parent, options=asked.options)
     return await asyncio.to_thread(
         parts.renderer.prompt, messages, asked.tools, placement.parent, options=asked.options
     )
+
+
+def _is_quick(messages: Sequence[Message], served: Turn | None) -> bool:
+    """Whether rendering takes less than changing threads twice does: what the served turn held is not encoded again."""
+    if len(messages) > _MANY_MESSAGES:
+        return False
+    held = set() if served is None else {part for item in served.messages for part in item.content}
+    new = (part for item in messages for part in item.content if part not in held)
+    return sum(len(part.text) for part in new if isinstance(part, TextPart)) < _LONG_CHARS
 
 
 def _choice(parts: ServeParts, asked: Asked, prompt: Prompt, index: int) -> Choice:

@@ -170,7 +170,11 @@ class Store:
     # -- the ledger
     async def pair(self, next_state: NextState) -> bool:
         """SERVED to PAIRED; False where the turn had moved on already, and then nothing changes."""
-        return await self._writer.do(lambda tx: ledger.pair(tx, next_state))
+        return await self.begin_pair(next_state)
+
+    def begin_pair(self, next_state: NextState) -> asyncio.Future[bool]:
+        """As `pair`, without waiting: it is written before whatever is asked of the store from now on."""
+        return self._writer.begin(lambda tx: ledger.pair(tx, next_state))
 
     async def paired(self, *, limit: int) -> list[tuple[Turn, NextState, Feedback | None]]:
         """What waits for a judge, oldest first."""

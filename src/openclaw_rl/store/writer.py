@@ -83,6 +83,10 @@ class Writer:
 
         The work cannot be called back: where the caller is cancelled, the rows are written all the same.
         """
+        return await self.begin(work, is_synced=is_synced)
+
+    def begin(self, work: Callable[[Transaction], Result], *, is_synced: bool = False) -> asyncio.Future[Result]:
+        """As `do`, for whoever need not wait: the work is done after all that was begun before, and before the rest."""
         if self._is_closed:
             raise StoreError("the store is closed", fix="nothing is lost: what was acknowledged is in it")
         loop = asyncio.get_running_loop()
@@ -97,7 +101,7 @@ class Writer:
                 future.set_exception(problem)
 
         self._queue.put(_Job(run, fail, is_synced, loop, lambda: None))
-        return await future
+        return future
 
     def close(self) -> None:
         """Finishes what is queued, joins the thread and closes the connection. Blocks."""
