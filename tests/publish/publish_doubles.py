@@ -125,7 +125,7 @@ class Letters:
         raise NotImplementedError
 
     def reread(self, turn: Turn, messages: Sequence[Message]) -> Prompt:
-        raise NotImplementedError
+        return Prompt(tuple(map(ord, "".join(item.text for item in messages))))
 
     def decode(self, tokens: Sequence[int]) -> tuple[Message, tuple[Span, ...]]:
         text = "".join(map(chr, tokens))

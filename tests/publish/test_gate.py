@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from publish_doubles import GOOD, Flow, ToldEngine, flowing, turn, version
 
+from openclaw_rl.core.hint import PlacedHint
+from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.turn import TurnKind
 from openclaw_rl.publish.gate import GateReport, divergence, is_loop
 from openclaw_rl.publish.settings import PublishSettings
@@ -83,6 +86,16 @@ async def test_a_version_near_the_base_that_speaks_well_passes(tmp_path: Path) -
         found = await report(flow)
         assert (found.passed, found.why) == (True, "passed the gate")
         assert found.metrics == {"gate_turns": 2.0, "gate_kl": 0.0, "gate_faults": 0.0}
+
+
+async def test_a_version_is_tried_without_the_hints_that_others_were_served_with(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        behind = turn("a", "Question a?")
+        hint = PlacedHint(0, "hint-1", "Be brief.")
+        read = Prompt(tuple(map(ord, "Question a? Be brief.")))
+        await flow.talk(replace(behind, prompt=read, carried=(hint,)), turn("b"))
+        assert (await report(flow)).passed
+        assert sorted(flow.engine.prompts) == ["Question a?", "Question b?"]
 
 
 async def test_a_version_far_from_the_base_is_refused_with_the_distance(tmp_path: Path) -> None:

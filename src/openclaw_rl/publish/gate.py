@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.prompt import Prompt
@@ -82,11 +82,13 @@ class Gate:
         return sorted(found.values(), key=lambda turn: turn.id in candidate.turns)
 
     def _usable(self, rows: Sequence[TurnRow]) -> dict[tuple[int, ...], Turn]:
+        """The turns to try a version on, each behind its client's own prompt: hints would speak for the weights."""
         found: dict[tuple[int, ...], Turn] = {}
         for row in rows:
             is_short = len(row.turn.prompt) <= self.settings.probe_prompt_tokens
             if row.turn.is_main and is_short and row.turn.completion.tokens:
-                found.setdefault(row.turn.prompt.tokens, row.turn)
+                bare = self.renderer.reread(row.turn, row.turn.messages) if row.turn.carried else row.turn.prompt
+                found.setdefault(bare.tokens, replace(row.turn, prompt=bare, carried=()))
         return found
 
     async def _distance(self, turns: Sequence[Turn], version: PolicyVersion) -> float | None:

@@ -93,6 +93,7 @@ def record_of(row: TurnRow, number: int, text_of: Callable[[Sequence[int]], str]
         "user": turn.user,
         "agent": turn.agent,
         "reasoning": turn.reply.reasoning,
+        "carried": [item.text for item in turn.carried],
         "state": None if row.state is None else row.state.value,
         "reason": None if row.reason is None else row.reason.value,
         "version": str(turn.completion.version),
