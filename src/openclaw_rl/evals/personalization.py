@@ -30,7 +30,7 @@ from openclaw_rl.evals.scripted_judge import scripted_judge
 from openclaw_rl.evals.server import serving
 from openclaw_rl.evals.trial import Run, nobody_listens
 from openclaw_rl.evals.trials import Trial, TrialSettings
-from openclaw_rl.evals.voices import Scripted, Voice, played
+from openclaw_rl.evals.voices import Scripted, Voice, playing
 from openclaw_rl.evals.wishes import ASSISTANT, STUDENT, TEACHER
 from openclaw_rl.tiny import world
 
@@ -121,14 +121,17 @@ def three(exercises: Exercises, seed: int) -> tuple[Person, ...]:
 async def run_plan(plan: Plan, watcher: Watcher) -> list[Trial]:
     """Every trial of the plan, `at_once` at a time, in the plan's order."""
     slots = asyncio.Semaphore(plan.at_once)
-    voice: Voice = Scripted() if plan.users == SCRIPTED else await played(plan.users)
+    async with AsyncExitStack() as stack:
+        voice: Voice = Scripted()
+        if plan.users != SCRIPTED:
+            voice = await stack.enter_async_context(playing(plan.users))
 
-    async def one(cell: Cell) -> Trial:
-        async with slots:
-            return await _trial(plan, cell, voice, watcher)
+        async def one(cell: Cell) -> Trial:
+            async with slots:
+                return await _trial(plan, cell, voice, watcher)
 
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one(cell)) for cell in plan.cells()]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(cell)) for cell in plan.cells()]
     return [task.result() for task in tasks]
 
 

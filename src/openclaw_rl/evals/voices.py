@@ -6,6 +6,8 @@ What a user thinks of a reply is never theirs to say: the strict rule decides, t
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -106,16 +108,17 @@ class Played:
         return said
 
 
-async def played(url: str) -> Played:
+@asynccontextmanager
+async def playing(url: str) -> AsyncIterator[Played]:
     """A played user behind the endpoint; the first model it offers. The key comes from the environment."""
-    client = AsyncOpenAI(base_url=url, api_key=os.environ.get(KEY, "none"), timeout=WAIT_S)
-    try:
-        offered = await client.models.list()
-    except OpenAIError as problem:
-        raise EngineError(
-            f"no model answers at {url}: {problem}", fix=f"give an OpenAI-style base URL, and its key in {KEY}"
-        ) from problem
-    return Played(client, offered.data[0].id)
+    async with AsyncOpenAI(base_url=url, api_key=os.environ.get(KEY, "none"), timeout=WAIT_S) as client:
+        try:
+            offered = await client.models.list()
+        except OpenAIError as problem:
+            raise EngineError(
+                f"no model answers at {url}: {problem}", fix=f"give an OpenAI-style base URL, and its key in {KEY}"
+            ) from problem
+        yield Played(client, offered.data[0].id)
 
 
 def _wrong(job: Job, text: str) -> str:
