@@ -40,6 +40,8 @@ from openclaw_rl.train.entry import Entry
 from openclaw_rl.train.settings import Wants
 from openclaw_rl.train.stage import TrainStage
 from openclaw_rl.trainers.process import TrainerProcess
+from openclaw_rl.trainers.settings import TrainerSettings
+from openclaw_rl.trainers.vocabulary import check_same_vocabulary
 
 log = logging.getLogger(__name__)
 BASE_JUDGE = "base"
@@ -104,6 +106,7 @@ async def installed(config: Config) -> AsyncIterator[Installation]:
     folder = await asyncio.to_thread(model_folder, config.model)
     own_judge = config.judge.model if not config.judge.url else ""
     judge_folder = await asyncio.to_thread(model_folder, own_judge) if own_judge else folder
+    trainer_settings = await asyncio.to_thread(_with_teacher, config.trainer, folder)
     async with AsyncExitStack() as stack:
         store = await Store.open(config.home)
         stack.push_async_callback(store.aclose)
@@ -111,7 +114,7 @@ async def installed(config: Config) -> AsyncIterator[Installation]:
         renderer = ChatRenderer(await asyncio.to_thread(read_template, folder), config.render)
         engine = await LocalEngine.start(replace(config.engine, model=str(folder)))
         stack.push_async_callback(engine.aclose)
-        trainer = TrainerProcess(folder, config.trainer)
+        trainer = TrainerProcess(folder, trainer_settings)
         stack.push_async_callback(trainer.aclose)
         chat: Chat = EngineChat(engine, renderer, engine.info.eos_ids)
         if config.judge.url:
@@ -182,6 +185,15 @@ def _assembled(config: Config, folder: Path, key: str, built: Built) -> Installa
         carrying=carrying,
         activity=activity,
     )
+
+
+def _with_teacher(settings: TrainerSettings, folder: Path) -> TrainerSettings:
+    """The settings with the teacher's folder in them, where the teacher is a model. Raises ModelError, ConfigError."""
+    if not settings.method.teacher_model:
+        return settings
+    teacher = model_folder(settings.method.teacher_model)
+    check_same_vocabulary(folder, teacher)
+    return replace(settings, method=replace(settings.method, teacher_model=str(teacher)))
 
 
 def _endpoint(config: Config) -> EndpointChat:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from openclaw_rl.trainers.model import CausalModel
+from openclaw_rl.trainers.model import Speaker
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def passes(rows: Sequence[Row], max_tokens: int) -> list[list[Row]]:
     return groups
 
 
-def read(model: CausalModel, readings: Sequence[Reading], max_tokens: int) -> Iterator[Pass]:
+def read(model: Speaker, readings: Sequence[Reading], max_tokens: int) -> Iterator[Pass]:
     """Reads everything, a pass at a time; a pass keeps its graph where gradients are on."""
     for group in passes(merged(readings), max_tokens):
         width = len(group[0].tokens)
@@ -88,7 +88,7 @@ def read(model: CausalModel, readings: Sequence[Reading], max_tokens: int) -> It
         yield Pass(hidden, tuple(parts))
 
 
-def read_once(model: CausalModel, readings: Sequence[Reading], max_tokens: int) -> list[Tensor]:
+def read_once(model: Speaker, readings: Sequence[Reading], max_tokens: int) -> list[Tensor]:
     """The hidden states of each reading, [n, H], without a graph."""
     found: dict[int, Tensor] = {}
     with torch.no_grad():
@@ -98,14 +98,14 @@ def read_once(model: CausalModel, readings: Sequence[Reading], max_tokens: int) 
     return [found[index] for index in range(len(readings))]
 
 
-def chunks(size: int, model: CausalModel, logits_at_once: int) -> Iterator[slice]:
+def chunks(size: int, model: Speaker, logits_at_once: int) -> Iterator[slice]:
     """Runs of rows whose logits are few enough to exist at once."""
     step = max(16, logits_at_once // model.vocabulary)
     for start in range(0, size, step):
         yield slice(start, min(start + step, size))
 
 
-def token_logp(model: CausalModel, hidden: Tensor, ids: Tensor, logits_at_once: int) -> Tensor:
+def token_logp(model: Speaker, hidden: Tensor, ids: Tensor, logits_at_once: int) -> Tensor:
     """log p of each id, [n], from [n, H]; without a graph."""
     parts: list[Tensor] = []
     with torch.no_grad():
@@ -115,7 +115,7 @@ def token_logp(model: CausalModel, hidden: Tensor, ids: Tensor, logits_at_once: 
     return torch.cat(parts)
 
 
-def top_ids(model: CausalModel, hidden: Tensor, k: int, logits_at_once: int) -> Tensor:
+def top_ids(model: Speaker, hidden: Tensor, k: int, logits_at_once: int) -> Tensor:
     """The likeliest ids at each position, [n, K], from [n, H]."""
     with torch.no_grad():
         parts = [

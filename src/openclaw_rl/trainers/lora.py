@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -21,8 +22,9 @@ from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import AdapterError
 from openclaw_rl.trainers import checkpoint
 from openclaw_rl.trainers.batch import read, read_once, token_logp, top_ids
+from openclaw_rl.trainers.fixed import load_teacher
 from openclaw_rl.trainers.lessons import Lesson, lessons, shares
-from openclaw_rl.trainers.model import CausalModel, learning_rate, load
+from openclaw_rl.trainers.model import CausalModel, Speaker, learning_rate, load
 from openclaw_rl.trainers.objective import Objective, Tally, Targets
 from openclaw_rl.trainers.settings import HintSelection, Teacher, TrainerSettings
 from openclaw_rl.trainers.shelf import Shelf
@@ -36,11 +38,12 @@ class LoraTrainer:
     Equal state, settings and samples give equal bits on one machine.
     """
 
-    def __init__(self, model: CausalModel, settings: TrainerSettings) -> None:
+    def __init__(self, model: CausalModel, settings: TrainerSettings, teacher: Speaker | None = None) -> None:
         self.model = model
+        self._teacher = teacher  # a model of its own, where the teacher is one
         self._settings = settings
         self._method = settings.method
-        self._objective = Objective(model, settings.method, settings.logits_per_chunk)
+        self._objective = Objective(model, settings.method, settings.logits_per_chunk, teacher or model)
         self._parameters = dict(model.named())
         self._optimizer = self._fresh_optimizer()
         self._ema: dict[str, Tensor] = {}
@@ -53,7 +56,11 @@ class LoraTrainer:
     @classmethod
     def open(cls, folder: Path, settings: TrainerSettings) -> LoraTrainer:
         """A trainer for the model of a folder. Raises ModelError, ConfigError."""
-        return cls(load(folder, settings), settings)
+        model, named = load(folder, settings), settings.method.teacher_model
+        teacher = None
+        if settings.method.teacher is Teacher.MODEL:
+            teacher = load_teacher(Path(named), settings, student=folder, vocabulary=model.vocabulary)
+        return cls(model, settings, teacher)
 
     def step(self, samples: Sequence[Sample]) -> StepReport:
         """One optimiser step, or none where nothing would be learned or the loss is not finite."""
@@ -202,7 +209,9 @@ class LoraTrainer:
             rl = None if one.advantage is None else torch.full_like(old[index], one.advantage)
             opd = None
             if teacher is not None and weights.opd and not one.is_taught:
-                logp_teacher = token_logp(self.model, teacher, ids[index], self._settings.logits_per_chunk)
+                logp_teacher = token_logp(
+                    self._teacher or self.model, teacher, ids[index], self._settings.logits_per_chunk
+                )
                 opd = hindsight_advantage(logp_teacher, old[index], clip=self._method.clip)
             advantage = combined_advantage(rl, opd, w_rl=weights.rl, w_opd=weights.opd)
             kept = teacher if weights.distill or one.is_taught else None
@@ -211,10 +220,10 @@ class LoraTrainer:
         return found
 
     def _reference(self, taught: Sequence[Lesson], ids: Sequence[Tensor]) -> list[Tensor | None]:
-        with self.model.without_adapter():
-            hidden = read_once(self.model, [one.reading() for one in taught], self._settings.max_tokens_per_pass)
         at_once = self._settings.logits_per_chunk
-        return [token_logp(self.model, rows, own, at_once) for rows, own in zip(hidden, ids, strict=True)]
+        with self.model.base() as base:
+            hidden = read_once(base, [one.reading() for one in taught], self._settings.max_tokens_per_pass)
+            return [token_logp(base, rows, own, at_once) for rows, own in zip(hidden, ids, strict=True)]
 
     def _teachers(self, taught: Sequence[Lesson]) -> list[Tensor | None]:
         """The teacher's hidden states behind the hint each token learns under, lesson by lesson."""
@@ -222,13 +231,23 @@ class LoraTrainer:
         if not pairs:
             return [None] * len(taught)
         readings = [taught[index].reading(hint.tokens) for index, hint in pairs]
-        model = self.model
-        with model.speaking_as(self._ema) if self._ema else model.without_adapter():
-            hidden = read_once(model, readings, self._settings.max_tokens_per_pass)
+        with self._teaching() as teacher:
+            hidden = read_once(teacher, readings, self._settings.max_tokens_per_pass)
         behind: list[list[Tensor]] = [[] for _ in taught]
         for (index, _), rows in zip(pairs, hidden, strict=True):
             behind[index].append(rows)
         return self._chosen(taught, behind)
+
+    @contextmanager
+    def _teaching(self) -> Iterator[Speaker]:
+        if self._teacher is not None:
+            yield self._teacher
+        elif self._ema:
+            with self.model.speaking_as(self._ema):
+                yield self.model
+        else:
+            with self.model.base() as base:
+                yield base
 
     def _chosen(self, taught: Sequence[Lesson], behind: Sequence[Sequence[Tensor]]) -> list[Tensor | None]:
         """Of several hints the one that student and teacher agree on most; see `algo.distill.chosen_hint`."""
@@ -241,7 +260,9 @@ class LoraTrainer:
         own = [taught[index].reading() for index in several]
         students = read_once(self.model, own, self._settings.max_tokens_per_pass)
         for index, student in zip(several, students, strict=True):
-            teacher_top = torch.stack([top_ids(self.model, rows, k, at_once) for rows in behind[index]])
+            teacher_top = torch.stack(
+                [top_ids(self._teacher or self.model, rows, k, at_once) for rows in behind[index]]
+            )
             choice = chosen_hint(top_ids(self.model, student, k, at_once), teacher_top, by=by)
             found[index] = torch.stack(list(behind[index]))[choice, torch.arange(len(choice), device=choice.device)]
         return found

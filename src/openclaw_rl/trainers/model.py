@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,21 @@ SMALL = 100_000_000  # parameters; below it float32 on a CPU is no burden, and a
 ALL_LINEAR = "all-linear"
 ROUTERS = {"gate", "router", "shared_expert_gate"}
 EXPERTS = {"gate_proj", "up_proj", "down_proj", "w1", "w2", "w3"}  # what experts' own linears are called
+
+
+class Speaker(Protocol):
+    """Whatever reads ids and says how likely each next one is: a policy, a base model, a teacher."""
+
+    device: torch.device
+    vocabulary: int
+
+    def hidden(self, ids: Tensor) -> Tensor:
+        """The last layer's output: [B, T] ids, padded on the right, in; [B, T, H] out."""
+        ...
+
+    def logits(self, rows: Tensor) -> Tensor:
+        """[n, H] to [n, V] in float32."""
+        ...
 
 
 class CausalModel:
@@ -39,7 +55,7 @@ class CausalModel:
         self.loras = _adapted(model, settings, is_packed=is_packed)
         self._body = model
         self._trunk: nn.Module = model.base_model
-        self._head = _head_of(model)
+        self._head = head_of(model)
         if settings.recompute_layers:
             model.activation_checkpointing_enable()
             model.train()
@@ -62,6 +78,12 @@ class CausalModel:
         """[n, H] to [n, V] in float32, with whatever scales and caps the model's own head applies."""
         logits: Tensor = self._head(inputs_embeds=rows.unsqueeze(0), use_cache=False).logits
         return logits.squeeze(0).float()
+
+    @contextmanager
+    def base(self) -> Iterator[Speaker]:
+        """The base model, which is this one with the adapter off."""
+        with self.without_adapter():
+            yield self
 
     @contextmanager
     def without_adapter(self) -> Iterator[None]:
@@ -130,7 +152,12 @@ def names_of(path: str) -> tuple[str, str]:
 
 
 def load(folder: Path, settings: TrainerSettings) -> CausalModel:
-    """The model of a folder that `save_pretrained` wrote. Raises ModelError, ConfigError."""
+    """The model of a folder that `save_pretrained` wrote, with LoRA beside it. Raises ModelError, ConfigError."""
+    return CausalModel(load_frozen(folder, settings), settings, name=folder.name)
+
+
+def load_frozen(folder: Path, settings: TrainerSettings) -> PreTrainedModel:
+    """The model of a folder as it is. Raises ModelError, ConfigError."""
     device = _device(settings.device)
     try:
         model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", local_files_only=True)
@@ -142,7 +169,8 @@ def load(folder: Path, settings: TrainerSettings) -> CausalModel:
     for parameter in model.parameters():
         parameter.data = parameter.data.clone()  # memory-mapped weights are six times slower
     model.tie_weights()
-    return CausalModel(model, settings, name=folder.name)
+    whole: PreTrainedModel = model
+    return whole
 
 
 def learning_rate(settings: TrainerSettings, model: CausalModel) -> float:
@@ -160,7 +188,7 @@ class _Given(nn.Module):
         return MoeModelOutputWithPast(last_hidden_state=inputs_embeds)
 
 
-def _head_of(model: PreTrainedModel) -> nn.Module:
+def head_of(model: PreTrainedModel) -> nn.Module:
     """The model without its layers: what turns hidden states into logits, of any family."""
     head: nn.Module = copy.copy(model)
     head._modules = {**model._modules, model.base_model_prefix: _Given()}

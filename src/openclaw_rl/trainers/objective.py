@@ -11,7 +11,7 @@ from openclaw_rl.algo.distill import Divergence, Subset, bin_divergence, members
 from openclaw_rl.algo.loss import clipped_objective, is_clipped, kl_k3
 from openclaw_rl.trainers.batch import chunks
 from openclaw_rl.trainers.lessons import Shares
-from openclaw_rl.trainers.model import CausalModel
+from openclaw_rl.trainers.model import Speaker
 from openclaw_rl.trainers.settings import Distill, MethodSettings
 
 TAUGHT_TOP_K = 50  # tokens of the teacher's compared one by one where it sampled
@@ -59,8 +59,9 @@ class Tally:
 class Objective:
     """The loss of lessons' tokens, and its gradient with respect to the hidden states that predict them."""
 
-    def __init__(self, model: CausalModel, method: MethodSettings, logits_at_once: int) -> None:
+    def __init__(self, model: Speaker, method: MethodSettings, logits_at_once: int, teacher: Speaker) -> None:
         self._model = model
+        self._teacher = teacher
         self._method = method
         self._logits_at_once = logits_at_once
 
@@ -117,7 +118,7 @@ class Objective:
         method = self._method
         k = min(max(method.compared, TAUGHT_TOP_K) if is_taught else method.compared, self._model.vocabulary)
         with torch.no_grad():
-            teacher_logp = self._model.logits(teacher).log_softmax(-1)
+            teacher_logp = self._teacher.logits(teacher).log_softmax(-1)
             teacher_top = teacher_logp.topk(k).indices
         if is_taught or method.form is Distill.TAIL:
             student_bins = with_tail(all_logp.gather(-1, teacher_top))

@@ -29,6 +29,7 @@ class Teacher(StrEnum):
 
     BASE = "base"
     EMA = "ema"  # a moving average of the policy
+    MODEL = "model"  # another model with the same tokenizer
 
 
 class HintSelection(StrEnum):
@@ -104,7 +105,9 @@ class MethodSettings:
     divergence: Literal["reverse", "forward", "jsd"] = "forward"
     """What the tail form measures: reverse, forward or jsd."""
     teacher: Teacher = Teacher.BASE
-    """Whose weights read the hint."""
+    """Whose weights read the hint: base, ema (a moving average of the policy) or model (another one)."""
+    teacher_model: str = ""
+    """Folder or hub name of the teacher where that is a model of its own; its tokenizer must be the same."""
     ema_decay: float = 0.95
     """How much of the moving average stays at each step."""
 
@@ -113,6 +116,11 @@ class MethodSettings:
             raise ValueError("kl_beta, clip, tis_clip and top_k are at least 0")
         if not (0.0 < self.clip_low < 1.0 and self.clip_high > 0.0):
             raise ValueError(f"clip_low is {self.clip_low} and clip_high {self.clip_high}: they bound a ratio around 1")
+        if bool(self.teacher_model) != (self.teacher is Teacher.MODEL):
+            raise ValueError(
+                f"teacher is {self.teacher} and teacher_model {self.teacher_model!r}: name a model where the teacher "
+                "is `model`, and only there"
+            )
         if not 0.0 <= self.ema_decay < 1.0:
             raise ValueError(f"ema_decay is {self.ema_decay}: it is at least 0 and below 1")
 
