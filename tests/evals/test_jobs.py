@@ -54,6 +54,13 @@ def test_a_reply_that_was_cut_leaked_beside_a_call_or_touched_a_file_is_odd() ->
     assert not job.assess(said(text, finish="length")).is_met
 
 
+def test_a_solution_that_says_only_its_result_shows_no_steps() -> None:
+    job = STUDENT.job(1)
+    conclusion = f"So we see that {job.problem.conclusion}."
+    assert job.assess(said(conclusion)).right
+    assert job.assess(said(conclusion)).odd == ("no steps",)
+
+
 def test_reasoning_that_is_repeated_in_the_reply_is_odd_and_reasoning_apart_is_not() -> None:
     job = STUDENT.job(1)
     text = good(job)

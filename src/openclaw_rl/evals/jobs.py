@@ -55,6 +55,7 @@ class Job:
         """The strict rule, held against an answer; `holds` says whether the file now holds the result."""
         text = answer.text
         odd = [*rules.oddities(text, answer.reasoning, shortest=SHORTEST.get(self.wish.kind, rules.SANE_CHARS[0]))]
+        odd += ["no steps"] if self.wish.kind is Kind.SOLVE and not rules.shows_steps(text) else []
         odd += ["cut off"] if not answer.is_finished else []
         odd += ["reasoning leaked"] if any(rules.leaks(reply.text) for reply in answer.replies[:-1]) else []
         odd += ["failing tools"] if answer.failed_calls > MOST_FAILED_CALLS else []

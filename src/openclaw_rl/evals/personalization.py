@@ -35,7 +35,7 @@ from openclaw_rl.evals.wishes import ASSISTANT, STUDENT, TEACHER
 from openclaw_rl.tiny import world
 
 BUNDLED, SCRIPTED = "bundled", "scripted"
-EDITION = 1  # of the rules: trials of another edition are run again
+EDITION = 2  # of the rules: trials of another edition are run again
 
 
 @dataclass(frozen=True, slots=True)

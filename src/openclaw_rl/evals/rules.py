@@ -134,6 +134,11 @@ def oddities(text: str, reasoning: str = "", *, shortest: int = SANE_CHARS[0]) -
     return tuple(name for name, is_so in found.items() if is_so)
 
 
+def shows_steps(text: str) -> bool:
+    """Whether a solution says more than its result: two numbers and what they make."""
+    return len(_NUMBER.findall(plain(text))) >= 3
+
+
 def number_in(text: str) -> Fraction | None:
     """The number a text ends on: the last boxed one, else the last one said. None too where it hedges."""
     said = plain(text)

@@ -30,6 +30,7 @@ _ODD = {
     "too short": "That is too short to be of use.",
     "too long": "That is far too long. Please keep it short.",
     "too many steps": "That takes far too many steps. Please make it simpler.",
+    "no steps": "Please show how you get there.",
     "repeats itself": "You said the same thing again and again. Please say it once.",
     "reasoning leaked": "I only want the answer itself, not your notes. Please write it again.",
     "cut off": "You did not finish. Please give me the whole answer.",
