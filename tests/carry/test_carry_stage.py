@@ -39,11 +39,11 @@ class Bridge:
     stage: CarryStage
     version: int = 0
 
-    async def served(self, name: str, *, score: int | None = 1, says: int = WISHED) -> Turn:
+    async def served(self, name: str, *, score: int | None = 1, says: int = WISHED, asked: str = "") -> Turn:
         """A turn behind whatever hints are in use, judged unless `score` is None."""
-        asked = (message(Role.USER, f"question {name}"),)
-        carried = placed(asked, await self.stage.hints.of_user("alice"), None)
-        made = replace(a_turn(name, asked), carried=carried)
+        messages = (message(Role.USER, asked or f"question {name}"),)
+        carried = placed(messages, await self.stage.hints.of_user("alice"), None)
+        made = replace(a_turn(name, messages), carried=carried)
         tokens = (says,) * 3
         completion = Completion(tokens, (-0.1,) * 3, (-0.1,) * 3, PolicyVersion("shared", self.version), Finish.STOP)
         turn = replace(made, prompt=self.stage.renderer.prompt(made.read, (), None), completion=completion)
@@ -126,6 +126,18 @@ async def test_a_reply_that_the_hint_would_have_prevented_keeps_it(bridge: Bridg
         await bridge.served(name, says=BARE)
     await bridge.stage.once()
     assert bridge.engine.generated and await bridge.states() == [(WISH.text, state)]
+
+
+async def test_the_same_request_again_tells_nothing_new(bridge: Bridge) -> None:
+    bridge.engine.follows = {0}
+    await bridge.store.hints.adopt("alice", WISH, at_s=1.0)
+    for name in ("a", "b", "c"):
+        await bridge.served(name, asked="the same question")
+    await bridge.stage.once()
+    assert await bridge.states() == [(WISH.text, "in_use")]
+    await bridge.served("d")
+    await bridge.stage.once()
+    assert await bridge.states() == [(WISH.text, "retired")]
 
 
 async def test_of_two_hints_each_is_tried_without_the_other_being_taken_away(bridge: Bridge) -> None:

@@ -84,7 +84,7 @@ class Prober:
         said, bound = turn.completion.tokens, self.settings.retire_gap
         longer, shorter = await asyncio.gather(self._logp(turn, behind, said), self._logp(turn, without, said))
         worth = _difference(longer, shorter) / len(said)
-        if worth > bound * self.settings.probes:
+        if worth > 2 * bound:
             return Gap(worth, 0, 0)
         tried = await self._try(turn, behind, without)
         strays = sum(

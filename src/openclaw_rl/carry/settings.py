@@ -17,10 +17,10 @@ class HintsSettings:
     """Whether a teacher also reads what else the user has asked for, retired hints included (carry = bridge)."""
     own_replies: bool = True
     """Whether the weights are also taught on replies of their own to the prompt without hints, sampled for it."""
-    probes: int = 3
-    """On how many of the user's latest turns behind a hint it is tried whether the weights follow without it."""
-    replies: int = 4
-    """How many replies of the weights' own to each of these prompts, without the hint, are sampled for it."""
+    probes: int = 8
+    """On how many different requests of the user, answered behind a hint, the weights must follow without it."""
+    replies: int = 2
+    """How many replies of the weights' own to each of these, without the hint, are sampled for it."""
     probe_tokens: int = 256
     """The longest reply that is sampled for trying or teaching."""
     retire_gap: float = 0.03

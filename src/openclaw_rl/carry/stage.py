@@ -21,7 +21,7 @@ from openclaw_rl.store.db import Store
 
 log = logging.getLogger(__name__)
 POLL_S = 1.0
-LOOK_BACK = 8  # times `probes`: how many of a user's latest turns are looked through for those behind a hint
+LOOK_BACK = 4  # times `probes`: how many of a user's latest turns are looked through for those behind a hint
 
 Seen = tuple[int, tuple[tuple[str, str], ...], str]  # the user's verdicts, their hints in use, the weights
 
@@ -171,13 +171,15 @@ class CarryStage:
 
 
 def telling(hint: KeptHint, turns: Sequence[Turn]) -> list[Turn]:
-    """The turns behind the hint, those first in which it stands behind the last words of the user.
+    """The turns behind the hint, one for each request, those first in which it stands behind the user's last words.
 
-    Further on in a conversation earlier replies say what the hint says, and it is worth little either way.
+    Further on in a conversation earlier replies say what the hint says, and it is worth little either way. The same
+    request again tells nothing new: weights may follow a wish in one kind of task and not in another.
     """
-    found: list[tuple[bool, Turn]] = []
+    found: dict[str, tuple[bool, Turn]] = {}
     for turn in turns:
         at = next((item.at for item in turn.carried if (item.id, item.text) == (hint.id, hint.text)), None)
-        if at is not None:
-            found.append((at != last_user_index(turn.messages), turn))
-    return [turn for _, turn in sorted(found, key=lambda pair: pair[0])]
+        last = last_user_index(turn.messages)
+        if at is not None and last is not None:
+            found.setdefault(turn.messages[last].text, (at != last, turn))
+    return [turn for _, turn in sorted(found.values(), key=lambda pair: pair[0])]
