@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := bench-learning bench-tokens bench-swap bench-serve bench-train bench-share bench-captures bench-capture-cost fuzz-api eval-separate eval-joint eval-wishes
+FIGURES := bench-learning bench-tokens bench-swap bench-serve bench-train bench-share bench-captures bench-drift bench-capture-cost fuzz-api eval-separate eval-joint eval-wishes
 .PHONY: test-peers eval-judge help install demo serve test test-node test-openclaw check format tiny clean $(FIGURES)
 
 help:  ## what can be made
@@ -77,6 +77,9 @@ bench-train: .venv/installed-bench  ## the trainer's step against TRL's, and mer
 
 bench-share: .venv/installed  ## gaps between tokens while a step runs on the same cores
 	@$(BIN)/python -m benchmarks.share
+
+bench-drift: .venv/installed  ## by template, what goes on exactly through a client that rewrites, and what does not
+	@$(BIN)/python -m benchmarks.drift
 
 bench-captures: .venv/installed  ## session, kind and next state of a real client's recorded requests (CAPTURES: their folder)
 	@$(BIN)/python -m benchmarks.captures

@@ -10,11 +10,12 @@ from test_families import MODELS, in_letters, renderer_of
 
 from openclaw_rl.core.completion import Completion, Finish
 from openclaw_rl.core.message import Message, Role, TextPart, Tool, ToolCall, message
+from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.turn import Turn, TurnKind
 from openclaw_rl.core.version import BASE
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.testing.families import STAND_INS, StandIn
-from openclaw_rl.testing.rewriting import Rewriting, Thinking, is_honest, served_form
+from openclaw_rl.testing.rewriting import Rewriting, Thinking, claimed, is_honest, served_form
 from openclaw_rl.testing.writing import arguments, end_of, written
 
 TOOLS = (Tool("read", "", {"type": "object", "properties": {"path": {"type": "string"}}}),)
@@ -61,9 +62,9 @@ class Talk:
             Message(Role.TOOL, (TextPart(text),), tool_call_id=call.id) for call, text in zip(calls, texts, strict=True)
         ]
 
-    def told(self) -> str:
-        """What the template itself says of it all."""
-        forms = {place: turn.reply for place, turn in self.places.items()}
+    def told(self, prompt: Prompt) -> str:
+        """What the template itself says of it all, with the replies in the prompt as they were served."""
+        forms = {place: turn.reply for place, turn in self.places.items() if place in claimed(prompt)}
         talk = served_form(self.messages, forms)
         return self.renderer.template.text(talk, TOOLS, generation_prompt=True)
 
@@ -72,9 +73,7 @@ class Talk:
         last = self.turns[-1]
         prompt = self.renderer.prompt(self.messages, TOOLS, last)
         before = last.prompt.tokens + last.completion.tokens
-        text = self.renderer.table.text(prompt.tokens)
-        as_sent = self.renderer.template.text(self.messages, TOOLS, generation_prompt=True)
-        assert is_honest(prompt, self.told(), self.turns, self.renderer.table) or text == as_sent
+        assert is_honest(prompt, self.told(prompt), self.places, self.renderer.table)
         assert (prompt.continued == len(before)) == (prompt.tokens[: len(before)] == before)
         return prompt.continued == len(before)
 
@@ -217,3 +216,19 @@ def test_a_template_that_takes_one_call_a_message_is_given_one_in_front_of_each_
     text = renderer.table.text(renderer.prompt(talk, TOOLS, None).tokens)
     order: Sequence[str] = ('{"path": "a"}', '"one"', '{"path": "b"}', '"two"')
     assert [text.index(part) for part in order] == sorted(text.index(part) for part in order)
+
+
+def test_a_prompt_that_is_not_what_it_claims_is_told() -> None:
+    talk = Talk(STAND_INS[0], Rewriting(), [asked("hello")])
+    turn = talk.answer(said("Hi there"))
+    talk.messages.append(asked("more"))
+    prompt = talk.renderer.prompt(talk.messages, TOOLS, turn)
+    table, told = talk.renderer.table, talk.told(prompt)
+    assert is_honest(prompt, told, talk.places, table)
+    at = len(turn.prompt) + 1
+    for place in (3, at, len(prompt) - 9):  # in what was read, in what was sampled, in what is new
+        tampered = (*prompt.tokens[:place], (prompt.tokens[place] + 1) % 1024, *prompt.tokens[place + 1 :])
+        assert not is_honest(replace(prompt, tokens=tampered), told, talk.places, table)
+    assert not is_honest(prompt, told, {}, table)
+    other = replace(turn, reply=said("Bye"))
+    assert not is_honest(prompt, told, {1: other}, table)

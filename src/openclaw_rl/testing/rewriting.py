@@ -11,6 +11,7 @@ from enum import StrEnum
 from openclaw_rl.core.message import Json, Message, Role, TextPart, ToolCall
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.turn import Turn
+from openclaw_rl.render.block import read_key
 from openclaw_rl.render.detokenise import TokenBytes
 
 _EMPTY_THINK = re.compile(r"<think>\s*(?:</think>\s*)?\Z")
@@ -72,41 +73,49 @@ def served_form(messages: Sequence[Message], replies: Mapping[int, Message]) -> 
     return found
 
 
-def is_honest(prompt: Prompt, told: str, before: Sequence[Turn], table: TokenBytes) -> bool:
+def claimed(prompt: Prompt) -> frozenset[int]:
+    """The places of the replies that the prompt claims to hold as they were sampled."""
+    keys = [read_key(segment.key) for segment in prompt.segments]
+    return frozenset(key.run[0] for key in keys if key is not None and key.sampled is not None)
+
+
+def is_honest(prompt: Prompt, told: str, replies: Mapping[int, Turn], table: TokenBytes) -> bool:
     """Whether the prompt is what the template says (`told`), but for replies that stand in it as they were sampled.
 
-    `before` are the turns whose replies may stand in it, in order. What was sampled may differ from what the template
-    writes for that reply as white space and JSON do; its words, thinking and calls must be in both.
+    `replies` are the served turns by their reply's place in the conversation, and `told` is rendered with those replies
+    as served that the prompt claims to hold (`claimed`). Each such segment must hold that turn's ids. What was sampled
+    may differ from what the template writes for that reply as white space and JSON do; its words, thinking and calls
+    must be in both.
     """
     gaps: list[str] = []
-    replies: list[Message] = []
-    at = start = 0
-    for turn in before:
-        sampled = turn.completion.tokens
-        found = _place(prompt.tokens, sampled, at) if sampled else -1
-        if found < 0 and len(sampled) > 1 and (found := _place(prompt.tokens, sampled[:-1], at)) >= 0:
-            sampled = sampled[:-1]
-        if found < 0:
+    held: list[Message] = []
+    start = 0
+    for segment in prompt.segments:
+        key = read_key(segment.key)
+        if key is None or key.sampled is None:
             continue
-        gaps.append(_EMPTY_THINK.sub("", table.text(prompt.tokens[start:found])))
-        replies.append(turn.reply)
-        at = start = found + len(sampled)
+        turn = replies.get(key.run[0])
+        at = segment.start + key.sampled[0]
+        if turn is None or not _stands_at(prompt.tokens, turn.completion.tokens, at, segment.stop - key.sampled[1]):
+            return False
+        gaps.append(_EMPTY_THINK.sub("", table.text(prompt.tokens[start:at])))
+        held.append(turn.reply)
+        start = segment.stop - key.sampled[1]
     gaps.append(table.text(prompt.tokens[start:]))
-    pattern = "(.*?)".join(re.escape(gap) for gap in gaps)
-    match = re.compile(pattern, re.DOTALL).fullmatch(told)
-    return match is not None and all(_says(body, reply) for body, reply in zip(match.groups(), replies, strict=True))
+    match = re.compile("(.*?)".join(re.escape(gap) for gap in gaps), re.DOTALL).fullmatch(told)
+    return match is not None and all(_says(body, reply) for body, reply in zip(match.groups(), held, strict=True))
+
+
+def _stands_at(tokens: Sequence[int], sampled: Sequence[int], start: int, stop: int) -> bool:
+    """Whether these are the sampled ids; the last may belong to what follows, where that begins with the very mark."""
+    if tuple(tokens[start:stop]) == tuple(sampled):
+        return True
+    return tuple(tokens[start : stop + 1]) == tuple(sampled) and stop - start == len(sampled) - 1
 
 
 def _says(body: str, reply: Message) -> bool:
     words = [reply.reasoning or "", reply.text, *(call.name for call in reply.tool_calls)]
     return all(word.strip() in body for word in words)
-
-
-def _place(tokens: Sequence[int], part: Sequence[int], start: int) -> int:
-    for at in range(start, len(tokens) - len(part) + 1):
-        if tuple(tokens[at : at + len(part)]) == tuple(part):
-            return at
-    return -1
 
 
 def _as_double(value: Json) -> Json:
