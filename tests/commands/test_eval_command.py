@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 COMMAND = ["eval", "personalization", "--mode", "joint", "--method", "frozen", "--seeds", "1", "--sessions", "1"]
 
@@ -37,3 +40,36 @@ def test_it_ends_with_its_figures_and_a_page_and_what_is_finished_is_not_run_aga
     again = started(tmp_path)
     assert "kept from an earlier run" in again.stderr
     assert json.loads(again.stdout)["methods"] == figures["methods"]
+
+
+def test_one_that_is_ended_leaves_no_server_behind(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDED, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    ) as run:
+        assert run.stdout is not None
+        server = int(run.stdout.readline())
+        os.kill(server, 0)
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(timeout=120) != 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(server, 0)
+
+
+# The command, with a line on standard output for the server's process as soon as there is one.
+ENDED = """
+import sys, threading, time
+from pathlib import Path
+from openclaw_rl.cli import app
+
+def tell():
+    children = Path("/proc/self/task") / str(threading.main_thread().native_id) / "children"
+    while not (found := children.read_text().split()):
+        time.sleep(0.05)
+    print(found[0], flush=True)
+
+threading.Thread(target=tell, daemon=True).start()
+app(["eval", "personalization", "--mode", "joint", "--method", "frozen", "--folder", sys.argv[1]])
+"""

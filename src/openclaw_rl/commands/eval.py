@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -101,8 +102,6 @@ def personalization(
     the wish, is right, is sane in length and steps, leaks no reasoning, and the file changed as asked. Ends with the
     figures as one line of JSON. Stopped at any moment, it goes on from the last finished trial when started again.
     """
-    from openclaw_rl.evals.personalization import run_plan
-    from openclaw_rl.evals.personalization_view import PlanView
     from openclaw_rl.evals.trials import TrialSettings
 
     plan = _plan(mode, method or ["all"], model, problems, recipe)
@@ -118,8 +117,7 @@ def personalization(
         judge=judge,
         at_once=at_once,
     )
-    with PlanView(say, len(plan.cells())) as view:
-        trials = asyncio.run(run_plan(plan, view))
+    trials = _run(plan)
     _deliver(plan, trials, json_file, report, results)
 
 
@@ -154,8 +152,6 @@ def wishes(
     """
     from openclaw_rl.evals import wishes_report as reports
     from openclaw_rl.evals.methods import CARRIES, chosen
-    from openclaw_rl.evals.personalization import run_plan
-    from openclaw_rl.evals.personalization_view import PlanView
     from openclaw_rl.evals.trials import TrialSettings
     from openclaw_rl.evals.twelve import one_user, wish_figures
 
@@ -170,8 +166,7 @@ def wishes(
         cast=one_user,
         in_turn=True,
     )
-    with PlanView(say, len(plan.cells())) as view:
-        trials = asyncio.run(run_plan(plan, view))
+    trials = _run(plan)
     found = wish_figures(plan, trials)
     if json_file is not None:
         json_file.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
@@ -198,6 +193,17 @@ def _plan(mode: Mode, methods: list[str], model: str, problems: Path | None, rec
         model=model,
         exercises=read_exercises(problems) if problems else ToyExercises(),
     )
+
+
+def _run(plan: Plan) -> list[Trial]:
+    """Every trial of the plan, shown as they come."""
+    from openclaw_rl.evals.personalization import run_plan
+    from openclaw_rl.evals.personalization_view import PlanView
+
+    # Being ended is being interrupted: the servers that were started are not left behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with PlanView(say, len(plan.cells())) as view:
+        return asyncio.run(run_plan(plan, view))
 
 
 def _deliver(
