@@ -42,7 +42,7 @@ max_lag = 8
 [trainer]
 rank = 8
 alpha = 16.0
-lr = 5e-3
+lr = 1e-3  # the demonstration's 5e-3 is for short prompts
 """
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]

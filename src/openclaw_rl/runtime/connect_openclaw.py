@@ -88,7 +88,9 @@ def merged(before: Mapping[str, Json], wanted: Wanted, path: Path) -> Merged:
     providers = _section(config, path, "models", "providers")
     kept = providers.get(PROVIDER)
     ours = dict(kept) if isinstance(kept, dict) else {}  # a header or timeout that the user added stays
-    providers[PROVIDER] = {"timeoutSeconds": TIMEOUT_S, **ours, **_provider(wanted)}
+    provider = _provider(wanted)
+    provider["models"] = [_model(wanted), *_other_models(ours.get("models"))]
+    providers[PROVIDER] = {"timeoutSeconds": TIMEOUT_S, **ours, **provider}
     _choose(config, wanted, path, notes)
     if wanted.plugin is not None:
         _plug_in(config, wanted.plugin, path)
@@ -105,12 +107,15 @@ def entries(wanted: Wanted) -> dict[str, Json]:
 
 
 def _provider(wanted: Wanted) -> dict[str, Json]:
-    target = wanted.target
-    context = target.context or CONTEXT
+    return {"baseUrl": f"{wanted.target.url}/v1", "apiKey": wanted.target.key, "api": "openai-completions"}
+
+
+def _model(wanted: Wanted) -> dict[str, Json]:
+    context = wanted.target.context or CONTEXT
     free: dict[str, Json] = dict.fromkeys(("input", "output", "cacheRead", "cacheWrite"), 0)
     model: dict[str, Json] = {
         "id": ALIAS,
-        "name": f"{target.model} (learns)",
+        "name": f"{wanted.target.model} (learns)",
         "reasoning": wanted.thinks,
         "input": ["text"],
         "cost": free,
@@ -119,7 +124,13 @@ def _provider(wanted: Wanted) -> dict[str, Json]:
     }
     if wanted.thinks:
         model["compat"] = {"thinkingFormat": "qwen-chat-template"}  # /think reaches the chat template
-    return {"baseUrl": f"{target.url}/v1", "apiKey": target.key, "api": "openai-completions", "models": [model]}
+    return model
+
+
+def _other_models(listed: Json) -> list[Json]:
+    """The entries a user put beside ours."""
+    held = listed if isinstance(listed, list) else []
+    return [each for each in held if not isinstance(each, dict) or each.get("id") != ALIAS]
 
 
 def _choose(config: dict[str, Json], wanted: Wanted, path: Path, notes: list[str]) -> None:
