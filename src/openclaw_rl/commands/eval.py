@@ -79,7 +79,7 @@ def personalization(
     seeds: Annotated[int, typer.Option("--seeds", help="So many seeds, from 0 on.", min=1)] = 5,
     sessions: Annotated[
         int, typer.Option("--sessions", help="Sessions of each user until a method is given up.", min=1)
-    ] = 24,
+    ] = 20,
     probes: Annotated[
         int, typer.Option("--probes", help="Unseen problems of each user in one measurement.", min=1)
     ] = 60,

@@ -10,6 +10,7 @@ from openclaw_rl.evals.trials import Trial
 
 WINDOW = 3  # sessions in the running share
 COLOURS = ("#2f6fde", "#2a9d6e", "#d9822b", "#8e5bd0", "#c0417a")
+WIDTHS = (8, 6, 4, 3, 2)  # lines that lie on each other still show
 STYLE = (
     "svg{background:#fff}.grid{stroke:#e4e7ec}.axis{fill:#667085;font:12px system-ui,sans-serif}"
     ".note{fill:#1d2430;font:600 13px system-ui,sans-serif}"
@@ -21,14 +22,17 @@ def curves(method: str, trials: Sequence[Trial]) -> str:
     people = list(dict.fromkeys(name for trial in trials for name in trial.people))
     longest = max((session.number for trial in trials for session in trial.sessions), default=1)
     parts = [plots.frame(longest, "session"), plots.words_at(method, plots.LEFT, 13, "note")]
-    for person, colour in zip(people, COLOURS, strict=False):
+    for at, (person, colour) in enumerate(zip(people, COLOURS, strict=False)):
         shares = running(trials, person)
-        points = " ".join(f"{plots.x_of(at, longest):.1f},{plots.y_of(share):.1f}" for at, share in enumerate(shares))
+        points = " ".join(
+            f"{plots.x_of(index, longest):.1f},{plots.y_of(share):.1f}" for index, share in enumerate(shares)
+        )
         parts.append(
-            f'<polyline fill="none" stroke="{colour}" stroke-width="2" stroke-linejoin="round" points="{points}">'
+            f'<polyline fill="none" stroke="{colour}" stroke-width="{WIDTHS[at]}" '
+            f'stroke-linejoin="round" points="{points}">'
             f"<title>{escape(person)}</title></polyline>"
         )
-        x = plots.WIDTH - plots.RIGHT - 90 * (len(people) - people.index(person))
+        x = plots.WIDTH - plots.RIGHT - 90 * (len(people) - at)
         parts.append(f'<text class="axis" x="{x}" y="13" style="fill:{colour}">{escape(person)}</text>')
     return plots.svg(parts, f"First replies that counted, {method}")
 

@@ -14,9 +14,9 @@ BEFORE, CONVERGED, AGAIN, TWICE, LAST = "before", "converged", "again", "twice",
 class TrialSettings:
     """How a trial is driven."""
 
-    sessions: int = 24
+    sessions: int = 20
     """Sessions of each user until a method that has not converged is given up."""
-    most_sessions: int = 48
+    most_sessions: int = 40
     """Sessions of each user at most; one that converged at c goes on to 3c, or to this."""
     most_corrections: int = 3
     """How often a user corrects before giving a session up."""
