@@ -63,8 +63,9 @@ async def test_openclaw_is_connected_and_the_server_recognises_its_turns(server:
     assert "test turn over /v1/messages: main" in said
 
     profile = server.home / ".codex" / "openclaw-rl.config.toml"
-    code, _, said = await _connect(server, "codex", "--no-test")
-    assert code == 0 and tomllib.loads(profile.read_text("utf-8"))["model_provider"] == "openclaw-rl"
+    code, _, said = await _connect(server, "codex")
+    assert code == 0 and "test turn over /v1/responses: main" in said, said
+    assert tomllib.loads(profile.read_text("utf-8"))["model_provider"] == "openclaw-rl"
     profile.write_text("model = 'mine'\n", "utf-8")
     code, _, said = await _connect(server, "codex", "--no-test")
     assert code == 2 and "was not written by this command" in said
