@@ -97,9 +97,11 @@ async def test_it_comes_back_when_the_user_asks_again(bridge: Bridge) -> None:
         await bridge.served(name)
     await bridge.stage.once()
     assert await bridge.states() == [(WISH.text, "retired")]
-    await bridge.store.hints.adopt("alice", Hint("Plain sentences, please!"), at_s=2.0)
+    await bridge.store.hints.adopt("alice", Hint("Plain sentences, please!"), at_s=2000.0)
     assert await bridge.states() == [(WISH.text, "in_use")]  # its own words say all of it
     assert [item.text for item in (await bridge.served("c")).carried] == [WISH.text]
+    await bridge.stage.once()
+    assert await bridge.states() == [(WISH.text, "in_use")]  # what was served before did not keep it from being asked
 
 
 @pytest.mark.parametrize("score", [-1, None])

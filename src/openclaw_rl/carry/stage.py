@@ -174,12 +174,13 @@ def telling(hint: KeptHint, turns: Sequence[Turn]) -> list[Turn]:
     """The turns behind the hint, one for each request, those first in which it stands behind the user's last words.
 
     Further on in a conversation earlier replies say what the hint says, and it is worth little either way. The same
-    request again tells nothing new: weights may follow a wish in one kind of task and not in another.
+    request again tells nothing new: weights may follow a wish in one kind of task and not in another. What was served
+    before the user asked for it (again) does not count: it did not keep them from having to.
     """
     found: dict[str, tuple[bool, Turn]] = {}
     for turn in turns:
         at = next((item.at for item in turn.carried if (item.id, item.text) == (hint.id, hint.text)), None)
         last = last_user_index(turn.messages)
-        if at is not None and last is not None:
+        if at is not None and last is not None and turn.at_s >= hint.changed_s:
             found.setdefault(turn.messages[last].text, (at != last, turn))
     return [turn for _, turn in sorted(found.values(), key=lambda pair: pair[0])]
