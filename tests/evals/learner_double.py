@@ -102,7 +102,10 @@ class Learner:
     async def status(self, request: web.Request) -> web.Response:
         train = {"ready": 0, "riders": 0, "needed": 1, "steps": sum(self.corrections.values())}
         publish = {"at_gate": 0, "published": self.version, "refused": 0}
-        return web.json_response({"is_settled": True, "ledger": {"ready": 0}, "train": train, "publish": publish})
+        hints = {"in_use": 1, "retired": 2}
+        return web.json_response(
+            {"is_settled": True, "ledger": {"ready": 0}, "train": train, "publish": publish, "carry": carry}
+        )
 
     async def turn(self, request: web.Request) -> web.Response:
         verdict = {"score": -1, "votes": [], "hints": [{"text": "Write it as the user wants it."}]}

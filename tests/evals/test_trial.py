@@ -40,6 +40,7 @@ async def test_a_trial_counts_the_sessions_the_corrections_and_the_files(tmp_pat
     assert all(session.filed for session in trial.sessions)
     assert len(trial.sessions) == 15
     assert (trial.steps, trial.versions, trial.refused) == (2, 1, 0)
+    assert (trial.hints_in_use, trial.hints_retired) == (1, 2)
     # asked and corrected, then the call, the report; thanks are not counted
     assert [session.turns for session in trial.sessions[:3]] == [4, 4, 3]
 

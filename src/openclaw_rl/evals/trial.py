@@ -123,6 +123,8 @@ class Run:
             versions_refused=_count(status, "publish", "refused"),
             refused=self.client.refused,
             seconds=seconds,
+            hints_in_use=_count(status, "hints", "in_use"),
+            hints_retired=_count(status, "hints", "retired"),
         )
 
     def _met(self) -> list[int | None]:

@@ -106,6 +106,8 @@ class Trial:
     versions_refused: int
     refused: int
     seconds: float
+    hints_in_use: int = 0  # in prompts, where a server carries them
+    hints_retired: int = 0
 
     def sessions_of(self, person: str) -> tuple[Session, ...]:
         """That person's sessions, in order."""

@@ -74,6 +74,8 @@ def wish_figures(plan: Plan, trials: Sequence[Trial]) -> dict[str, Json]:
             "prompt_tokens_added": round(statistics.fmean(_tokens_added(trial) for trial in own), 1),
             "accuracy_drop_points": round(statistics.fmean(_accuracy_drop(trial) for trial in own), 2),
             "degenerate": sum(shares.degenerate for trial in own for shares in trial.end.shares),
+            "hints_in_use": [trial.hints_in_use for trial in own],
+            "hints_retired": [trial.hints_retired for trial in own],
             "sessions": [len(trial.sessions) for trial in own],
             "corrections": [sum(session.corrections for session in trial.sessions) for trial in own],
             "wishes": {name: _wish(own, name) for name in sorted(own[0].people)},
