@@ -20,6 +20,7 @@ from openclaw_rl.carry.settings import HintsSettings
 from openclaw_rl.collect.stage import CollectSettings
 from openclaw_rl.core.kept_hint import Carry
 from openclaw_rl.core.message import Json
+from openclaw_rl.core.scope import Scopes
 from openclaw_rl.engines.local.settings import LocalEngineSettings
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.judge.settings import JudgeSettings
@@ -63,6 +64,13 @@ class Config:
     """What a version must pass before it is served."""
     hints: HintsSettings = field(default_factory=HintsSettings)
     """Hints in use, where `carry` is not `weights`."""
+
+    def __post_init__(self) -> None:
+        if self.trainer.parameters == "full" and self.train.scopes is not Scopes.SHARED:
+            raise ValueError(
+                f"trainer.parameters is full and train.scopes {self.train.scopes}: own adapters stand on a shared one, "
+                "so they need trainer.parameters = lora"
+            )
 
 
 # Names that users of earlier systems know, and the setting each one fills.

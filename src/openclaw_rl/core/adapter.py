@@ -1,4 +1,4 @@
-"""LoRA weights on disk, and what makes two folders the same adapter."""
+"""A version's weights on disk, and what makes two folders the same: a LoRA adapter, or every weight of the model."""
 
 from __future__ import annotations
 
@@ -10,23 +10,37 @@ from openclaw_rl.core.version import PolicyVersion
 
 WEIGHTS = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
+FULL_WEIGHTS = "model.safetensors"
+FULL_CONFIG = "config.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A folder in PEFT's format, the digest of its two files, and the version it makes."""
+    """A folder in PEFT's format, or of a whole model, the digest of its two files, and the version it makes."""
 
     folder: Path
     digest: str
     version: PolicyVersion
 
 
+def is_full(folder: Path) -> bool:
+    """Whether a folder holds every weight of a model, and no LoRA adapter."""
+    return not (folder / CONFIG).exists() and (folder / FULL_CONFIG).exists()
+
+
+def files_of(folder: Path) -> tuple[str, str]:
+    """What the configuration and the weights of a folder are called."""
+    return (FULL_CONFIG, FULL_WEIGHTS) if is_full(folder) else (CONFIG, WEIGHTS)
+
+
 def digest_of_folder(folder: Path) -> str:
     """SHA-256 over the weights and the configuration. Raises OSError where one is missing."""
     total = hashlib.sha256()
-    for name in (CONFIG, WEIGHTS):
+    for name in files_of(folder):
         total.update(name.encode())
-        total.update((folder / name).read_bytes())
+        with (folder / name).open("rb") as stream:
+            while piece := stream.read(1 << 22):
+                total.update(piece)
     return total.hexdigest()
 
 

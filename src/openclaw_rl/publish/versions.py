@@ -7,7 +7,7 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-from openclaw_rl.core.adapter import WEIGHTS, Adapter, digest_of_folder
+from openclaw_rl.core.adapter import Adapter, digest_of_folder, files_of
 from openclaw_rl.core.manifest import Manifest, read_manifest
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import AdapterError
@@ -23,7 +23,7 @@ def verified(adapter: Adapter) -> Manifest:
         raise AdapterError(f"the folder of version {adapter.version} is gone: {adapter.folder}", fix=fix)
     try:
         manifest = read_manifest(adapter.folder)
-        cut = missing_bytes(adapter.folder / WEIGHTS)
+        cut = missing_bytes(adapter.folder / files_of(adapter.folder)[1])
         digest = digest_of_folder(adapter.folder)
     except (OSError, ValueError) as problem:
         raise AdapterError(f"version {adapter.version} cannot be read: {problem}", fix=fix) from problem

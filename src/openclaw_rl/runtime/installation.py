@@ -142,7 +142,9 @@ class Built:
 def _assembled(config: Config, folder: Path, key: str, built: Built) -> Installation:
     activity = Activity()
     store, engine, renderer = built.store, built.engine, built.renderer
-    served = Served(store, engine, keep_loaded=config.publish.keep_loaded, room=config.engine.max_versions)
+    is_full = config.trainer.parameters == "full"
+    room = config.engine.max_full_versions if is_full else config.engine.max_versions
+    served = Served(store, engine, keep_loaded=config.publish.keep_loaded, room=room)
     weights = config.trainer.method.weights
     wants = Wants.of(rl=weights.rl, hints=weights.opd + weights.distill)
     candidate_made, version_settled = asyncio.Event(), asyncio.Event()

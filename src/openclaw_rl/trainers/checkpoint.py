@@ -13,14 +13,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from openclaw_rl.core.adapter import CONFIG, WEIGHTS
+from openclaw_rl.core.adapter import CONFIG, FULL_CONFIG, FULL_WEIGHTS, WEIGHTS, files_of
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import PolicyVersion, parse_version
 from openclaw_rl.errors import AdapterError
 
 STATE = "trainer_state.safetensors"
 FACTS = "trainer_state.json"
-FILES = (WEIGHTS, CONFIG, STATE, FACTS)
+FILES = (WEIGHTS, CONFIG, FULL_WEIGHTS, FULL_CONFIG, STATE, FACTS)
 FORMAT = 1
 
 
@@ -64,11 +64,12 @@ def write(folder: Path, checkpoint: Checkpoint, config: Mapping[str, Json], sett
         "under_rank": 0 if upon is None else upon.rank,
         "upon": None if upon is None or upon.version is None else str(upon.version),
     }
-    save_file(_on_cpu(joined(upon, checkpoint.weights)), folder / WEIGHTS, metadata={"format": "pt"})
+    names = (CONFIG, WEIGHTS) if "peft_type" in config else (FULL_CONFIG, FULL_WEIGHTS)
+    save_file(_on_cpu(joined(upon, checkpoint.weights)), folder / names[1], metadata={"format": "pt"})
     save_file(_on_cpu(checkpoint.state), folder / STATE, metadata={"format": "pt"})
-    (folder / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", "utf-8")
+    (folder / names[0]).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", "utf-8")
     (folder / FACTS).write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n", "utf-8")
-    for path in (*(folder / name for name in FILES), folder, folder.parent):
+    for path in (*(folder / name for name in (*names, STATE, FACTS)), folder, folder.parent):
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -88,7 +89,8 @@ def read(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> Checkpoint:
     under, weights = parted(whole, rank)
     if {name: tuple(tensor.shape) for name, tensor in weights.items()} != dict(shapes):
         raise AdapterError(
-            f"the adapter in {folder} does not fit this model and rank", fix="train it with the settings it was made by"
+            f"the weights in {folder} do not fit this model, its rank or trainer.parameters",
+            fix="train with the settings they were made by, or roll back to version 0 first",
         )
     if not all(bool(tensor.isfinite().all()) for tensor in (*whole.values(), *state.values())):
         raise AdapterError(f"the adapter in {folder} is not finite", fix="roll back to an earlier version")
@@ -131,7 +133,7 @@ def _adapter(folder: Path) -> tuple[dict[str, Tensor], dict[str, Json]]:
         facts = json.loads((folder / FACTS).read_text("utf-8")) if (folder / FACTS).exists() else {}
         if not isinstance(facts, dict):
             raise ValueError(f"{FACTS} is no table")
-        return load_file(folder / WEIGHTS), facts
+        return load_file(folder / files_of(folder)[1]), facts
     except (OSError, SafetensorError, ValueError) as problem:
         raise _unreadable(folder, problem) from problem
 

@@ -23,6 +23,7 @@ from openclaw_rl.errors import AdapterError
 from openclaw_rl.trainers import checkpoint
 from openclaw_rl.trainers.batch import read, read_once, token_logp, top_ids
 from openclaw_rl.trainers.fixed import load_teacher
+from openclaw_rl.trainers.full import FullModel, open_full
 from openclaw_rl.trainers.lessons import Lesson, lessons, shares
 from openclaw_rl.trainers.model import CausalModel, Speaker, learning_rate, load
 from openclaw_rl.trainers.objective import Objective, Tally, Targets
@@ -33,17 +34,19 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class LoraTrainer:
-    """Trains LoRA weights beside a frozen model; `core.protocols.Trainer`.
+    """Trains LoRA weights beside a frozen model, or every weight of one; `core.protocols.Trainer`.
 
     Equal state, settings and samples give equal bits on one machine.
     """
 
-    def __init__(self, model: CausalModel, settings: TrainerSettings, teacher: Speaker | None = None) -> None:
+    def __init__(
+        self, model: CausalModel | FullModel, settings: TrainerSettings, teacher: Speaker | None = None
+    ) -> None:
         self.model = model
         self._teacher = teacher  # a model of its own, where the teacher is one
         self._settings = settings
         self._method = settings.method
-        self._objective = Objective(model, settings.method, settings.logits_per_chunk, teacher or model)
+        self._objective = Objective(model, settings.method, settings.logits_per_chunk, teacher or model.teacher)
         self._parameters = dict(model.named())
         self._optimizer = self._fresh_optimizer()
         self._ema: dict[str, Tensor] = {}
@@ -56,7 +59,8 @@ class LoraTrainer:
     @classmethod
     def open(cls, folder: Path, settings: TrainerSettings) -> LoraTrainer:
         """A trainer for the model of a folder. Raises ModelError, ConfigError."""
-        model, named = load(folder, settings), settings.method.teacher_model
+        named = settings.method.teacher_model
+        model = open_full(folder, settings) if settings.parameters == "full" else load(folder, settings)
         teacher = None
         if settings.method.teacher is Teacher.MODEL:
             teacher = load_teacher(Path(named), settings, student=folder, vocabulary=model.vocabulary)
@@ -90,7 +94,7 @@ class LoraTrainer:
         settings = self._settings
         rank = settings.rank + (0 if self._upon is None else self._upon.rank)
         alpha = settings.alpha / settings.rank * rank
-        config = checkpoint.lora_config(self.model.name, self.model.targets(), rank=rank, alpha=alpha)
+        config = self.model.config(rank, alpha)
         now = checkpoint.Checkpoint(self.model.weights(), self._state(), self._steps, version, self._upon)
         checkpoint.write(folder, now, config, _as_json(settings))
         self._shelf.put(folder, now)
@@ -153,7 +157,7 @@ class LoraTrainer:
         settings = self._settings
         return torch.optim.AdamW(
             self._parameters.values(),
-            lr=learning_rate(settings, self.model),
+            lr=learning_rate(settings, self.model.parameters),
             betas=(settings.beta1, settings.beta2),
             weight_decay=settings.weight_decay,
             fused=True,
@@ -210,7 +214,7 @@ class LoraTrainer:
             opd = None
             if teacher is not None and weights.opd and not one.is_taught:
                 logp_teacher = token_logp(
-                    self._teacher or self.model, teacher, ids[index], self._settings.logits_per_chunk
+                    self._teacher or self.model.teacher, teacher, ids[index], self._settings.logits_per_chunk
                 )
                 opd = hindsight_advantage(logp_teacher, old[index], clip=self._method.clip)
             advantage = combined_advantage(rl, opd, w_rl=weights.rl, w_opd=weights.opd)
@@ -261,7 +265,7 @@ class LoraTrainer:
         students = read_once(self.model, own, self._settings.max_tokens_per_pass)
         for index, student in zip(several, students, strict=True):
             teacher_top = torch.stack(
-                [top_ids(self._teacher or self.model, rows, k, at_once) for rows in behind[index]]
+                [top_ids(self._teacher or self.model.teacher, rows, k, at_once) for rows in behind[index]]
             )
             choice = chosen_hint(top_ids(self.model, student, k, at_once), teacher_top, by=by)
             found[index] = torch.stack(list(behind[index]))[choice, torch.arange(len(choice), device=choice.device)]

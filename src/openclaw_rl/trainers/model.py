@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.modeling_outputs import MoeModelOutputWithPast
 
+from openclaw_rl.core.message import Json
 from openclaw_rl.errors import ConfigError, ModelError
+from openclaw_rl.trainers.checkpoint import lora_config
 from openclaw_rl.trainers.linear import Frozen, Lora, Under, can_pack
 from openclaw_rl.trainers.settings import TrainerSettings
 
@@ -60,6 +62,10 @@ class CausalModel:
             model.activation_checkpointing_enable()
             model.train()
 
+    def config(self, rank: int, alpha: float) -> dict[str, Json]:
+        """PEFT's adapter_config.json for weights of this rank beside this model."""
+        return lora_config(self.name, self.targets(), rank=rank, alpha=alpha)
+
     def targets(self) -> list[str]:
         """The adapted layers as PEFT finds them: by their last names, or in full where others are called the same."""
         leaves = {_leaf(path) for path in self.loras}
@@ -84,6 +90,11 @@ class CausalModel:
         """The base model, which is this one with the adapter off."""
         with self.without_adapter():
             yield self
+
+    @property
+    def teacher(self) -> Speaker:
+        """Whose head a base teacher's hidden states are read with: the head is nobody's own."""
+        return self
 
     @contextmanager
     def without_adapter(self) -> Iterator[None]:
@@ -164,7 +175,7 @@ def load_frozen(folder: Path, settings: TrainerSettings) -> PreTrainedModel:
     except (OSError, ValueError, KeyError, RuntimeError) as problem:
         first = (str(problem).splitlines() or [type(problem).__name__])[0]
         raise ModelError(f"{folder} holds no causal language model ({first})") from problem
-    dtype = _dtype(settings.dtype, model.num_parameters(), device)
+    dtype = torch.float32 if settings.parameters == "full" else _dtype(settings.dtype, model.num_parameters(), device)
     model = model.to(device=device, dtype=dtype).eval().requires_grad_(False)
     for parameter in model.parameters():
         parameter.data = parameter.data.clone()  # memory-mapped weights are six times slower
@@ -173,11 +184,13 @@ def load_frozen(folder: Path, settings: TrainerSettings) -> PreTrainedModel:
     return whole
 
 
-def learning_rate(settings: TrainerSettings, model: CausalModel) -> float:
-    """The rate that was set, or the one for a model of this size."""
+def learning_rate(settings: TrainerSettings, parameters: int) -> float:
+    """The rate that was set, or the one for a model of this size; every weight moves less than LoRA's do."""
     if settings.lr is not None:
         return settings.lr
-    return 3e-3 if model.parameters < SMALL else 2e-4
+    if settings.parameters == "full":
+        return 1e-4 if parameters < SMALL else 1e-5
+    return 3e-3 if parameters < SMALL else 2e-4
 
 
 class _Given(nn.Module):

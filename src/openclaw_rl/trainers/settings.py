@@ -153,6 +153,8 @@ class TrainerSettings:
 
     method: MethodSettings = field(default_factory=MethodSettings)
     """The objective."""
+    parameters: Literal["lora", "full"] = "lora"
+    """What is trained: LoRA weights, or every weight of the model (20 bytes of memory and 12 of disk for each)."""
     rank: int = 32
     """Rank of the LoRA weights."""
     alpha: float = 64.0
@@ -160,7 +162,7 @@ class TrainerSettings:
     targets: str = "all-linear"
     """Which layers are adapted: all-linear (experts and their routers excepted), or names with commas between them."""
     lr: float | None = None
-    """Learning rate; left out, 3e-3 for models under 100 M parameters and 2e-4 above."""
+    """Learning rate; left out, 3e-3 for models under 100 M parameters and 2e-4 above (full: 1e-4 and 1e-5)."""
     weight_decay: float = 0.0
     """AdamW's decay of the LoRA weights."""
     beta1: float = 0.9
@@ -193,6 +195,10 @@ class TrainerSettings:
     def __post_init__(self) -> None:
         if min(self.rank, self.threads, self.max_tokens_per_pass, self.logits_per_chunk) < 1:
             raise ValueError("rank, threads, max_tokens_per_pass and logits_per_chunk are at least 1")
+        if self.parameters == "full" and (self.dtype == "bfloat16" or self.method.teacher is Teacher.EMA):
+            raise ValueError(
+                "parameters is full: every weight is trained in float32, and the teacher is base or model, not ema"
+            )
         if self.scopes_in_memory < 0:
             raise ValueError(f"scopes_in_memory is {self.scopes_in_memory}: it is 0 or more")
         if (self.lr is not None and self.lr <= 0) or self.alpha <= 0 or self.grad_clip <= 0 or self.timeout_s <= 0:

@@ -16,10 +16,11 @@ from torch import Tensor
 from openclaw_rl.core.completion import Finish, Scores
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.engines.local.adapter_files import AdapterWeights
-from openclaw_rl.engines.local.adapters import Adapters
+from openclaw_rl.engines.local.adapters import BASE_SLOT, Adapters
 from openclaw_rl.engines.local.attention import Piece, plan
 from openclaw_rl.engines.local.blocks import block_size
 from openclaw_rl.engines.local.cache import Cache
+from openclaw_rl.engines.local.copies import Copies
 from openclaw_rl.engines.local.model import Served
 from openclaw_rl.engines.local.pace import LEAST, MOST, Pace
 from openclaw_rl.engines.local.room import Room
@@ -56,6 +57,7 @@ class Core:
     def __init__(self, served: Served, cache: Cache, adapters: Adapters, settings: LocalEngineSettings) -> None:
         self.served = served
         self.adapters = adapters
+        self.copies = Copies(settings.max_full_versions)
         self._most_rows = settings.max_rows
         largest = min(block_size(served.context_length), 1 << (cache.tokens.bit_length() - 1))
         self.context = min(served.context_length, largest)
@@ -73,20 +75,18 @@ class Core:
     # -- what the outside asks
     def submit(self, ask: Submit) -> None:
         """Queues a request."""
-        slot = self.adapters.slot_of(ask.version)
+        slot = self._take_up(ask.version)
         if slot is None:
             self._failed.append((ask.id, f"version {ask.version} is not loaded"))
             return
-        self.adapters.use(slot)
         self._waiting.append(sampling_row(ask, slot, self.context))
 
     def score(self, job: ScoreJob) -> None:
         """Queues a score."""
-        slot = self.adapters.slot_of(job.version)
+        slot = self._take_up(job.version)
         if slot is None:
             self._failed.append((job.id, f"version {job.version} is not loaded"))
             return
-        self.adapters.use(slot)
         self._jobs.append(scoring_row(job, slot))
 
     def cancel(self, request: int) -> None:
@@ -98,17 +98,28 @@ class Core:
                     self._end(row)
                     return
 
-    def install(self, weights: AdapterWeights, version: PolicyVersion, digest: str) -> None:
-        """Makes a version ready. Raises AdapterError, and then nothing has changed."""
+    def install(self, weights: AdapterWeights | Served, version: PolicyVersion, digest: str) -> None:
+        """Makes a version ready. Raises AdapterError or EngineError, and then nothing has changed."""
+        if isinstance(weights, Served):
+            self.copies.install(weights, version, digest)
+            return
         self.adapters.install(weights, version, digest)
         for name, stack in self.adapters.stacks.items():
             self.served.linears.made[name].stack = stack
 
     def unload(self, version: PolicyVersion) -> None:
         """Forgets a version once nothing runs on it."""
-        gone = self.adapters.unload(version)
+        gone = self.adapters.unload(version) or self.copies.unload(version)
         if gone is not None:
             self.room.forget(gone)
+
+    def _take_up(self, version: PolicyVersion) -> int | None:
+        """The slot that a request on this version runs on, one more using it; None where it is not loaded."""
+        slot = BASE_SLOT if self.copies.holds(version) else self.adapters.slot_of(version)
+        if slot is not None:
+            self.adapters.use(slot)
+            self.copies.use(version)
+        return slot
 
     @property
     def has_work(self) -> bool:
@@ -128,7 +139,7 @@ class Core:
             steps=self._counts.steps,
             step_ms_p50=times[len(times) // 2] * 1e3,
             step_ms_p99=times[len(times) * 99 // 100] * 1e3,
-            versions=tuple(str(version) for version in self.adapters.versions()),
+            versions=tuple(str(version) for version in (*self.adapters.versions(), *self.copies.versions())),
         )
 
     # -- one step
@@ -220,6 +231,41 @@ class Core:
         return kept + scored, speaking
 
     def _forward(self, rows: list[Row], readings: list[_Reading], kept: list[int]) -> Tensor:
+        """Logits [kept, V], of each row by the model of its version: one pass for each model that has any."""
+        models = {id(model): model for row in (*rows, *(each.row for each in readings)) for model in [self._model(row)]}
+        if len(models) == 1:
+            return self._pass(next(iter(models.values())), rows, readings, kept)
+        spans = self._spans(rows, readings)
+        logits: Tensor | None = None
+        for model in models.values():
+            own_rows = [row for row in rows if self._model(row) is model]
+            own_readings = [each for each in readings if self._model(each.row) is model]
+            flat: list[int] = []  # where this model's tokens stand among all
+            for row in (*own_rows, *(each.row for each in own_readings)):
+                flat.extend(spans[row.id])
+            place = {at: own for own, at in enumerate(flat)}
+            entries = [entry for entry, at in enumerate(kept) if at in place]
+            found = self._pass(model, own_rows, own_readings, [place[kept[entry]] for entry in entries])
+            if logits is None:
+                logits = found.new_empty(len(kept), found.shape[1])
+            logits[entries] = found
+        assert logits is not None
+        return logits
+
+    def _model(self, row: Row) -> Served:
+        return self.copies.model_of(row.version) or self.served
+
+    def _spans(self, rows: list[Row], readings: list[_Reading]) -> dict[int, range]:
+        """Where each row's tokens stand in the pass."""
+        spans = {row.id: range(at, at + 1) for at, row in enumerate(rows)}
+        at = len(rows)
+        for reading in readings:
+            count = reading.piece.stop - reading.piece.start
+            spans[reading.row.id] = range(at, at + count)
+            at += count
+        return spans
+
+    def _pass(self, model: Served, rows: list[Row], readings: list[_Reading], kept: list[int]) -> Tensor:
         device = self.served.device
         tokens = [row.tokens[row.stored] for row in rows]
         spots = [row.stored for row in rows]
@@ -237,7 +283,7 @@ class Core:
         counts = [1] * len(rows) + [reading.piece.stop - reading.piece.start for reading in readings]
         slots = [row.slot for row in rows] + [reading.row.slot for reading in readings]
         self.adapters.choose(slots, counts, keep)
-        logits = self.served.logits(table[0], table[1], keep, now)
+        logits = model.logits(table[0], table[1], keep, now)
         for row in rows:
             row.stored += 1
         for reading in readings:
@@ -309,7 +355,7 @@ class Core:
     # -- ends
     def _end(self, row: Row) -> None:
         self.room.end(row)
-        gone = self.adapters.leave(row.slot)
+        gone = self.adapters.leave(row.slot) or self.copies.leave(row.version)
         if gone is not None:
             self.room.forget(gone)
 

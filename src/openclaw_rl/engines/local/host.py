@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, BinaryIO
 
 from openclaw_rl.core import pipe
+from openclaw_rl.core.adapter import is_full
 from openclaw_rl.engines.local.wire import (
     AskStats,
     Broken,
@@ -34,6 +35,8 @@ from openclaw_rl.errors import AdapterError, ConfigError, EngineError, ModelErro
 if TYPE_CHECKING:
     from openclaw_rl.engines.local.adapter_files import AdapterWeights
     from openclaw_rl.engines.local.core import Core
+    from openclaw_rl.engines.local.model import Served
+    from openclaw_rl.engines.local.settings import LocalEngineSettings
 
 log = logging.getLogger(__name__)
 CHUNK = 1 << 20
@@ -56,7 +59,7 @@ def main() -> None:
         return
     sys.setswitchinterval(SWITCH_S)
     try:
-        Host(core, out).run()
+        Host(core, out, start.settings).run()
     except BrokenPipeError:
         os._exit(0)
 
@@ -80,15 +83,18 @@ def _open(start: Start, out: BinaryIO) -> Core | None:
 class Host:
     """Drives a core by what comes over a pipe."""
 
-    def __init__(self, core: Core, out: BinaryIO) -> None:
+    def __init__(self, core: Core, out: BinaryIO, settings: LocalEngineSettings) -> None:
         from openclaw_rl.engines.local.adapter_files import read_adapter
+        from openclaw_rl.engines.local.copies import read_copy
 
         self._core = core
+        self._settings = settings
         self._read = read_adapter
+        self._read_copy = read_copy
         self._out = out
         self._buffer = bytearray()
         self._readers = ThreadPoolExecutor(max_workers=1, thread_name_prefix="adapters")
-        self._loads: list[tuple[Load, Future[AdapterWeights]]] = []
+        self._loads: list[tuple[Load, Future[AdapterWeights | Served], bool]] = []
         self._woken, self._wake = os.pipe()
 
     def run(self) -> None:
@@ -147,13 +153,23 @@ class Host:
 
     def _begin_load(self, load: Load) -> None:
         """Reads and checks the adapter beside the steps; only the copying happens between them."""
-        future = self._readers.submit(self._read, load.adapter, self._core.adapters.linears())
-        self._loads.append((load, future))
+        core = self._core
+        future: Future[AdapterWeights | Served]
+        if is_full(load.adapter.folder):
+            try:
+                core.copies.check_room(load.adapter.version, coming=sum(is_copy for _, _, is_copy in self._loads))
+            except EngineError as error:
+                pipe.write(self._out, Loaded(load.id, error.problem, error.fix, is_full=True))
+                return
+            future = self._readers.submit(self._read_copy, load.adapter, self._settings, core.served)
+        else:
+            future = self._readers.submit(self._read, load.adapter, core.adapters.linears())
+        self._loads.append((load, future, is_full(load.adapter.folder)))
         future.add_done_callback(lambda _: os.write(self._wake, b"."))
 
     def _finish_loads(self) -> None:
         while self._loads and self._loads[0][1].done():
-            load, future = self._loads.pop(0)
+            load, future, _ = self._loads.pop(0)
             try:
                 self._core.install(future.result(), load.adapter.version, load.adapter.digest)
             except (AdapterError, EngineError) as error:

@@ -29,6 +29,8 @@ class LocalEngineSettings:
     """Requests that wait for a row; one more is answered 429."""
     max_versions: int = 8
     """Adapters that are live at once."""
+    max_full_versions: int = 2
+    """Copies of the whole model live at once beside the base, where every weight is trained; each takes its memory."""
     cache_tokens: int = 0
     """Tokens whose keys and values are kept, running rows included; 0 leaves it to `cache_bytes`."""
     cache_bytes: int = 0
@@ -50,6 +52,11 @@ class LocalEngineSettings:
         ):
             if value < 1:
                 raise ConfigError(f"engine.{name} is {value}", fix="it is at least 1")
+        if self.max_full_versions < 2:
+            raise ConfigError(
+                f"engine.max_full_versions is {self.max_full_versions}",
+                fix="it is at least 2: the version being served, and the one that is being tried",
+            )
         for name, value in (
             ("max_waiting", self.max_waiting),
             ("cache_tokens", self.cache_tokens),

@@ -1,0 +1,104 @@
+"""A causal language model of which every weight trains, and the base model kept beside it as anchor and teacher."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from openclaw_rl.core.message import Json
+from openclaw_rl.errors import AdapterError
+from openclaw_rl.trainers.fixed import FixedModel
+from openclaw_rl.trainers.model import Speaker, head_of, load_frozen
+from openclaw_rl.trainers.settings import TrainerSettings
+
+
+class FullModel:
+    """The same questions as `CausalModel` answers, of a model without LoRA.
+
+    In float32: weights, gradient, two moments and the base model are 20 bytes for each weight.
+    """
+
+    def __init__(self, model: PreTrainedModel, base: PreTrainedModel, settings: TrainerSettings, *, name: str) -> None:
+        self.name = name
+        self.vocabulary: int = model.config.get_text_config().vocab_size
+        self.longest: int = model.config.get_text_config().max_position_embeddings
+        self.parameters: int = model.num_parameters()
+        self.device: torch.device = model.device
+        self._body = model.requires_grad_(True)
+        self._trunk: nn.Module = model.base_model
+        self._head = head_of(model)
+        self._base = FixedModel(base, vocabulary=self.vocabulary)
+        self._base_weights = dict(base.named_parameters())
+        if settings.recompute_layers:
+            model.activation_checkpointing_enable()
+            model.train()
+
+    def hidden(self, ids: Tensor) -> Tensor:
+        """The last layer's output. [B, T] ids, padded on the right, in; [B, T, H] out."""
+        hidden: Tensor = self._trunk(input_ids=ids, use_cache=False).last_hidden_state
+        return hidden
+
+    def logits(self, rows: Tensor) -> Tensor:
+        """[n, H] to [n, V] in float32."""
+        logits: Tensor = self._head(inputs_embeds=rows.unsqueeze(0), use_cache=False).logits
+        return logits.squeeze(0).float()
+
+    @contextmanager
+    def base(self) -> Iterator[Speaker]:
+        """The base model."""
+        yield self._base
+
+    @property
+    def teacher(self) -> Speaker:
+        """Whose head a base teacher's hidden states are read with."""
+        return self._base
+
+    @contextmanager
+    def speaking_as(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
+        """Speaks with these weights."""
+        own = self.weights()
+        self.set_weights(weights)
+        try:
+            yield
+        finally:
+            self.set_weights(own)
+
+    def weights(self) -> dict[str, Tensor]:
+        """A copy of all weights, by the names of the model's own file."""
+        return {name: parameter.detach().clone() for name, parameter in self.named()}
+
+    def set_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Takes over weights of the same names and shapes."""
+        with torch.no_grad():
+            for name, parameter in self.named():
+                parameter.copy_(weights[name])
+
+    def named(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """The trained parameters; those that are tied come once."""
+        yield from self._body.named_parameters()
+
+    def start_anew(self, seed: int) -> None:
+        """The base model's weights; nothing is drawn."""
+        self.set_weights(self._base_weights)
+
+    def stand_on(self, weights: Mapping[str, Tensor]) -> None:
+        """Nothing can lie under a model that is trained whole. Raises AdapterError for weights."""
+        if weights:
+            raise AdapterError(
+                "a model of which every weight trains stands on nothing", fix="set train.scopes to shared"
+            )
+
+    def config(self, rank: int, alpha: float) -> dict[str, Json]:
+        """The model's own config.json."""
+        found: dict[str, Json] = self._body.config.to_dict()
+        return found | {"architectures": [type(self._body).__name__]}
+
+
+def open_full(folder: Path, settings: TrainerSettings) -> FullModel:
+    """The model of a folder, twice: to be trained, and as it is. Raises ModelError, ConfigError."""
+    return FullModel(load_frozen(folder, settings), load_frozen(folder, settings), settings, name=folder.name)
