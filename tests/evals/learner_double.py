@@ -104,7 +104,7 @@ class Learner:
         publish = {"at_gate": 0, "published": self.version, "refused": 0}
         hints = {"in_use": 1, "retired": 2}
         return web.json_response(
-            {"is_settled": True, "ledger": {"ready": 0}, "train": train, "publish": publish, "carry": carry}
+            {"is_settled": True, "ledger": {"ready": 0}, "train": train, "publish": publish, "hints": hints}
         )
 
     async def turn(self, request: web.Request) -> web.Response:
