@@ -13,6 +13,7 @@ import os
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,7 +37,7 @@ any_model_name = true
 [engine]
 max_rows = 4
 """
-BY_HAND = 3400
+BY_HAND = 4000
 ANSWER_S = 60.0
 SETTLE_S = 60.0
 
@@ -54,8 +55,12 @@ class Tally:
         self.cases += 1
         self.statuses["none" if status is None else f"{status // 100}xx"] += 1
         if status is not None and status >= 500:
-            self.failures.append(f"{status}: {asked}")
-            progress(self.failures[-1][:600])
+            self.fail(f"{status}: {asked}")
+
+    def fail(self, what: str) -> None:
+        """One that must not be."""
+        self.failures.append(what)
+        progress(what[:600])
 
 
 def main() -> None:
@@ -76,21 +81,18 @@ async def _fuzzed(model: Path, seed: int) -> Figures:
         config = Path(folder) / "fuzz.toml"
         config.write_text(SETTINGS, "utf-8")
         async with serving(model, "--no-learn", "--config", str(config)) as url:
+            if not url:
+                raise RuntimeError("the server did not start")
             return await asyncio.to_thread(_thrown, url, seed)
 
 
 def _thrown(url: str, seed: int) -> Figures:
+    """Both kinds at once, so that the server has two clients at any time."""
     made, raw = Tally(), Tally()
     begin = time.monotonic()
-    _described(url, made, seed)
-    for at, shot in enumerate(shots(seed, BY_HAND // 8 if is_quick() else BY_HAND)):
-        try:
-            raw.note(status_of(shot, int(url.rpartition(":")[2])), f"{shot.name} {shot.data[:300]!r}")
-        except TimeoutError:
-            raw.failures.append(f"no answer: {shot.name} {shot.data[:300]!r}")
-            progress(raw.failures[-1])
-        if at % 500 == 499:
-            progress(f"{at + 1} by hand: {dict(raw.statuses)}")
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(_described, url, made, seed), pool.submit(_by_hand, url, raw, seed)]:
+            done.result()
     failures = [*made.failures, *raw.failures]
     return {
         "cases": made.cases + raw.cases,
@@ -104,6 +106,18 @@ def _thrown(url: str, seed: int) -> Figures:
     }
 
 
+def _by_hand(url: str, tally: Tally, seed: int) -> None:
+    port = int(url.rpartition(":")[2])
+    for at, shot in enumerate(shots(seed, BY_HAND // 8 if is_quick() else BY_HAND)):
+        asked = f"{shot.name} {shot.data[:300]!r}"
+        try:
+            tally.note(status_of(shot, port), asked)
+        except TimeoutError:
+            tally.fail(f"no answer: {asked}")
+        if at % 500 == 499:
+            progress(f"{at + 1} by hand: {dict(tally.statuses)}")
+
+
 def _described(url: str, tally: Tally, seed: int) -> None:
     """Valid and invalid requests for every operation of the served description."""
     import schemathesis
@@ -114,7 +128,7 @@ def _described(url: str, tally: Tally, seed: int) -> None:
     with requests.Session() as session:
         for operation in operations:
             has_body = operation.method.upper() in ("POST", "PUT")
-            examples = (10 if has_body else 5) if is_quick() else (160 if has_body else 40)
+            examples = (10 if has_body else 5) if is_quick() else (40 if has_body else 12)
             for mode in GenerationMode:
                 before = tally.cases
                 _throw(operation, mode, session, tally, examples=examples, seed=seed)
@@ -144,7 +158,7 @@ def _throw(
         try:
             answer = case.call(session=session, headers=HEADERS, timeout=ANSWER_S)
         except requests.Timeout:
-            tally.failures.append(f"no answer: {case.as_curl_command()}")
+            tally.fail(f"no answer: {case.as_curl_command()}")
             return
         except requests.RequestException:  # the server hung up on what is no HTTP, or requests would not send it
             tally.note(None, "")

@@ -45,6 +45,7 @@ class Outbox:
         self._loop = asyncio.get_running_loop()
         self._writer: AbstractStreamWriter | None = None
         self._pending: list[bytes] = []
+        self._pending_bytes = 0
 
     @property
     def is_open(self) -> bool:
@@ -53,7 +54,6 @@ class Outbox:
 
     async def open(self, first: bytes) -> None:
         """Sends headers, the first event, and what tokens have added by now."""
-        self._bound_kernel()
         writer = await self.response.prepare(self._request)
         assert writer is not None
         self._writer = writer
@@ -63,20 +63,35 @@ class Outbox:
         """Goes out at the end of this pass of the loop. From `is_behind` on, `drain` is to be awaited."""
         if not self._pending:
             self._loop.call_soon(self._flush)
+            self._pending_bytes = 0
         self._pending.append(event)
+        self._pending_bytes += len(event)
+        if self._pending_bytes > self._max_buffer_bytes:  # tokens came faster than the loop turns
+            self.is_behind = True
 
     async def drain(self) -> bool:
-        """Whether the client has caught up; False where it went away or was cut off."""
+        """Whether the client has caught up; where it has not, `abandon` is to be called once its turn is stored."""
+        if self._writer is None:  # headers go out first
+            await asyncio.sleep(0)
+            return True
         self._flush()
-        return self._writer is None or await self._has_gone_out(self._writer.drain)
+        return await self._has_gone_out(self._writer.drain)
 
     async def close(self, last: bytes) -> web.StreamResponse:
         """Sends the last event and ends the stream."""
         assert self._writer is not None
+        self._bound_kernel()
         rest = b"".join((*self._taken(), last))
         if await self._has_gone_out(partial(self._writer.write_eof, rest)):
             await self.response.write_eof()
+        else:
+            self.abandon()
         return self.response
+
+    def abandon(self) -> None:
+        """Cuts the connection, and with that cancels whoever answers on it."""
+        if self._request.transport is not None:
+            self._request.transport.abort()
 
     def _taken(self) -> list[bytes]:
         pending, self._pending = self._pending, []
@@ -94,17 +109,14 @@ class Outbox:
         self.is_behind = transport.get_write_buffer_size() > self._max_buffer_bytes
 
     async def _has_gone_out(self, send: Callable[[], Awaitable[None]]) -> bool:
-        """Whether the client takes it; one that takes nothing for too long is cut off."""
+        """Whether the client takes it, and in time."""
         transport = self._request.transport
         if transport is None or transport.is_closing():
             return False
         try:
             async with asyncio.timeout(self._stalled_s):
                 await send()
-        except ConnectionError:
-            return False
-        except TimeoutError:
-            transport.abort()
+        except (ConnectionError, TimeoutError):
             return False
         self.is_behind = False
         return True

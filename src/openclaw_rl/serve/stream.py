@@ -66,6 +66,7 @@ async def streamed(request: web.Request, generation: Generation, chunks: Chunks)
 async def _broken_off(problem: Exception, outbox: Outbox, chunks: Chunks) -> web.StreamResponse:
     """The end of a stream that has no proper one: told to the client, recorded where the error's body is made."""
     if isinstance(problem, ClientGone | ConnectionError):
+        outbox.abandon()
         return outbox.response
     if not outbox.is_open:
         raise problem
