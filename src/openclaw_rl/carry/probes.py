@@ -16,6 +16,7 @@ from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import EngineError, RequestError
 
 STRAY_NATS = 2.0  # a reply the hint makes seven times less likely is one that it would have prevented
+LEARNED_NATS = 0.05  # a reply that hints make 5 % likelier at most has nothing left to teach
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Prober:
             gap = await self.gap(turn, turn.prompt, bare)
         except EngineError:
             return False
-        return gap.said <= self.settings.retire_gap and gap.is_closed
+        return gap.said * len(turn.completion.tokens) <= LEARNED_NATS and gap.is_closed
 
     async def reply(self, turn: Turn, bare: Prompt) -> OwnReply | None:
         """Of what they say to the bare prompt that which the hints change most: there is most to learn from it.
