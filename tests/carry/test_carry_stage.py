@@ -174,8 +174,8 @@ async def test_the_student_is_asked_for_its_own_words_once(bridge: Bridge) -> No
     own = await prober.reply(turn, bare)
     assert own is not None and own.tokens == (BARE,) * 3
     assert await prober.reply(turn, bare) == own and len(bridge.engine.generated) == SETTINGS.replies
-    bridge.engine.follows = {0}
-    bridge.version = 0
+    bridge.version, bridge.engine.follows = 1, {1}
+    assert await prober.follows(turn, bare)
     off = replace(prober, settings=replace(SETTINGS, own_replies=False))
     assert await off.reply(turn, bare) is None
 
