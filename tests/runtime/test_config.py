@@ -45,6 +45,13 @@ def test_names_that_mean_nothing_here_are_answered_with_why() -> None:
     assert not set(UNUSED) & set(ENVIRONMENT)
 
 
+def test_own_adapters_and_training_every_weight_exclude_each_other() -> None:
+    wanted = {"home": "somewhere", "train.scopes": "shared+user"}
+    assert read_config(environment={}, overrides=wanted).train.scopes.has_shared
+    with pytest.raises(ConfigError, match=r"trainer\.parameters is full and train\.scopes shared\+user"):
+        read_config(environment={}, overrides={**wanted, "trainer.parameters": "full"})
+
+
 def test_nested_tables_and_closed_sets_of_words_are_read(tmp_path: Path) -> None:
     config = read_config(_file(tmp_path, "[trainer.method]\nname = 'binary'\n[trainer]\nlr = 1e-4\n"), environment={})
     assert config.trainer.method.name is Method.BINARY and config.trainer.lr == 1e-4

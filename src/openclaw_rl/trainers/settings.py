@@ -79,7 +79,7 @@ class MethodSettings:
     w_distill: float | None = None
     """Weight of top-k distillation; left out, the method's own."""
     w_taught: float = 1.0
-    """Weight of the forward divergence to the teacher on replies that were sampled behind a hint (carry = bridge)."""
+    """Weight of the forward divergence to the teacher on replies sampled behind a hint, where carry is bridge."""
     kl_beta: float = 0.05
     """Weight of the k3 term that ties the policy to the base model."""
     clip: float = 1.0
