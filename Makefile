@@ -8,7 +8,7 @@ export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
 FIGURES := bench-learning bench-tokens bench-swap bench-serve bench-train bench-share bench-captures bench-drift bench-capture-cost fuzz-api eval-separate eval-joint eval-wishes
-.PHONY: test-peers eval-judge help install demo serve test test-node test-openclaw check format tiny clean $(FIGURES)
+.PHONY: test-oracle test-peers eval-judge help install demo serve test test-node test-openclaw check format tiny clean $(FIGURES)
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -104,6 +104,14 @@ eval-wishes: .venv/installed  ## twelve wishes one after another: how many hold,
 
 test-peers: .venv/installed-bench  ## losses and gradients against TRL's
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow tests/trainers/test_agreement_with_trl.py
+
+.venv/oracle/installed: .venv/installed
+	@test -x .venv/oracle/bin/python || $(PYTHON) -m venv .venv/oracle
+	@.venv/oracle/bin/python -m pip install $(QUIET_PIP) -e ".[oracle]" >&2
+	@touch $@
+
+test-oracle: .venv/oracle/installed  ## answers read as mistral-common and transformers read them
+	@.venv/oracle/bin/python -m pytest -q -m slow tests/render/test_published_parsers.py
 
 eval-judge: .venv/installed  ## how well the bundled model's judge judges, on 375 labelled cases
 	@$(BIN)/openclaw-rl eval judge $(if $(QUICK),--quick)
