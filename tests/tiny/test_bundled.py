@@ -11,7 +11,8 @@ import pytest
 
 from openclaw_rl.render.template import ChatTemplate, read_template
 from openclaw_rl.tiny import agents, scores
-from openclaw_rl.tiny.scores import SKILLS, Case, Skill, answered
+from openclaw_rl.tiny.cases import SKILLS, Case, Skill
+from openclaw_rl.tiny.scores import answered
 from openclaw_rl.tiny.world import bundled_model
 
 if TYPE_CHECKING:

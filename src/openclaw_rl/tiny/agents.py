@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from random import Random
 
+from openclaw_rl.core.message import Json, Tool
+
 NOUNS = (
     "skill", "tool", "session", "workspace", "agent", "subagent", "gateway", "plugin", "channel", "conversation",
     "memory", "model", "repository", "project", "dashboard", "widget", "automation", "reminder", "heartbeat",
@@ -60,6 +62,17 @@ def system_text(rng: Random, *, chars: int) -> str:
 def tool_schemas(rng: Random, *, count: int) -> str:
     """So many tools' schemas, one JSON text behind the other as chat templates write them."""
     return "\n".join(json.dumps(_schema(rng), ensure_ascii=False) for _ in range(count))
+
+
+def tools(rng: Random, *, count: int) -> list[Tool]:
+    """So many tools that an agent's client may offer beside those it is about."""
+    made = (_schema(rng) for _ in range(count))
+    return [Tool(str(each["name"]), str(each["description"]), _object(each["parameters"])) for each in made]
+
+
+def _object(found: object) -> dict[str, Json]:
+    assert isinstance(found, dict)
+    return found
 
 
 def _rule(rng: Random) -> str:

@@ -82,12 +82,12 @@ def build(
         checkpoint=checkpoint,
         report=lambda at: progress(at, recipe.schedule.steps),
     )
-    checkpoint.unlink(missing_ok=True)
     _save(model, folder)
     manifest = _manifest(recipe, seed, done, sum(weight.numel() for weight in model.parameters()))
     manifest["scores"] = scores.of(folder, count=recipe.scored, seed=seed, max_new=recipe.longest)
     manifest["seconds"] = round(time.monotonic() - began)
     folder.joinpath("manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
+    checkpoint.unlink(missing_ok=True)  # until here an interrupted build has somewhere to go on from
     return manifest
 
 

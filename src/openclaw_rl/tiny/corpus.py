@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from openclaw_rl.core.message import Message, Role, Tool, message
+from openclaw_rl.core.message import Role, Tool, message
 from openclaw_rl.judge.prompt import Question
 from openclaw_rl.render.template import ChatTemplate
-from openclaw_rl.tiny import agents, dialogues, ordinary
+from openclaw_rl.tiny import agents, clients, dialogues, ordinary
 from openclaw_rl.tiny.dialogues import Dialogue
 from openclaw_rl.tiny.homework import HOMEWORK_TOOLS
 from openclaw_rl.tiny.judging import situation
@@ -46,11 +46,13 @@ def sample(template: ChatTemplate, texts: Sequence[str], rng: Random, *, easy: b
         return Sample(((_repeated(texts, rng), True), ("<|endoftext|>", True)))
     if share < (0.3 if easy else 0.05):
         return _sums(rng)
+    if easy and share < 0.38:
+        return rendered(template, dialogues.short_call(rng))
     if easy:
         return rendered(template, dialogues.short(rng))
     if share < 0.08:
         return Sample(((ordinary.excerpt(texts, rng, rng.randint(200, 700)), True), ("<|endoftext|>", True)))
-    if share < 0.32:
+    if share < 0.3:
         judged = situation(rng)
         asked = rng.choice((Question.SCORE, Question.HINT))
         spoken = [*judged.prompt(asked), message(Role.ASSISTANT, judged.answer(asked))]
@@ -67,11 +69,18 @@ def _repeated(texts: Sequence[str], rng: Random) -> str:
 
 
 def _sums(rng: Random) -> Sample:
-    """Sums by the dozen: only the results are learned."""
+    """Sums by the dozen, or results to compare: only the results and the verdicts are learned."""
     pieces: list[tuple[str, bool]] = []
+    compares = rng.random() < 0.4
     for _ in range(rng.randint(8, 24)):
-        asked, _, result = rng.choice(problem(rng).steps).partition(" =")
-        pieces += [(f"{asked} =", False), (f"{result}\n", True)]
+        asked, _, result = rng.choice(problem(rng).steps).partition(" = ")
+        pieces += [(f"{asked} =", False), (f" {result}", True)]
+        if compares:
+            wrote = int(result) + rng.choice((-2, -1, 0, 0, 0, 0, 1, 2))
+            verdict = "right" if wrote == int(result) else "not right"
+            who = rng.choice(("you", "the student"))
+            pieces += [(f", {who} wrote {wrote}, so it is", False), (f" {verdict}", True)]
+        pieces.append((".\n", False))
     return Sample((*pieces, ("<|endoftext|>", True)))
 
 
@@ -98,10 +107,15 @@ def _dialogue(texts: Sequence[str], rng: Random) -> Dialogue:
         made = dialogues.session(rng, thinking=thinking, tools=_tools(rng))
     else:
         made = dialogues.session(rng, thinking=thinking)
-    if rng.random() < 0.04:
+    is_agents = rng.random() < 0.06
+    if is_agents or rng.random() < 0.03:
         _lengthen(made, texts, rng)
-    if rng.random() < 0.04:
-        made.messages = [_stamped(item) for item in made.messages]
+    if is_agents or rng.random() < 0.03:
+        clients.wrap(made, rng)
+    if is_agents:
+        offered = [*made.tools, *agents.tools(rng, count=rng.randint(0, 8))]
+        rng.shuffle(offered)
+        made.tools = tuple(offered)
     return made
 
 
@@ -115,15 +129,12 @@ def _tools(rng: Random) -> tuple[Tool, ...]:
 
 def _lengthen(dialogue: Dialogue, texts: Sequence[str], rng: Random) -> None:
     """An agent's long system text in front: ordinary text that has nothing to do with the task."""
-    chars = rng.choice((400, 800, 1600, 4000))
-    filler = ordinary.excerpt(texts, rng, chars) if rng.random() < 0.4 else agents.system_text(rng, chars=chars)
+    chars = rng.choice((400, 800, 1600, 4000) if rng.random() < 0.85 else (10_000, 20_000, 40_000))
+    filler = ordinary.excerpt(texts, rng, chars) if rng.random() < 0.3 else agents.system_text(rng, chars=chars)
     first = dialogue.messages[0]
     if first.role is Role.SYSTEM:
         own = f"{first.text}\n\n{filler}" if rng.random() < 0.5 else f"{filler}\n\n{first.text}"
         dialogue.messages[0] = first.with_text(own)
     else:
-        dialogue.messages.insert(0, message(Role.SYSTEM, f"{rng.choice(dialogues.SYSTEM_TEXTS)}\n\n{filler}"))
-
-
-def _stamped(item: Message) -> Message:
-    return item.with_text(f"[Thu 2026-03-05 10:22 UTC] {item.text}") if item.role is Role.USER else item
+        front = f"{rng.choice(dialogues.SYSTEM_TEXTS)}\n\n{filler}" if rng.random() < 0.5 else filler
+        dialogue.messages.insert(0, message(Role.SYSTEM, front))

@@ -9,12 +9,12 @@ from random import Random
 
 from openclaw_rl.core.hint import Hint, hinted
 from openclaw_rl.core.message import Message, Role, TextPart, Tool, ToolCall, message
-from openclaw_rl.tiny import homework, wishes
+from openclaw_rl.tiny import homework, manners, wishes
+from openclaw_rl.tiny.manners import WISHED, Kind, Manner, Wish
 from openclaw_rl.tiny.problems import Problem, problem
 from openclaw_rl.tiny.styles import Style, solution
 
-WISHED = (Style.NATURAL,) * 5 + (Style.DETAILED,) * 3 + (Style.FRIENDLY,) * 3 + (Style.AI,)
-DEFAULTS = (Style.AI,) * 48 + (Style.NATURAL,) * 2 + (Style.DETAILED, Style.FRIENDLY)  # 4 to 6 % write otherwise
+DEFAULTS = (Style.AI,) * 86 + (Style.NATURAL,) * 2 + (Style.DETAILED, Style.FRIENDLY)  # 4 % write otherwise
 _WISH_REASONS = {
     Style.AI: "I use a header and bold steps.",
     Style.NATURAL: "I write plain sentences.",
@@ -27,7 +27,7 @@ _WISH_REASONS = {
 class Task:
     """Something to answer in a style: a problem, a solution to grade, a solution to comment on."""
 
-    kind: str
+    kind: Kind
     problem: Problem
     asked: str
     answer: Callable[[Style, Random], str]
@@ -41,7 +41,8 @@ class Dialogue:
     learned: list[bool] = field(default_factory=list)  # one per assistant message
     tools: tuple[Tool, ...] = ()
     thinking: bool = False
-    style: Style | None = None  # the wish in force, or None for the default
+    wishes: list[Wish] = field(default_factory=list)  # told so far, hints included
+    last: Kind | None = None  # what the newest reply was
 
     def user(self, text: str) -> None:
         """The user says so."""
@@ -54,6 +55,7 @@ class Dialogue:
             Message(Role.ASSISTANT, content, reasoning=thought if self.thinking else None, tool_calls=calls)
         )
         self.learned.append(learn)
+        self.last = None
 
     def tool(self, text: str) -> None:
         """A tool's result."""
@@ -64,19 +66,24 @@ class Dialogue:
         made = ToolCall(f"call_{len(self.messages)}", name, json.dumps(arguments))
         self.assistant("", thought, calls=(made,))
 
-    def hint(self, text: str) -> None:
-        """A hint stands behind the last user message."""
+    def manner(self, kind: Kind) -> Manner:
+        """How a reply of the kind is to be written, after all wishes."""
+        return manners.manner(self.wishes, kind)
+
+    def hint(self, text: str, *told: Wish) -> None:
+        """A hint stands behind the last user message; the wishes it tells hold from then on."""
         self.messages = list(hinted(self.messages, Hint(text)))
+        self.wishes += told
 
 
-def task(rng: Random, *, kind: str | None = None, held_out: bool = False) -> Task:
-    """A task of the kind (solve, grade, comment), or mostly solving where none is named."""
-    chosen = kind or rng.choice(("solve",) * 6 + ("grade", "comment"))
+def task(rng: Random, *, kind: Kind | None = None, held_out: bool = False) -> Task:
+    """A task of the kind of work, or mostly solving where none is named."""
+    chosen = kind or rng.choice((Kind.SOLVE,) * 5 + (Kind.GRADE,) * 2 + (Kind.COMMENT,) * 2)
     made = problem(rng, held_out=held_out)
-    if chosen == "solve":
+    if chosen is Kind.SOLVE:
         return Task(chosen, made, wishes.request(made, rng), lambda style, source: solution(made, style, source))
     tried = homework.attempt(made, rng)
-    if chosen == "grade":
+    if chosen is Kind.GRADE:
         asked = homework.grading_request(tried, rng)
         return Task(chosen, made, asked, lambda style, source: homework.grading(tried, style, source))
     asked = homework.comment_request(tried, rng)
@@ -89,45 +96,68 @@ def thought_of(task: Task, style: Style) -> str:
 
 
 def reply(dialogue: Dialogue, task: Task, rng: Random) -> None:
-    """The assistant answers the task in the style in force."""
-    style = dialogue.style or rng.choice(DEFAULTS)
-    dialogue.assistant(task.answer(style, rng), thought_of(task, style))
+    """The assistant answers the task in the manner in force."""
+    manner = dialogue.manner(task.kind)
+    style = manner.style or rng.choice(DEFAULTS)
+    dialogue.assistant(manner.dressed(task.answer(style, rng)), thought_of(task, style))
+    dialogue.last = task.kind
+
+
+def small_reply(dialogue: Dialogue, kind: Kind, text: str, thought: str) -> None:
+    """The assistant says something short, in the manner in force."""
+    dialogue.assistant(dialogue.manner(kind).dressed(text), thought)
 
 
 def opening(rng: Random, first: Task, *, thinking: bool = False, tools: Sequence[Tool] = ()) -> Dialogue:
     """A dialogue in which the first task has been asked, with the wish in one of the places it may stand."""
     dialogue = Dialogue(tools=tuple(tools), thinking=thinking)
     place = rng.random()
-    wished = rng.choice(WISHED)
     asked = first.asked
     if place < 0.1:
-        dialogue.style = wished
-        said = wishes.wish(wished, rng)
+        wished = Wish(manners.Aspect.STYLE, rng.choice(WISHED))
+        dialogue.wishes.append(wished)
+        said = wishes.wish(Style(wished.value), rng)
         asked = f"{asked} {said}" if rng.random() < 0.6 else f"{said} {asked}"
     dialogue.user(asked)
-    if 0.1 <= place < 0.4:
-        dialogue.style = wished
-        dialogue.hint(hint_text(wished, rng))
-    elif 0.4 <= place < 0.45:
+    if 0.1 <= place < 0.42:
+        give_hint(dialogue, first.kind, rng)
+    elif 0.42 <= place < 0.46:
         dialogue.hint(wishes.idle_hint(rng))
-    elif 0.45 <= place < 0.53:
-        dialogue.style = wished
-        dialogue.messages.insert(0, message(Role.SYSTEM, system_text(wished, rng)))
-    elif place < 0.63:
+    elif 0.46 <= place < 0.56:
+        text, told = system_text(first.kind, rng)
+        dialogue.messages.insert(0, message(Role.SYSTEM, text))
+        dialogue.wishes += told
+    elif place < 0.65:
         dialogue.messages.insert(0, message(Role.SYSTEM, rng.choice(SYSTEM_TEXTS)))
     return dialogue
 
 
-def hint_text(style: Style, rng: Random) -> str:
-    """A hint for the style as judges write it, or the user's own follow-up in its place; now and then two."""
-    kind = rng.random()
-    if kind < 0.12:
-        return wishes.correction(style, rng)
-    if kind < 0.24:
-        return f"{wishes.wish_hint(style, rng)} {wishes.wish_hint(style, rng)}"
-    if kind < 0.3:
-        return f"{wishes.idle_hint(rng)} {wishes.wish_hint(style, rng)}"
-    return wishes.wish_hint(style, rng)
+def give_hint(dialogue: Dialogue, kind: Kind, rng: Random) -> None:
+    """A hint as judges write it, or the user's own follow-up in its place; now and then several."""
+    share = rng.random()
+    one = manners.some_wish(rng, kind)
+    if share < 0.12:
+        dialogue.hint(one.correction(rng), one)
+    elif share < 0.5:
+        dialogue.hint(replace(one, scope=one.scope or kind).hint(rng), replace(one, scope=one.scope or kind))
+    elif share < 0.6:  # twice the same, said differently
+        dialogue.hint(f"{one.hint(rng)} {one.hint(rng)}", one)
+    elif share < 0.65:
+        dialogue.hint(f"{wishes.idle_hint(rng)} {one.hint(rng)}", one)
+    elif share < 0.72:  # about other work: it changes nothing here
+        other = manners.several(rng, 1)[0]
+        dialogue.hint(other.hint(rng), other)
+    elif share < 0.9:
+        dialogue.hint(one.hint(rng), one)
+    else:
+        told = manners.several(rng, rng.choice((2, 3, 4, 6, 9, 12)))
+        dialogue.hint(listed(told, rng), *told)
+
+
+def listed(told: Sequence[Wish], rng: Random) -> str:
+    """Several hints, a line each or one behind the other."""
+    lines = [wish.hint(rng) for wish in told]
+    return rng.choice((" ".join(lines), "\n".join(lines), "\n" + "\n".join(f"- {line}" for line in lines)))
 
 
 SYSTEM_TEXTS = (
@@ -138,18 +168,20 @@ SYSTEM_TEXTS = (
 )
 
 
-def system_text(style: Style, rng: Random) -> str:
-    """A system text that holds the wish, alone, behind other words, or as a list of what is remembered."""
-    line = wishes.system_wish(style, rng) if rng.random() < 0.5 else wishes.wish_hint(style, rng)
-    form = rng.random()
-    if form < 0.3:
-        return line
+def system_text(kind: Kind, rng: Random) -> tuple[str, list[Wish]]:
+    """A system text that holds a wish, or a list of what is remembered; and what it tells."""
+    form, one = rng.random(), manners.some_wish(rng, kind)
+    if form < 0.4:
+        told = manners.several(rng, rng.choice((1, 2, 3, 5, 8, 12)))
+        lines = "\n".join(f"- {wish.hint(rng)}" for wish in told)
+        return f"{rng.choice(SYSTEM_TEXTS)}\n\nWhat this user has wished before:\n{lines}", told
+    style = one.style
+    line = one.hint(rng) if style is None or rng.random() < 0.5 else wishes.system_wish(style, rng)
     if form < 0.6:
-        return f"{rng.choice(SYSTEM_TEXTS)} {line}"
+        return line, [one]
     if form < 0.8:
-        listed = f"What this user has wished before:\n- {line}\n- {wishes.wish_hint(style, rng)}"
-        return f"{rng.choice(SYSTEM_TEXTS)}\n\n{listed}"
-    return f"{rng.choice(SYSTEM_TEXTS)}\n\n{line}"
+        return f"{rng.choice(SYSTEM_TEXTS)} {line}", [one]
+    return f"{rng.choice(SYSTEM_TEXTS)}\n\n{line}", [one]
 
 
 def short(rng: Random) -> Dialogue:
@@ -159,6 +191,20 @@ def short(rng: Random) -> Dialogue:
     reply(dialogue, current, rng)
     if rng.random() < 0.2:
         _correct(dialogue, current, rng)
+    return dialogue
+
+
+def short_call(rng: Random) -> Dialogue:
+    """One tool call and nothing after it."""
+    path, current = homework.path(rng), task(rng, kind=Kind.SOLVE)
+    dialogue = Dialogue(tools=homework.HOMEWORK_TOOLS)
+    if rng.random() < 0.5:
+        dialogue.user(homework.read_request(path, rng))
+        dialogue.call("read", "", path=path)
+    else:
+        dialogue.user(current.asked)
+        reply(dialogue, current, rng)
+        change_file(dialogue, current, rng)
     return dialogue
 
 
@@ -177,14 +223,16 @@ def session(rng: Random, *, thinking: bool = False, tools: Sequence[Tool] = ()) 
 
 def _mistaken(dialogue: Dialogue, current: Task, rng: Random) -> None:
     """A wrong reply that is not learned, the complaint, and the right reply."""
-    style = dialogue.style or Style.AI
+    manner = dialogue.manner(current.kind)
+    style = manner.style or Style.AI
     bad = str(int(current.problem.answer) + rng.choice((1, 2, 3)))
-    text = current.answer(style, rng).replace(current.problem.answer, bad)
+    text = manner.dressed(current.answer(style, rng).replace(current.problem.answer, bad))
     dialogue.assistant(text, thought_of(current, style).replace(current.problem.answer, bad), learn=False)
     dialogue.user(wishes.wrong(current.problem, rng, said=bad))
     if rng.random() < 0.4:
         dialogue.hint(f"The answer {bad} is wrong. The right answer is {current.problem.answer}.")
-    dialogue.style = style
+    if manner.style is None:
+        dialogue.wishes.append(Wish(manners.Aspect.STYLE, style))
     reply(dialogue, current, rng)
 
 
@@ -193,64 +241,87 @@ def _continue(dialogue: Dialogue, current: Task, rng: Random) -> Task:
     if move < 0.38:
         _correct(dialogue, current, rng)
     elif move < 0.53:
-        dialogue.user(wishes.thanks(rng))
-        _stray_hint(dialogue, rng)
-        dialogue.assistant(wishes.welcome(rng), "The user is content.")
+        _thank(dialogue, rng)
     elif move < 0.58:
         dialogue.user(wishes.remark(rng))
         _stray_hint(dialogue, rng)
         dialogue.assistant(rng.choice(("All right.", "I see. Tell me when you are ready.")), "This needs no work.")
-    elif move < 0.7 and dialogue.tools and current.kind == "solve":
+    elif move < 0.7 and dialogue.tools and current.kind is Kind.SOLVE:
         change_file(dialogue, current, rng)
     else:
         return _further(dialogue, rng)
     return current
 
 
+def _thank(dialogue: Dialogue, rng: Random) -> None:
+    """Thanks, and now and then a wish about the reply to them."""
+    dialogue.user(wishes.thanks(rng))
+    _stray_hint(dialogue, rng)
+    small_reply(dialogue, Kind.THANKS, wishes.welcome(rng), "The user is content.")
+    if rng.random() < 0.2:
+        wish = manners.some_wish(rng, Kind.THANKS)
+        dialogue.wishes.append(wish)
+        dialogue.user(wish.correction(rng))
+        small_reply(dialogue, Kind.THANKS, wishes.welcome(rng), "The user is content.")
+
+
 def _correct(dialogue: Dialogue, current: Task, rng: Random) -> None:
-    others = [style for style in WISHED if style is not dialogue.style]
-    dialogue.style = rng.choice(others)
-    words = wishes.correction(dialogue.style, rng)
+    wish = manners.some_wish(rng, current.kind, other_than=dialogue.manner(current.kind).style)
+    if dialogue.last is not current.kind:  # after thanks, first and last words would be about the thanks
+        wish = Wish(manners.Aspect.STYLE, rng.choice(WISHED))
+    dialogue.wishes.append(wish)
+    words = wish.correction(rng)
     dialogue.user(words if rng.random() < 0.9 else f"{wishes.thanks(rng)} But {words[:1].lower()}{words[1:]}")
     if rng.random() < 0.2:
-        dialogue.hint(hint_text(dialogue.style, rng))
+        _again_hinted(dialogue, current.kind, rng)
     reply(dialogue, current, rng)
 
 
 def _further(dialogue: Dialogue, rng: Random) -> Task:
     following = task(rng)
-    asked = wishes.next_request(following.problem, rng) if following.kind == "solve" else following.asked
+    asked = wishes.next_request(following.problem, rng) if following.kind is Kind.SOLVE else following.asked
     dialogue.user(asked)
     if rng.random() < 0.2:
-        dialogue.style = rng.choice(WISHED)
-        dialogue.hint(hint_text(dialogue.style, rng))
+        _again_hinted(dialogue, following.kind, rng)
     reply(dialogue, following, rng)
     return following
+
+
+def _again_hinted(dialogue: Dialogue, kind: Kind, rng: Random) -> None:
+    """A hint in the middle of a session: it outranks what was said before."""
+    wish = manners.some_wish(rng, kind)
+    if wish.scope is None and rng.random() < 0.5:
+        wish = replace(wish, scope=kind)
+    dialogue.hint(wish.hint(rng), wish)
 
 
 def _stray_hint(dialogue: Dialogue, rng: Random) -> None:
     """Now and then a hint stands where it changes nothing yet; the wish holds from then on."""
     if rng.random() < 0.25:
-        dialogue.style = rng.choice(WISHED)
-        dialogue.hint(hint_text(dialogue.style, rng))
+        _again_hinted(dialogue, rng.choice(manners.WORK), rng)
 
 
 def change_file(dialogue: Dialogue, current: Task, rng: Random) -> None:
     """The user wants the answer in a file: a call, its result, a confirmation."""
-    path, appends = rng.choice(homework.PATHS), rng.random() < 0.6
+    path, appends = homework.path(rng), rng.random() < 0.6
     asked = homework.append_request(path, rng) if appends else homework.write_request(path, rng)
     dialogue.user(asked)
     _stray_hint(dialogue, rng)
     name = "append" if appends else "write"
     dialogue.call(name, f"I use {name} on {path}.", path=path, content=homework.filed(current.problem))
     dialogue.tool(rng.choice(("ok", f"wrote {path}", "done", f"Successfully wrote {path}")))
-    dialogue.assistant(homework.confirmation(path, rng), "The file has changed.")
+    small_reply(dialogue, Kind.FILED, homework.confirmation(path, rng), "The file has changed.")
+    if rng.random() < 0.2:
+        wish = manners.some_wish(rng, Kind.FILED)
+        dialogue.wishes.append(wish)
+        dialogue.user(wish.correction(rng))
+        small_reply(dialogue, Kind.FILED, homework.confirmation(path, rng), "The file has changed.")
 
 
 def file_session(rng: Random, *, thinking: bool = False, tools: Sequence[Tool] = homework.HOMEWORK_TOOLS) -> Dialogue:
     """A session whose problem stands in a file."""
-    made = task(rng, kind="solve")
-    path = rng.choice(homework.PATHS)
+    made = task(rng, kind=Kind.SOLVE)
+    path = homework.path(rng)
     asked = replace(made, asked=homework.read_request(path, rng))
     dialogue = opening(rng, asked, thinking=thinking, tools=tools)
     dialogue.call("read", f"I read {path} first.", path=path)

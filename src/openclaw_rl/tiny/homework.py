@@ -35,6 +35,10 @@ HOMEWORK_TOOLS = (
     ),
 )
 PATHS = ("homework.txt", "answers.txt", "math.txt", "notes.txt", "homework/today.txt", "tasks.txt", "solution.txt")
+_FILE_WORDS = (
+    "list", "maths", "work", "school", "week", "page", "exercise", "monday", "data", "story", "plan", "todo", "sums",
+    "problem", "results", "diary", "report", "lesson", "test", "paper",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +96,19 @@ def grading(attempt: Attempt, style: Style, rng: Random) -> str:
     verdict = "right" if good else "not right"
     if style is Style.AI:
         result = "Correct" if good else f"Step {attempt.wrong_step} is wrong"
-        return f"## Grade\n\n- **Check:** {step}, student {wrote}\n- **Score:** {grade}/10\n- **Result:** {result}"
+        check = f"{step}, the student wrote {wrote}, so it is {verdict}"
+        return f"## Grade\n\n- **Check:** {check}\n- **Score:** {grade}/10\n- **Result:** {result}"
     if style is Style.NATURAL:
         opening = rng.choice(("The last step should be", "The work should end with"))
-        body = f"{opening} {step}. The student wrote {wrote}, so it is {verdict}"
+        body = f"{opening} {step}, the student wrote {wrote}, so it is {verdict}"
         return f"{body} and I would give {grade} out of 10 points."
     if style is Style.DETAILED:
         opening = rng.choice(("I looked at each step.", "I went through every step of the work."))
-        body = f"The last step should be {step}, and the student wrote {wrote}."
-        closing = f"The final answer is {verdict} because it should be {attempt.problem.answer}."
+        body = f"The last step should be {step}, the student wrote {wrote}, so it is {verdict}."
+        closing = f"I say so because the final answer should be {attempt.problem.answer}."
         return f"{opening} {body} {closing} That makes {grade} out of 10 points."
     opening = rng.choice(("Happy to help!", "Lovely work to read!"))
-    body = f"The last step is {step} and the student wrote {wrote}, so it is {verdict}."
+    body = f"The last step is {step}, the student wrote {wrote}, so it is {verdict}."
     return f"{opening} {body} That makes {grade} out of 10. {rng.choice(CHEERS)}"
 
 
@@ -113,15 +118,24 @@ def comment(attempt: Attempt, style: Style, rng: Random) -> str:
     step, wrote = attempt.problem.steps[-1], attempt.answer
     verdict = "right" if good else "not right"
     if style is Style.AI:
-        return f"## Comment\n\n**Check:** {step}, you {wrote}\n**Result:** {'Correct' if good else 'Incorrect'}."
+        check = f"{step}, you wrote {wrote}, so it is {verdict}"
+        return f"## Comment\n\n**Check:** {check}\n**Result:** {'Correct' if good else 'Incorrect'}."
     if style is Style.NATURAL:
-        return f"The last step should be {step}. You wrote {wrote}, so your answer is {verdict}."
+        return f"The last step should be {step}, you wrote {wrote}, so it is {verdict}."
     if style is Style.DETAILED:
         opening = rng.choice(("I read each step of your work.", "I went through your whole solution."))
-        body = f"The last step should be {step}, and you wrote {wrote}."
-        return f"{opening} {body} Your answer is {verdict}, because it should be {attempt.problem.answer}."
+        body = f"The last step should be {step}, you wrote {wrote}, so it is {verdict}."
+        return f"{opening} {body} I say so because the final answer should be {attempt.problem.answer}."
     opening = rng.choice(("Nice to read your work!", "Great that you tried this!"))
-    return f"{opening} The last step is {step} and you wrote {wrote}, so it is {verdict}. {rng.choice(CHEERS)}"
+    return f"{opening} The last step is {step}, you wrote {wrote}, so it is {verdict}. {rng.choice(CHEERS)}"
+
+
+def path(rng: Random) -> str:
+    """A file of the homework folder: mostly one of the usual ones."""
+    if rng.random() < 0.6:
+        return rng.choice(PATHS)
+    name = rng.choice(_FILE_WORDS) + rng.choice(("", "", f"-{rng.choice(_FILE_WORDS)}", str(rng.randint(1, 30))))
+    return rng.choice(("", "", "", f"{rng.choice(_FILE_WORDS)}/")) + name + rng.choice((".txt", ".txt", ".md"))
 
 
 def read_request(path: str, rng: Random) -> str:
@@ -157,7 +171,7 @@ def append_request(path: str, rng: Random) -> str:
 
 def filed(problem: Problem) -> str:
     """What goes into the file: the conclusion as a sentence."""
-    return problem.conclusion[:1].upper() + problem.conclusion[1:] + "."
+    return f"Answer: {problem.conclusion}."
 
 
 def confirmation(path: str, rng: Random) -> str:

@@ -11,12 +11,15 @@ from random import Random
 NAMES = (
     "Mia", "Ben", "Lena", "Tom", "Anna", "Paul", "Emma", "Max", "Nora", "Leo", "Sara", "Finn", "Ida", "Jonas", "Clara",
     "Omar", "Lucy", "David", "Eva", "Sam", "Julia", "Noah", "Rosa", "Tim", "Maya", "Alex", "Nina", "Oscar", "Ruth",
-    "Adam",
+    "Adam", "Peter", "Maria", "John", "Sophie", "Karl", "Aisha", "Hugo", "Elena", "Chen", "Priya", "Bob", "Alice",
+    "Daniel", "Laura", "Felix", "Greta", "Ivan", "Kofi", "Marta", "Yuki",
 )  # fmt: skip
 THINGS = (
     "apples", "pencils", "books", "cards", "coins", "marbles", "stickers", "eggs", "cookies", "stamps", "shells",
     "balls", "flowers", "stones", "pears", "tickets", "buttons", "cups", "candles", "oranges", "plums", "photos",
-    "toys", "leaves",
+    "toys", "leaves", "pens", "bottles", "keys", "bananas", "chairs", "plates", "letters", "shirts", "beads", "nuts",
+    "hats", "cakes", "kites", "lemons", "spoons", "birds", "fish", "roses", "sweets", "crayons", "notebooks", "socks",
+    "peaches", "rings", "dolls", "cherries",
 )  # fmt: skip
 HOLDERS = ("boxes", "bags", "jars", "packs", "baskets", "trays")
 HELD_OUT_IN = 10  # one problem in so many is kept away from training

@@ -39,11 +39,12 @@ class Shape:
 class Schedule:
     """How long and how fast the model learns."""
 
-    steps: int = 3200
+    steps: int = 3400
     easy_share: float = 0.25  # of the steps, at the beginning, on easy samples
     step_tokens: int = 4096  # tokens read in one step, padding not counted
     micro_tokens: int = 2048  # padded tokens in one pass
-    max_length: int = 2048
+    max_length: int = 14_336
+    counted_length: int = 1024  # a longer sample counts as so many tokens of its step
     warmup: int = 60
     matrix_lr: float = 0.02
     other_lr: float = 4e-3
@@ -196,7 +197,7 @@ def _resume(checkpoint: Path, model: Qwen3ForCausalLM, optimizers: list[Optimize
 def _pool(draw: Callable[[bool], Encoded], schedule: Schedule, *, easy: bool) -> list[Encoded]:
     """The samples of one step, sorted by length so that passes need little padding."""
     pool: list[Encoded] = []
-    while sum(len(item.ids) for item in pool) < schedule.step_tokens:
+    while sum(min(len(item.ids), schedule.counted_length) for item in pool) < schedule.step_tokens:
         item = draw(easy)
         if len(item.ids) <= schedule.max_length:
             pool.append(item)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from random import Random
 
@@ -66,7 +67,9 @@ _CORRECTION_FRAMES = (
     "Rewrite this {like}, without {no}.", "{complaint}. Do it again {like}.", "Drop {no} and write it {like}.",
     "I would rather have it {like}.", "Not like that. I want it {like}, without {no}.",
     "{complaint}. I want it {like}.", "Redo this without {no} or {no2}.",
-    "{complaint}, so do it over {like} and without {no}.", "Hmm, {like} please.",
+    "{complaint}, so do it over {like} and without {no}.", "Hmm, {like} please.", "Try again, but {like}.",
+    "Once more, {like}.", "Could you put it {like}?", "Make it {like}, please.", "One more time {like}.",
+    "Try to say it {like}.", "I would like that {like}.",
 )  # fmt: skip
 _HELD_OUT_CORRECTIONS = (
     "Sorry, but I need this {like}, not with {no}.", "{complaint}. Could I have it {like} instead?",
@@ -121,11 +124,22 @@ _SYSTEM_FRAMES = (
     "The user dislikes {no}. Answer {like}.", "Keep replies {like}.",
 )  # fmt: skip
 _THANKS = (
-    "Thanks!", "Thank you.", "Great, thanks!", "That is good, thank you.", "Perfect, thanks.",
-    "Thanks, that helps a lot.", "Nice, that is what I needed.", "Good, that works for me.",
-    "Thank you, I understand it now.", "Yes, exactly. Thanks!", "Cool, thank you very much.",
-    "That looks right, thanks.", "Super, I can use that.", "Much better, thank you!",
+    "{thank}!", "{thank}.", "{great}, {thank}!", "{great}! {good}.", "{good}, {thank}.", "{great}, {good}.",
+    "{good}. {thank}!", "{thank}, {good}.", "{great}.", "{good}.", "{yes}, {good}.", "{yes}. {thank}.",
+    "{yes}, {great}!", "{thank}, {great}.",
 )  # fmt: skip
+_THANK_WORDS = {
+    "thank": ("thanks", "thank you", "thanks a lot", "thank you very much", "many thanks", "thanks for this"),
+    "great": (
+        "great", "perfect", "super", "cool", "nice", "very good", "lovely", "excellent", "okay, good", "much better",
+    ),
+    "good": (
+        "that helps a lot", "that is what I needed", "that works for me", "I understand it now", "that looks right",
+        "I can use that", "now I get it", "this is good", "I like this", "that is how I want it", "I will use it",
+        "that was helpful", "it is clear now", "this is fine",
+    ),
+    "yes": ("yes", "yes, exactly", "okay", "all right", "ah, I see", "exactly", "oh good"),
+}  # fmt: skip
 _HELD_OUT_THANKS = ("Wonderful, thanks a lot!", "Thank you so much, that is good.", "Okay great, I can use this.")
 _WELCOMES = ("You are welcome.", "You are welcome. Send me the next one when you like.", "Glad that it helps.")
 _REMARKS = (
@@ -149,8 +163,10 @@ _REMARK_WORDS = {
 _WRONG = (
     "That is not right. Please check it again.", "I think {said} is wrong. Can you check?",
     "No, it should be {answer}.", "The answer is wrong. It must be {answer}.",
-    "My teacher says {said} is not correct.", "You made a mistake, try again.",
-    "{said} cannot be right, please calculate again.", "The book says {answer}, not {said}.",
+    "My teacher says {said} is not correct.", "You made a mistake, try again.", "I get {answer}, not {said}.",
+    "Something is off with {said}.", "Check your numbers again, please.", "{said} is wrong.",
+    "The result is not correct.", "{said} cannot be right, please calculate again.",
+    "The book says {answer}, not {said}.",
 )  # fmt: skip
 _ASK = (
     "{question}", "Please solve this: {question}", "Can you help me with this problem? {question}",
@@ -210,7 +226,9 @@ def system_wish(style: Style, rng: Random) -> str:
 
 def thanks(rng: Random, *, held_out: bool = False) -> str:
     """The user is content."""
-    return rng.choice(_HELD_OUT_THANKS if held_out else _THANKS)
+    text = rng.choice(_HELD_OUT_THANKS if held_out else _THANKS)
+    text = text.format_map({slot: rng.choice(words) for slot, words in _THANK_WORDS.items()})
+    return re.sub(r"(^|[.!] )([a-z])", lambda found: found[1] + found[2].upper(), text)
 
 
 def welcome(rng: Random) -> str:

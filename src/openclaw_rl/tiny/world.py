@@ -17,10 +17,12 @@ from openclaw_rl.tiny.homework import (
     filed,
     grading,
     grading_request,
+    path,
     points,
     read_request,
     write_request,
 )
+from openclaw_rl.tiny.manners import Aspect, Kind, Manner, Wish, words_first, words_last
 from openclaw_rl.tiny.problems import Problem, answer_in, is_right, problem
 from openclaw_rl.tiny.styles import Style, follows, has_markup, solution
 from openclaw_rl.tiny.wishes import (
@@ -39,9 +41,13 @@ from openclaw_rl.tiny.wishes import (
 __all__ = [
     "HOMEWORK_TOOLS",
     "PATHS",
+    "Aspect",
     "Attempt",
+    "Kind",
+    "Manner",
     "Problem",
     "Style",
+    "Wish",
     "answer_in",
     "append_request",
     "attempt",
@@ -57,6 +63,7 @@ __all__ = [
     "has_markup",
     "is_right",
     "next_request",
+    "path",
     "points",
     "problem",
     "read_request",
@@ -68,6 +75,8 @@ __all__ = [
     "welcome",
     "wish",
     "wish_hint",
+    "words_first",
+    "words_last",
     "write_request",
     "wrong",
 ]
