@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from openclaw_rl.trainers.linear import Frozen, Lora, can_pack
+from openclaw_rl.trainers.linear import Frozen, Lora, Under, can_pack
 
 
 def layer(*, bias: bool) -> nn.Linear:
@@ -34,6 +34,25 @@ def test_output_and_every_gradient_are_those_of_the_formula(bias: bool, packed: 
     assert_close(lora(x), plain(linear, a, b, x, 1.75), rtol=1e-5, atol=1e-5)
     for one, other in zip(ours, theirs, strict=True):
         assert_close(one, other, rtol=1e-5, atol=2e-5)
+
+
+def test_what_lies_under_adds_its_share_to_output_and_gradient_and_is_off_with_the_rest() -> None:
+    linear = layer(bias=True).requires_grad_(False)
+    lora = Lora(linear, rank=5, scale=1.75, is_packed=False)
+    with torch.no_grad():
+        lora.a.normal_()
+        lora.b.normal_()
+    a, b = lora.a.detach().clone().requires_grad_(), lora.b.detach().clone().requires_grad_()
+    lora.under = Under(torch.randn(3, 24), torch.randn(40, 3))
+    x, weight = torch.randn(2, 7, 24, requires_grad=True), torch.randn(2, 7, 40)
+    formula = plain(linear, a, b, x, 1.75) + x @ lora.under.a.t() @ lora.under.b.t()
+    ours = torch.autograd.grad((lora(x) * weight).sum(), (x, lora.a, lora.b))
+    theirs = torch.autograd.grad((formula * weight).sum(), (x, a, b))
+    assert_close(lora(x), formula, rtol=1e-5, atol=1e-5)
+    for one, other in zip(ours, theirs, strict=True):
+        assert_close(one, other, rtol=1e-5, atol=5e-5)
+    lora.is_on = False
+    assert_close(lora(x), linear(x), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("packed", [True, False])
