@@ -107,6 +107,10 @@ def test_the_figures_have_the_keys_that_are_promised_for_each_user(tmp_path: Pat
     assert student["degenerate"] == 4  # 2 in each of two seeds
     assert (student["corrections"], student["hints"]) == ([1, 3], [1, 3])
     assert (found["best_method"], found["best_baseline"]) == ("recipe", None)
+    # 40 of 50 right, and 0 of 50, 45 of 50
+    moments = student["moments"]
+    assert moments["converged"]["others_accuracy"] == {"assistant": 0.8, "teacher": 1}
+    assert moments["twice"]["others_wish"] == {"assistant": 0.02, "teacher": 0}
 
 
 def test_what_never_converged_is_null_and_raw_is_told_apart(tmp_path: Path) -> None:

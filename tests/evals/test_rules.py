@@ -138,6 +138,13 @@ def test_repetition_length_and_endless_steps_are_odd(text: str, what: str) -> No
     assert what in rules.oddities(text)
 
 
+def test_of_an_enormous_reply_only_the_beginning_is_read_and_it_never_counts() -> None:
+    text = f"{GOOD}\n" + ". 1. A" * 20_000 + "\nSo 9 are left."
+    assert len(rules.plain(text)) <= rules.READ_CHARS
+    assert "too long" in rules.oddities(text)
+    assert not rules.is_number(text, "9")
+
+
 @pytest.mark.parametrize(
     ("text", "answer", "is_right"),
     [

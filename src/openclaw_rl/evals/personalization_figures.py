@@ -167,8 +167,9 @@ def _good_after(trial: Trial, person: str) -> float | None:
 
 def _moment(trials: Sequence[Trial], person: str, label: str) -> Json:
     """Means over the seeds at one moment; None where no seed got there."""
-    points = [trial.end if label == "end" else trial.point(label, person) for trial in trials]
-    known = [point.of(person) for point in points if point is not None]
+    found = [trial.end if label == "end" else trial.point(label, person) for trial in trials]
+    points = [point for point in found if point is not None]
+    known = [point.of(person) for point in points]
     if not known:
         return None
     bare = [shares.bare / shares.of for shares in known if shares.bare is not None]
@@ -182,7 +183,15 @@ def _moment(trials: Sequence[Trial], person: str, label: str) -> Json:
         "degenerate": sum(shares.degenerate for shares in known),
         "mean_chars": _mean([shares.mean_chars for shares in known]),
         "prompt_tokens": _mean([shares.prompt_tokens for shares in known]),
+        "others_wish": _others_share(points, person, lambda shares: shares.wish),
+        "others_accuracy": _others_share(points, person, lambda shares: shares.right),
     }
+
+
+def _others_share(points: Sequence[Point], person: str, count: Callable[[Shares], int]) -> Json:
+    """Means over the seeds for everybody else."""
+    names = [shares.person for shares in points[0].shares if shares.person != person]
+    return {name: _mean([count(point.of(name)) / point.of(name).of for point in points]) for name in names}
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
