@@ -232,3 +232,17 @@ def test_a_prompt_that_is_not_what_it_claims_is_told() -> None:
     assert not is_honest(prompt, told, {}, table)
     other = replace(turn, reply=said("Bye"))
     assert not is_honest(prompt, told, {1: other}, table)
+
+
+@MODELS
+def test_the_mark_that_ended_a_reply_stands_once_though_the_next_block_may_begin_with_it(model: StandIn) -> None:
+    talk = Talk(model, Rewriting(), [asked("hello")])
+    for reply in (said("Hi there"), called("a.txt")):
+        turn = talk.answer(reply)
+        if reply.tool_calls:
+            talk.results("one")
+        else:
+            talk.messages.append(asked("more"))
+        prompt = talk.renderer.prompt(talk.messages, TOOLS, turn)
+        found = [at for at in range(len(prompt)) if prompt.tokens[at : at + 2] == turn.completion.tokens[-1:] * 2]
+        assert not found
