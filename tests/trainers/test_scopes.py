@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from trainer_models import Recorder, policy_logp, settings_of
 from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.errors import AdapterError
+from openclaw_rl.errors import AdapterError, TrainerError
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.process import TrainerProcess
 from openclaw_rl.trainers.settings import Method, MethodSettings
@@ -182,6 +184,28 @@ async def test_one_process_serves_several_scopes_as_if_each_had_its_own(
         alone.step(batch)
         alone.step(batch)
         assert alone.export(tmp_path / f"{user} alone", made[user].version).digest == made[user].digest
+
+
+async def test_a_process_that_was_killed_rebases_as_the_trainer_itself_does(
+    trainer: LoraTrainer, trainer_model: Path, recorder: Recorder, tmp_path: Path
+) -> None:
+    one = shared(trainer, recorder, tmp_path / "shared.1", SHARED_ONE, steps=1)
+    two = shared(trainer, recorder, tmp_path / "shared.2", SHARED_TWO, steps=3)
+    trainer.restore(None, one.folder)
+    trainer.step(own_batch(recorder))
+    ann = trainer.export(tmp_path / "ann.1", ANN_ONE)
+    trainer.restore(ann.folder, two.folder)
+    want = trainer.export(tmp_path / "here", ANN_TWO)
+    process = await TrainerProcess.start(trainer_model, replace(SETTINGS, nice=0))
+    try:
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        with pytest.raises(TrainerError):
+            await process.rebase(resume=ann.folder, under=two.folder)
+        await process.rebase(resume=ann.folder, under=two.folder)
+        assert (await process.export(tmp_path / "there", ANN_TWO)).digest == want.digest
+    finally:
+        await process.aclose()
 
 
 def test_the_shelf_holds_so_many_and_lets_go_of_the_one_unused_longest(
