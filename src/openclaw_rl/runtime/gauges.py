@@ -34,6 +34,7 @@ class LearningGauges(Collector):
             "train_running": training.is_training,
             "versions_published": publishing.published,
             "versions_refused": publishing.refused,
+            "versions_own": publishing.owners,
             "version": parts.served.current(SHARED).number,
         }
         yield from _gauges(facts)
