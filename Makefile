@@ -7,8 +7,8 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := bench-learning bench-tokens bench-swap bench-serve bench-train bench-share bench-captures bench-drift bench-capture-cost fuzz-api eval-separate eval-joint eval-wishes
-.PHONY: test-oracle test-peers eval-judge help install demo serve test test-node test-openclaw check format tiny clean $(FIGURES)
+FIGURES := bench-learning bench-tokens bench-swap bench-serve bench-train bench-share bench-captures bench-drift bench-capture-cost fuzz-api eval-separate eval-joint eval-wishes bench-feedback eval-judge
+.PHONY: test-oracle test-peers help install demo serve test test-node test-openclaw check format tiny clean $(FIGURES)
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -101,6 +101,9 @@ eval-joint: .venv/installed  ## the same with three users on one model
 eval-wishes: .venv/installed  ## twelve wishes one after another: how many hold, and prompt tokens spent, by what carries them
 	@mkdir -p eval && OMP_NUM_THREADS=1 $(BIN)/openclaw-rl eval wishes --at-once $(or $(AT_ONCE),1) $(if $(QUICK),--quick) \
 		--report eval/wishes.html --json eval/wishes.json $(RESULTS)
+
+bench-feedback: .venv/installed  ## seconds from a correction to the version that learned from it
+	@$(BIN)/python -m benchmarks.feedback
 
 test-peers: .venv/installed-bench  ## losses and gradients against TRL's
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow tests/trainers/test_agreement_with_trl.py
