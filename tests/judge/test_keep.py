@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from openclaw_rl.core.hint import Hint
-from openclaw_rl.core.verdict import Verdict, VerdictSource
+from openclaw_rl.core.verdict import Verdict, VerdictSource, Vote
 from openclaw_rl.judge.keep import is_general, kept_hint
 from openclaw_rl.testing.turns import a_turn
 
@@ -38,6 +38,14 @@ def test_of_several_hints_the_one_most_like_the_others_is_kept() -> None:
     # words that count: {read, question, carefully}, {plain, sentences, markdown} and these with {bold, text}
     # agreement: 1, 1 + 3/5, 1 + 3/5; the first of equals
     assert kept_hint(a_turn("t1", ASKED), verdict) == hints[1]
+
+
+@pytest.mark.parametrize(("found", "is_kept"), [(1, False), (2, True), (3, True)])
+def test_what_a_minority_of_the_judges_tries_says_is_not_kept(found: int, is_kept: bool) -> None:
+    hint = Hint("Write plain sentences without markdown.")
+    votes = [Vote("hint", "", 1, hint.text)] * found + [Vote("hint", "", -1)] * (3 - found)
+    verdict = Verdict("t1", -1, VerdictSource.VOTES, votes=(Vote("score", "", -1), *votes), hints=(hint,))
+    assert (kept_hint(a_turn("t1", ASKED), verdict) is not None) is is_kept
 
 
 def test_a_verdict_whose_hints_are_all_about_the_task_keeps_none() -> None:

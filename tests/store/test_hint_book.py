@@ -128,6 +128,16 @@ async def test_a_wish_that_changed_replaces_what_it_forbids_or_allows_and_a_shor
     assert [item.text for item in await store.hints.of_user("bob")] == ["No short sentences in French."]
 
 
+async def test_a_wish_takes_the_place_of_all_that_are_about_the_same(store: Store) -> None:
+    for text in ("Use bullet points for lists.", "Explain every step.", "Put bold headers over lists of points."):
+        await store.hints.adopt("alice", Hint(text), at_s=1.0)
+    await store.hints.adopt("alice", Hint("No bullet points, no bold headers and no lists."), at_s=2.0)
+    assert {item.text for item in await store.hints.of_user("alice")} == {
+        "No bullet points, no bold headers and no lists.",
+        "Explain every step.",
+    }
+
+
 @pytest.mark.parametrize(
     ("one", "other", "expected"),
     [

@@ -89,7 +89,9 @@ def says_no_more(new: str, old: str) -> bool:
 
 
 def _telling(text: str) -> set[str]:
-    return set(_WORD.findall(text.casefold())) - _IDLE_WORDS - _FORBIDS
+    """The words that tell what a hint is about; a plural is as good as its singular."""
+    words = set(_WORD.findall(text.casefold())) - _IDLE_WORDS - _FORBIDS
+    return {word.removesuffix("s") if len(word) > 3 else word for word in words}
 
 
 def _forbids(text: str) -> bool:

@@ -26,8 +26,12 @@ _MEASURES = frozenset(
 def kept_hint(turn: Turn, verdict: Verdict) -> Hint | None:
     """The hint to serve the turn's user with from now on; None where every hint is about this one task.
 
-    Of several the one most like the others: what only one vote says is more likely made up.
+    Of several the one most like the others, and none where fewer than half of the judge's tries found anything to say:
+    what only one vote says is more likely made up, and would stand in every prompt.
     """
+    tries = [vote for vote in verdict.votes if vote.asked == "hint"]
+    if 2 * sum(vote.score == 1 and vote.hint is not None for vote in tries) < len(tries):
+        return None
     asked = " ".join(item.text for item in turn.messages)
     general = [hint for hint in verdict.hints if is_general(hint.text, asked)]
     if not general:

@@ -36,9 +36,9 @@ def get(sql: sqlite3.Connection, name: str) -> KeptHint | None:
 def adopt(
     sql: sqlite3.Connection, user: str, hint: Hint, *, turn: str | None, at_s: float, why: str = "asked for"
 ) -> KeptHint:
-    """Takes a hint into use. One about the same as a kept one takes its place, retired or not.
+    """Takes a hint into use. It takes the place of the kept ones about the same, retired or not.
 
-    Where the kept one says all of it already, its own words stay.
+    It goes on as the one most like it; where that says all of it already, its own words stay.
     """
     kept = of_user(sql, user)
     alike = [item for item in kept if is_same_wish(item.text, hint.text)]
@@ -56,6 +56,9 @@ def adopt(
             times=same.times + 1,
         )
         _update(sql, said)
+        for other in alike:
+            if other.id != same.id:
+                remove(sql, other.id)
         return said
     new = KeptHint(
         id=f"hint-{uuid.uuid4().hex[:12]}",
