@@ -10,6 +10,7 @@ UNDO = {
     1: "DROP TABLE hints;",
     2: "DROP TABLE lessons; ALTER TABLE versions DROP COLUMN upon;",
     3: "DROP TABLE judge_calls;",
+    4: "DROP TABLE forgettings; DROP TABLE exports;",
 }
 
 

@@ -21,6 +21,7 @@ from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
 from openclaw_rl.errors import StoreError
 from openclaw_rl.store import connection, hints, ledger, lessons, listing, samples, sessions, spent, turns, versions
+from openclaw_rl.store.forgettings import ForgettingBook
 from openclaw_rl.store.hint_book import HintBook
 from openclaw_rl.store.lock import FolderLock
 from openclaw_rl.store.overview import Overview, overview
@@ -32,7 +33,7 @@ from openclaw_rl.store.writer import Transaction, Writer
 
 
 class Store:
-    """The rows of one installation; `hints` are those kept for its users."""
+    """The rows of one installation; `hints` are those kept for its users, `forgettings` what was erased on request."""
 
     @classmethod
     async def open(cls, home: Path) -> Store:
@@ -55,6 +56,7 @@ class Store:
         self._writer = Writer(writing, self._wake)
         self._reader = Reader(reading)
         self.hints = HintBook(self._writer, self._reader)
+        self.forgettings = ForgettingBook(self._writer, self._reader)
         self._is_closed = False
 
     async def aclose(self) -> None:

@@ -42,6 +42,18 @@ CREATE TABLE judge_calls (
   calls INTEGER NOT NULL
 );
 """,
+    4: """
+CREATE TABLE forgettings (
+  id    TEXT PRIMARY KEY,
+  at_s  REAL NOT NULL,
+  phase TEXT NOT NULL CHECK (phase IN ('cleaning', 'compacting', 'rebuilding', 'done')),
+  plan  TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE exports (
+  path TEXT PRIMARY KEY,
+  at_s REAL NOT NULL
+) WITHOUT ROWID;
+""",
 }
 NEWEST = max(STEPS) + 1
 

@@ -17,6 +17,16 @@ UNNAMED = "*:auto-*"  # sessions that nobody named
 
 
 @dataclass(frozen=True, slots=True)
+class Contentment:
+    """How often one user's turns were judged -1: among the older half of the newest verdicts, and the newer half."""
+
+    user: str
+    judged: int  # in each half
+    earlier: int
+    later: int
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """All counts but `paired` are of the newest rows; that is every turn with a next state.
 
@@ -37,6 +47,7 @@ class Overview:
     refused_why: str = ""
     versions: int = 0  # made by steps, ever
     newest_s: float | None = None
+    contentment: tuple[Contentment, ...] = ()
 
 
 def overview(sql: sqlite3.Connection) -> Overview:
@@ -67,7 +78,22 @@ def overview(sql: sqlite3.Connection) -> Overview:
         refused_why=str(made[0][1]) if refused else "",
         versions=_count(sql, "SELECT count(*) FROM versions WHERE parent_number IS NOT NULL"),
         newest_s=float(newest[0][4]) if newest else None,
+        contentment=_contentment(sql),
     )
+
+
+def _contentment(sql: sqlite3.Connection) -> tuple[Contentment, ...]:
+    rows = sql.execute("SELECT user, score FROM verdicts ORDER BY seq DESC LIMIT ?", (RECENT_VERDICTS,)).fetchall()
+    scores: dict[str, list[bool]] = {}
+    for user, score in reversed(rows):
+        scores.setdefault(str(user), []).append(score == -1)
+    found = []
+    for user, bad in scores.items():
+        half = len(bad) // 2
+        found.append(
+            Contentment(user, half, sum(bad[len(bad) - 2 * half : len(bad) - half]), sum(bad[len(bad) - half :]))
+        )
+    return tuple(found)
 
 
 def _commonest_why(sql: sqlite3.Connection, names: list[str]) -> str:

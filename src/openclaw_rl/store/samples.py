@@ -56,7 +56,7 @@ def ready(sql: sqlite3.Connection, limit: int, scope: str = SHARED) -> list[Samp
         "WHERE lessons.scope = ? AND step IS NULL AND reason IS NULL ORDER BY samples.seq LIMIT ?",
         (plain(scope), limit),
     ).fetchall()
-    return [_sample_of(row) for row in rows]
+    return [sample_of_row(row) for row in rows]
 
 
 def commit_step(transaction: Transaction, step: StepRecord) -> None:
@@ -91,7 +91,8 @@ def commit_step(transaction: Transaction, step: StepRecord) -> None:
         versions.insert(sql, step.version)
 
 
-def _sample_of(row: Sequence[object]) -> Sample:
+def sample_of_row(row: Sequence[object]) -> Sample:
+    """The sample of a row of `body, ids, logp, mask`."""
     packed, packed_ids, logp, mask = (each if isinstance(each, bytes) else b"" for each in row)
     body = mapped(codec.unpack_json(packed))
     prompt, response, *hinted = (codec.ids_of(piece) for piece in codec.split(codec.unpack(packed_ids)))

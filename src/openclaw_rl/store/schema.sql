@@ -151,3 +151,18 @@ CREATE TABLE judge_calls (
   day   INTEGER PRIMARY KEY,
   calls INTEGER NOT NULL
 );
+
+-- What was forgotten on request, and how far that has come: the rows go at once, then the folders, the file's free pages,
+-- and last the versions made anew without it. `plan` is JSON; a finished one is the certificate.
+CREATE TABLE forgettings (
+  id    TEXT PRIMARY KEY,
+  at_s  REAL NOT NULL,
+  phase TEXT NOT NULL CHECK (phase IN ('cleaning', 'compacting', 'rebuilding', 'done')),
+  plan  TEXT NOT NULL
+) WITHOUT ROWID;
+
+-- Where records were written to, so that what is forgotten can be taken out of them.
+CREATE TABLE exports (
+  path TEXT PRIMARY KEY,
+  at_s REAL NOT NULL
+) WITHOUT ROWID;

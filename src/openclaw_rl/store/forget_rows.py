@@ -1,0 +1,119 @@
+"""Erasing: the rows in one transaction, and then every byte of them that the file still holds."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.store import codec, versions
+from openclaw_rl.store.codec import plain
+from openclaw_rl.store.connection import open_writer
+from openclaw_rl.store.forget import Going
+from openclaw_rl.store.rows import VersionRow, VersionStatus
+
+WHY_GONE = "removed: it had learned from what was forgotten"
+WHY_BACK = "what later versions had learned from was forgotten"
+TABLES_OF_TURNS = ("next_states", "verdicts", "feedback", "samples", "lessons")
+
+
+def erase(sql: sqlite3.Connection, what: Going) -> None:
+    """Takes the rows out, and the versions that learned from them out of service; the caller's transaction.
+
+    A step that made such a version stays as a row without content. Who served it is served its nearest ancestor that
+    never saw any of it.
+    """
+    texts = _texts_of(sql, what.turns)
+    _delete(sql, "hints", "id", what.hints)
+    for turn in (*what.unsaid, *what.unread):
+        _unteach(sql, turn, is_answered=turn not in what.unsaid)
+    _delete(sql, "turns", "id", what.turns)  # and what hangs on them
+    _delete(sql, "sessions", "id", what.sessions)
+    _drop_texts(sql, texts)
+    _take_back(sql, what)
+    if what.scope is not None:
+        for table in ("versions", "steps", "lessons", "current"):
+            sql.execute(f"DELETE FROM {table} WHERE scope = ?", (what.scope,))
+
+
+def nearest_clean(rows: Iterable[VersionRow], version: PolicyVersion, gone: Collection[PolicyVersion]) -> PolicyVersion:
+    """The version itself, or its nearest ancestor that may be served and is not among those that go."""
+    by_version = {row.version: row for row in rows}
+    found = version
+    while not found.is_base:
+        row = by_version.get(found)
+        if row is None:
+            break
+        if found not in gone and row.status is VersionStatus.LIVE:
+            return found
+        if row.parent is None:
+            break
+        found = row.parent
+    return PolicyVersion(version.scope, 0)
+
+
+def compact(path: Path) -> None:
+    """Writes the file anew, so that neither it nor its log holds a byte of a row that is gone. Blocks.
+
+    Nobody else may have it open.
+    """
+    sql = open_writer(path)
+    try:
+        sql.execute("PRAGMA secure_delete=ON")
+        sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        sql.execute("VACUUM")
+        sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    finally:
+        sql.close()
+
+
+def _unteach(sql: sqlite3.Connection, turn: str, *, is_answered: bool) -> None:
+    """A turn that stays loses its sample and, unless it stays answered, what followed it."""
+    for table in ("samples", "lessons") if is_answered else TABLES_OF_TURNS:
+        sql.execute(f"DELETE FROM {table} WHERE turn = ?", (plain(turn),))
+    sql.execute(
+        "UPDATE turns SET state = ?, reason = ?, step = NULL WHERE id = ? AND kind = 'main'",
+        (State.DROPPED.value, DropReason.FORGOTTEN.value, plain(turn)),
+    )
+
+
+def _delete(sql: sqlite3.Connection, table: str, column: str, names: Iterable[str]) -> None:
+    sql.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(plain(name),) for name in names])
+
+
+def _texts_of(sql: sqlite3.Connection, names: Iterable[str]) -> set[bytes]:
+    found: set[bytes] = set()
+    for name in names:
+        row = sql.execute("SELECT texts FROM turns JOIN bodies USING (seq) WHERE id = ?", (plain(name),)).fetchone()
+        found.update(_digests(row[0]) if row is not None else ())
+    return found
+
+
+def _drop_texts(sql: sqlite3.Connection, candidates: set[bytes]) -> None:
+    """Long texts that no turn names any more."""
+    for (held,) in sql.execute("SELECT texts FROM bodies") if candidates else ():
+        candidates.difference_update(_digests(held))
+    sql.executemany("DELETE FROM texts WHERE digest = ?", [(digest,) for digest in candidates])
+
+
+def _digests(held: bytes) -> list[bytes]:
+    return [bytes(held[at : at + 16]) for at in range(0, len(held), 16)]
+
+
+def _take_back(sql: sqlite3.Connection, what: Going) -> None:
+    rows = versions.everything(sql)
+    gone = {row.version for row in what.versions}
+    for scope, number in sql.execute("SELECT scope, number FROM current").fetchall():
+        served = PolicyVersion(str(scope), int(number))
+        clean = nearest_clean(rows, served, gone) if served in gone else served
+        if clean != served:
+            versions.set_current(sql, clean, WHY_BACK)
+    for version in gone:
+        named = (version.scope, version.number)
+        sql.execute(
+            "UPDATE versions SET status = ?, why = ?, turns = ?, metrics = '{}' WHERE scope = ? AND number = ?",
+            (VersionStatus.REFUSED.value, WHY_GONE, codec.pack_json([]), *named),
+        )
+        sql.execute("UPDATE steps SET metrics = '{}' WHERE scope = ? AND number = ?", named)
