@@ -144,6 +144,9 @@ async def test_a_wish_takes_the_place_of_all_that_are_about_the_same(store: Stor
         ("Use bullet points.", "Do not use bullet points.", True),
         ("Explain every step.", "Number the steps in bold.", False),
         ("Write without any markdown.", "Explain each step in detail.", False),
+        ("In grades: explain every step in detail.", "In solutions: explain every step in detail.", False),
+        ("In grades: explain every step in detail.", "Explain every step in more detail.", True),
+        ("When you write code, use short names.", "When you write code, never use short names.", True),
         ("Write in a warm and friendly tone.", "Write in a dry tone, never friendly.", True),
     ],
 )

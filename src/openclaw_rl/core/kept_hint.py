@@ -11,6 +11,9 @@ from openclaw_rl.core.hint import HintSource
 ALIKE = 0.6  # two hints that share so much of all their words are one wish, said anew
 OPPOSED = 0.4  # or so much of the shorter one's, two words at least, where one of them forbids and the other does not
 _WORD = re.compile(r"\w+")
+_WHERE = re.compile(
+    r"\s*(?:in|when|for|if|while)\b([^:,.]{1,60})[:,]", re.IGNORECASE
+)  # "In grades: ...", "When ..., ..."
 _FORBIDS = frozenset("avoid don dont drop except instead leave neither never no nor not rather stop without".split())  # noqa: SIM905
 # Words that tell no two wishes apart. Those that forbid do not either: a wish and its opposite are about one thing.
 _IDLE_WORDS = frozenset(
@@ -75,7 +78,13 @@ def likeness(one: str, other: str) -> float:
 
 
 def is_same_wish(one: str, other: str) -> bool:
-    """Whether two hints are about one thing: said in other words, or the opposite of each other."""
+    """Whether two hints are about one thing: said in other words, or the opposite of each other.
+
+    Those that begin by saying for what they hold, and differ in it, are not.
+    """
+    here, there = _WHERE.match(one), _WHERE.match(other)
+    if here and there and _telling(here[1]) != _telling(there[1]):
+        return False
     if likeness(one, other) >= ALIKE:
         return True
     mine, theirs = _telling(one), _telling(other)
