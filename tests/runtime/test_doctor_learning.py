@@ -8,7 +8,7 @@ import pytest
 
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.runtime.doctor_learning import WHAT_TO_DO, Level, Signs, learning_findings, story
-from openclaw_rl.store.overview import Overview
+from openclaw_rl.store.overview import Contentment, Overview
 
 WELL = Signs(
     counts={
@@ -133,3 +133,20 @@ def test_a_spent_budget_is_not_told_as_a_judge_that_is_away_too() -> None:
 
 def test_every_reason_to_drop_a_turn_has_something_to_do_about_it() -> None:
     assert WHAT_TO_DO.keys() == set(DropReason) - {DropReason.FORGOTTEN}
+
+
+@pytest.mark.parametrize(
+    ("one", "versions", "is_told"),
+    [
+        (Contentment("bob", 20, earlier=9, later=10), 8, True),
+        (Contentment("bob", 20, earlier=10, later=8), 8, True),  # exactly a tenth fewer is no fewer
+        (Contentment("bob", 20, earlier=15, later=8), 8, False),  # corrections became rarer
+        (Contentment("bob", 20, earlier=5, later=5), 8, False),  # now and then is life
+        (Contentment("bob", 20, earlier=9, later=10), 4, False),  # nothing was learned yet that could have helped
+        (Contentment("bob", 9, earlier=9, later=9), 8, False),
+    ],
+)
+def test_a_user_who_corrects_no_less_than_before_is_noticed(one: Contentment, versions: int, is_told: bool) -> None:
+    found = told(seen(WELL, contentment=(one,), versions=versions))
+    assert [stage for stage, _ in found] == (["learn"] if is_told else [])
+    assert all("bob corrected" in said for _, said in found)

@@ -13,6 +13,9 @@ ENOUGH = 10  # turns or verdicts before anything is concluded from them
 MANY = 20
 SAME = 20  # votes that all say the same before a judge is suspected
 REFUSED = 3  # versions in a row
+VERSIONS = 5  # made, before their effect is asked about
+NO_FEWER = 0.1  # by which the share of corrections must have fallen to count as fewer
+OFTEN = 0.3  # share of corrected turns that no longer passes for now and then
 
 WHAT_TO_DO: dict[str, str] = {
     DropReason.CUT_BY_LENGTH: "let clients ask for longer answers (max_tokens)",
@@ -234,8 +237,26 @@ def _trained(signs: Signs) -> Iterator[Finding]:
             f"{signs.seen.refused_why}",
             "lower trainer.lr, or see `openclaw-rl versions`; publish.kl_max and publish.probe_margin set the bounds",
         )
+    yield from _in_vain(signs)
     if signs.publish_notice:
         yield Finding(Level.MEND, "publish", signs.publish_notice, "see `openclaw-rl versions` and the server's log")
+
+
+def _in_vain(signs: Signs) -> Iterator[Finding]:
+    """Users who are corrected for as often as before, although versions were made meanwhile."""
+    if signs.seen.versions < VERSIONS:
+        return
+    for one in signs.seen.contentment:
+        if one.judged < ENOUGH or one.later < OFTEN * one.judged or one.later < one.earlier - NO_FEWER * one.judged:
+            continue
+        yield Finding(
+            Level.MEND,
+            "learn",
+            f"{one.user} corrected {one.later} of the last {one.judged} replies and {one.earlier} of the {one.judged} "
+            f"before, over {_many(signs.seen.versions, 'version')} made: what this user teaches does not add up",
+            "see what was asked for (`openclaw-rl hints list`, /v1/rl/turns): wishes that contradict each other cannot "
+            "be learned, and a judge that errs teaches at random; `openclaw-rl rollback` goes back",
+        )
 
 
 def _next_step(signs: Signs) -> str:
