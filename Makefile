@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := bench-learning bench-tokens bench-swap bench-serve bench-train bench-share bench-captures bench-drift bench-capture-cost fuzz-api eval-separate eval-joint eval-wishes bench-feedback eval-judge
+FIGURES := bench-learning bench-tokens bench-swap bench-serve bench-train bench-share bench-captures bench-drift bench-capture-cost fuzz-api eval-separate eval-joint eval-wishes bench-feedback bench-steadiness eval-judge
 .PHONY: test-oracle test-peers help install demo serve test test-node test-openclaw check format tiny clean $(FIGURES)
 
 help:  ## what can be made
@@ -104,6 +104,9 @@ eval-wishes: .venv/installed  ## twelve wishes one after another: how many hold,
 
 bench-feedback: .venv/installed  ## seconds from a correction to the version that learned from it
 	@$(BIN)/python -m benchmarks.feedback
+
+bench-steadiness: .venv/installed  ## a wish that changes, and a user whose feedback is random
+	@$(BIN)/python -m benchmarks.steadiness
 
 test-peers: .venv/installed-bench  ## losses and gradients against TRL's
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow tests/trainers/test_agreement_with_trl.py

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,44 @@ async def test_a_process_that_dies_too_often_is_given_up_in_plain_words(model_of
                 os.kill(engine.pid, signal.SIGKILL)
     with pytest.raises(EngineError, match="died 2 times"):
         await _all(engine, prompt_of(30))
+    await engine.aclose()
+
+
+class Poison(int):
+    """A number that ends the process it is sent to."""
+
+    def __reduce__(self) -> tuple[Callable[[int], object], tuple[int]]:
+        return os._exit, (1,)
+
+
+async def test_a_request_that_ends_the_process_each_time_is_given_up_and_the_others_go_on(
+    model_of: Callable[[str], Path],
+) -> None:
+    engine = await LocalEngine.start(replace(_settings(model_of), max_restarts=5))
+    other = asyncio.ensure_future(_all(engine, prompt_of(50), max_tokens=400))
+    poison = Sampling(max_tokens=9, top_k=Poison())
+    with pytest.raises(EngineError, match="ended again and again while it worked on this request"):
+        async for _ in engine.generate(Prompt(prompt_of(30)), poison, BASE):
+            pass
+    assert off_by(plain_model(model_of("qwen3")), prompt_of(50), _answer(await other)) < 1e-5
+    assert (await engine.stats()).restarts == 2
+    await engine.aclose()
+
+
+async def test_a_process_killed_while_it_takes_up_its_versions_again_is_started_once_more(
+    adapter_of: Callable[..., Adapter], model_of: Callable[[str], Path]
+) -> None:
+    engine = await LocalEngine.start(replace(_settings(model_of), max_restarts=5))
+    adapter = adapter_of(1)
+    await engine.load(adapter)
+    first, asking = engine.pid, asyncio.ensure_future(_all(engine, prompt_of(30), adapter.version))
+    os.kill(first, signal.SIGKILL)
+    while engine.pid == first or not engine.is_up:
+        await asyncio.wait([asking], timeout=0.0)
+    second = engine.pid
+    os.kill(second, signal.SIGKILL)  # it serves again from here on, but its versions are still on their way
+    assert len(await asking) == 12
+    assert engine.pid not in (first, second)
     await engine.aclose()
 
 
