@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from openclaw_rl.core.hint import Hint
+from openclaw_rl.core.hint import Hint, HintSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource, Vote
 from openclaw_rl.judge.keep import is_general, kept_hint
 from openclaw_rl.testing.turns import a_turn
@@ -37,7 +37,7 @@ def test_of_several_hints_the_one_most_like_the_others_is_kept() -> None:
     verdict = Verdict("t1", -1, VerdictSource.VOTES, hints=hints)
     # words that count: {read, question, carefully}, {plain, sentences, markdown} and these with {bold, text}
     # agreement: 1, 1 + 3/5, 1 + 3/5; the first of equals
-    assert kept_hint(a_turn("t1", ASKED), verdict) == hints[1]
+    assert kept_hint(a_turn("t1", ASKED), verdict, "") == hints[1]
 
 
 @pytest.mark.parametrize(("found", "is_kept"), [(1, False), (2, True), (3, True)])
@@ -45,9 +45,32 @@ def test_what_a_minority_of_the_judges_tries_says_is_not_kept(found: int, is_kep
     hint = Hint("Write plain sentences without markdown.")
     votes = [Vote("hint", "", 1, hint.text)] * found + [Vote("hint", "", -1)] * (3 - found)
     verdict = Verdict("t1", -1, VerdictSource.VOTES, votes=(Vote("score", "", -1), *votes), hints=(hint,))
-    assert (kept_hint(a_turn("t1", ASKED), verdict) is not None) is is_kept
+    assert (kept_hint(a_turn("t1", ASKED), verdict, "no markdown please") is not None) is is_kept
 
 
 def test_a_verdict_whose_hints_are_all_about_the_task_keeps_none() -> None:
     verdict = Verdict("t1", -1, VerdictSource.VOTES, hints=(Hint("It must be 7, not 8."),))
-    assert kept_hint(a_turn("t1", ASKED), verdict) is None
+    assert kept_hint(a_turn("t1", ASKED), verdict, "It is 7.") is None
+
+
+@pytest.mark.parametrize(
+    ("said", "others", "kept"),
+    [
+        ("I want a markdown format.", ("Write kindly.", "End with a song."), "Use a structured markdown format."),
+        ("Redo it.", ("Use markdown format, structured.", "End with a song."), "Use a structured markdown format."),
+        ("Redo it.", ("Write kindly.", "End with a song."), None),  # three tries, three inventions
+        ("Sing it, please.", ("Write kindly.", "End with a song, sing."), "End with a song, sing."),
+    ],
+)
+def test_a_kept_hint_echoes_what_the_user_said_or_another_try(
+    said: str, others: tuple[str, ...], kept: str | None
+) -> None:
+    hints = [Hint("Use a structured markdown format."), *(Hint(text) for text in others)]
+    votes = tuple(Vote("hint", "", 1, hint.text) for hint in hints)
+    found = kept_hint(a_turn("t1", ASKED), Verdict("t1", -1, VerdictSource.VOTES, votes, tuple(hints)), said)
+    assert (None if found is None else found.text) == kept
+
+
+def test_what_the_user_wrote_themselves_needs_no_second_voice() -> None:
+    own = Hint("In French.", HintSource.FOLLOWUP)
+    assert kept_hint(a_turn("t1", ASKED), Verdict("t1", -1, VerdictSource.FEEDBACK, hints=(own,)), "x") == own

@@ -69,11 +69,17 @@ class KeptHint:
         return self.state is HintState.IN_USE
 
 
+def telling_words(text: str) -> set[str]:
+    """The words that tell what a hint is about; a plural is as good as its singular."""
+    words = set(_WORD.findall(text.casefold())) - _IDLE_WORDS - _FORBIDS
+    return {word.removesuffix("s") if len(word) > 3 else word for word in words}
+
+
 def likeness(one: str, other: str) -> float:
     """How much of their words two hints share, from 0 to 1; 1 where they differ in case or punctuation alone."""
     if _WORD.findall(one.casefold()) == _WORD.findall(other.casefold()):
         return 1.0
-    mine, theirs = _telling(one), _telling(other)
+    mine, theirs = telling_words(one), telling_words(other)
     return len(mine & theirs) / len(mine | theirs) if mine and theirs else 0.0
 
 
@@ -83,24 +89,18 @@ def is_same_wish(one: str, other: str) -> bool:
     Those that begin by saying for what they hold, and differ in it, are not.
     """
     here, there = _WHERE.match(one), _WHERE.match(other)
-    if here and there and _telling(here[1]) != _telling(there[1]):
+    if here and there and telling_words(here[1]) != telling_words(there[1]):
         return False
     if likeness(one, other) >= ALIKE:
         return True
-    mine, theirs = _telling(one), _telling(other)
+    mine, theirs = telling_words(one), telling_words(other)
     shared = len(mine & theirs)
     return _forbids(one) != _forbids(other) and shared >= 2 and shared >= OPPOSED * min(len(mine), len(theirs))
 
 
 def says_no_more(new: str, old: str) -> bool:
     """Whether an older hint says all of a newer one already, and not its opposite."""
-    return _telling(new) <= _telling(old) and _forbids(new) == _forbids(old)
-
-
-def _telling(text: str) -> set[str]:
-    """The words that tell what a hint is about; a plural is as good as its singular."""
-    words = set(_WORD.findall(text.casefold())) - _IDLE_WORDS - _FORBIDS
-    return {word.removesuffix("s") if len(word) > 3 else word for word in words}
+    return telling_words(new) <= telling_words(old) and _forbids(new) == _forbids(old)
 
 
 def _forbids(text: str) -> bool:

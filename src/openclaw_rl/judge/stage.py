@@ -18,7 +18,7 @@ from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.errors import JudgeError
 from openclaw_rl.judge.keep import kept_hint
 from openclaw_rl.judge.settings import JudgeSettings
-from openclaw_rl.judge.signals import feedback_hint
+from openclaw_rl.judge.signals import feedback_hint, owner_messages
 from openclaw_rl.store.db import Store
 
 log = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ class JudgeStage:
                 self.status, judged=self.status.judged + 1, last_error="", seconds_p50=statistics.median(self._seconds)
             )
         self._failures.pop(turn.id, None)
-        if await self.store.judge(verdict, keep=kept_hint(row[0], verdict)):
+        if await self.store.judge(verdict, keep=kept_hint(turn, verdict, _said(row))):
             log.info("judged turn=%s score=%s hints=%d", turn.id, verdict.score, len(verdict.hints))
 
     def _failed(self, turn: str, problem: JudgeError) -> None:
@@ -164,3 +164,9 @@ async def verdict_on(row: Row, judge: Judge) -> Verdict:
         return replace(found, score=feedback.score, source=VerdictSource.FEEDBACK)
     hints = () if own is None else (own,)
     return Verdict(turn.id, feedback.score, VerdictSource.FEEDBACK, hints=hints)
+
+
+def _said(row: Row) -> str:
+    """What the user said to the turn, beside it or after it."""
+    _, next_state, feedback = row
+    return "\n".join([*(item.text for item in owner_messages(next_state)), (feedback and feedback.text) or ""])
