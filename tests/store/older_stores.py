@@ -11,6 +11,7 @@ UNDO = {
     2: "DROP TABLE lessons; ALTER TABLE versions DROP COLUMN upon;",
     3: "DROP TABLE judge_calls;",
     4: "DROP TABLE forgettings; DROP TABLE exports;",
+    5: "DROP TABLE pins; DROP TABLE freezes;",
 }
 
 

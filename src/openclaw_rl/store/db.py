@@ -21,9 +21,11 @@ from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
 from openclaw_rl.errors import StoreError
 from openclaw_rl.store import connection, hints, ledger, lessons, listing, samples, sessions, spent, turns, versions
+from openclaw_rl.store.effects import EffectBook
 from openclaw_rl.store.forgettings import ForgettingBook
 from openclaw_rl.store.hint_book import HintBook
 from openclaw_rl.store.lock import FolderLock
+from openclaw_rl.store.order_book import OrderBook
 from openclaw_rl.store.overview import Overview, overview
 from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.rows import Judged, StepRecord, TurnRow, VersionRow, VersionStatus
@@ -33,7 +35,10 @@ from openclaw_rl.store.writer import Transaction, Writer
 
 
 class Store:
-    """The rows of one installation; `hints` are those kept for its users, `forgettings` what was erased on request."""
+    """The rows of one installation; `hints` are those kept for its users, `forgettings` what was erased on request.
+
+    `orders` are the owner's standing ones, `effects` tells what versions did.
+    """
 
     @classmethod
     async def open(cls, home: Path) -> Store:
@@ -57,6 +62,8 @@ class Store:
         self._reader = Reader(reading)
         self.hints = HintBook(self._writer, self._reader)
         self.forgettings = ForgettingBook(self._writer, self._reader)
+        self.orders = OrderBook(self._writer, self._reader)
+        self.effects = EffectBook(self._reader)
         self._is_closed = False
 
     async def aclose(self) -> None:

@@ -54,6 +54,18 @@ CREATE TABLE exports (
   at_s REAL NOT NULL
 ) WITHOUT ROWID;
 """,
+    5: """
+CREATE TABLE pins (
+  scope  TEXT PRIMARY KEY,
+  number INTEGER NOT NULL,
+  ahead  INTEGER,
+  at_s   REAL NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE freezes (
+  id      INTEGER PRIMARY KEY CHECK (id = 1),
+  since_s REAL NOT NULL
+);
+""",
 }
 NEWEST = max(STEPS) + 1
 

@@ -166,3 +166,17 @@ CREATE TABLE exports (
   path TEXT PRIMARY KEY,
   at_s REAL NOT NULL
 ) WITHOUT ROWID;
+
+-- What the owner has ordered. A pinned version is served whatever is trained; `ahead` is what training has come to since.
+CREATE TABLE pins (
+  scope  TEXT PRIMARY KEY,
+  number INTEGER NOT NULL,
+  ahead  INTEGER,
+  at_s   REAL NOT NULL
+) WITHOUT ROWID;
+
+-- One row while no step is to be taken.
+CREATE TABLE freezes (
+  id      INTEGER PRIMARY KEY CHECK (id = 1),
+  since_s REAL NOT NULL
+);
