@@ -1,8 +1,10 @@
-"""When somebody was last served, for the stages that wait for quiet."""
+"""Who is being served, and when somebody last was; and the end, at which nobody new is."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import time
 from dataclasses import dataclass, field
 
@@ -10,19 +12,29 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from openclaw_rl.errors import RequestError
+from openclaw_rl.serve.failures import error_response
+
+log = logging.getLogger(__name__)
 MOST_CHARS = 300  # of an error's message
+CUT_S = 5.0  # what answers that were cut off take to enter their turns
+STOPPING = RequestError("the server is stopping", fix="ask again in some seconds", status=503, code="stopping")
+HEALTH = "/healthz"
 
 
 @dataclass(slots=True)
 class Activity:
-    """Counts the requests being answered."""
+    """Counts the requests being answered; once it `is_stopping`, those that come are turned away."""
 
     running: int = 0
     last_s: float = float("-inf")  # monotonic
     refused: int = 0  # answered with 4xx
     failed: int = 0  # answered with 5xx
+    turned_away: int = 0  # asked for while the server was stopping
     last_problem: str = ""  # of a request, in words
+    is_stopping: bool = False
     _quiet: asyncio.Event = field(default_factory=asyncio.Event)
+    _open: dict[int, web.Request] = field(default_factory=dict)  # those being answered, as many as `running`
 
     def __post_init__(self) -> None:
         self._quiet.set()
@@ -30,6 +42,28 @@ class Activity:
     async def quiet(self) -> None:
         """Until nobody is being served."""
         await self._quiet.wait()
+
+    def stop(self) -> None:
+        """From now on nobody new is served."""
+        self.is_stopping = True
+
+    async def finished(self, within_s: float) -> int:
+        """Until all that was begun is answered; how many answers were cut off since they took longer than this."""
+        self.stop()
+        try:
+            async with asyncio.timeout(within_s):
+                await self.quiet()
+        except TimeoutError:
+            cut = len(self._open)
+            log.warning("cut off answers=%d that were not finished after %g s", cut, within_s)
+            for request in self._open.values():
+                if request.transport is not None:
+                    request.transport.abort()  # which cancels whoever answers; the turns are entered as cancelled
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CUT_S):
+                    await self.quiet()
+            return cut
+        return 0
 
     @property
     def is_idle(self) -> bool:
@@ -43,9 +77,15 @@ class Activity:
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Notes when an answer begins and ends."""
+        if self.is_stopping and (request.method == "POST" or request.path == HEALTH):
+            self.turned_away += 1
+            refused = error_response(STOPPING, request.path)
+            refused.force_close()  # whoever asks again comes to the server that is there then
+            return refused
         if request.method != "POST":
             return await handler(request)
         self.running += 1
+        self._open[id(request)] = request
         self._quiet.clear()
         try:
             response = await handler(request)
@@ -54,6 +94,7 @@ class Activity:
             return response
         finally:
             self.running -= 1
+            del self._open[id(request)]
             self.last_s = time.monotonic()
             if not self.running:
                 self._quiet.set()

@@ -34,7 +34,9 @@ OWNER = "owner"
 
 @asynccontextmanager
 async def listening(parts: Installation, *, learns: bool) -> AsyncIterator[str]:
-    """The server's URL, while it listens. At the end no new request is taken and those under way are answered whole.
+    """The server's URL, while it listens. At the end new requests are answered 503, and those under way whole.
+
+    What takes longer than `serve.finish_s` is cut off then, its turns kept as cancelled.
 
     Raises ConfigError where the address cannot be had.
     """
@@ -52,8 +54,8 @@ async def listening(parts: Installation, *, learns: bool) -> AsyncIterator[str]:
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         await asyncio.to_thread(note_address, parts.config.home, Address(url, os.getpid()))
         yield url
+        await parts.activity.finished(settings.finish_s)  # whoever comes meanwhile is told to come again
         await site.stop()
-        await parts.activity.quiet()
     finally:
         await asyncio.to_thread(forget_address, parts.config.home)
         await runner.cleanup()

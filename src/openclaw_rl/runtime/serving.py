@@ -28,6 +28,7 @@ async def run(config: Config, *, learn: bool = True, announce: Callable[[str], N
             behind.append(group.create_task(parts.learn()))
         _introduce(parts, url, announce)
         await stop.wait()
+        parts.activity.stop()
         for task in behind:  # learning stops first; what is being answered is finished after it
             task.cancel()
     announce("stopped; nothing is lost")

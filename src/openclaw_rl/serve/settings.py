@@ -45,6 +45,8 @@ class ServeSettings:
     """A request's body must have arrived within this time."""
     keepalive_s: float = 75.0
     """A connection without a request is closed after this time; a request's headers must arrive within it too."""
+    finish_s: float = 600.0
+    """How long a server that was asked to stop finishes what it is answering; what takes longer is cut off."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
@@ -55,9 +57,9 @@ class ServeSettings:
             raise ConfigError(f"serve.default_max_tokens is {self.default_max_tokens}", fix="it is 0 or more")
         if self.most_tokens < 0:
             raise ConfigError(f"serve.most_tokens is {self.most_tokens}", fix="it is 0 or more")
-        if min(self.stalled_s, self.body_s, self.keepalive_s) <= 0:
+        if min(self.stalled_s, self.body_s, self.keepalive_s, self.finish_s) <= 0:
             raise ConfigError(
-                "serve.stalled_s, body_s and keepalive_s are times", fix="make them longer than 0 seconds"
+                "serve.stalled_s, body_s, keepalive_s and finish_s are times", fix="make them longer than 0 seconds"
             )
         if self.max_choices < 1:
             raise ConfigError(f"serve.max_choices is {self.max_choices}", fix="it is at least 1")
