@@ -15,7 +15,9 @@ from publish_doubles import GOOD, Flow, ToldEngine, flowing, turn, version
 from openclaw_rl.core.hint import PlacedHint
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.turn import TurnKind
-from openclaw_rl.publish.gate import GateReport, divergence, is_loop
+from openclaw_rl.publish.divergence import divergence
+from openclaw_rl.publish.gate import GateReport
+from openclaw_rl.publish.replies import is_loop
 from openclaw_rl.publish.settings import PublishSettings
 
 
@@ -85,7 +87,13 @@ async def test_a_version_near_the_base_that_speaks_well_passes(tmp_path: Path) -
         await flow.talk(turn("a"), turn("b"), turn("side", kind=TurnKind.SIDE))
         found = await report(flow)
         assert (found.passed, found.why) == (True, "passed the gate")
-        assert found.metrics == {"gate_turns": 2.0, "gate_kl": 0.0, "gate_faults": 0.0}
+        assert found.metrics == {
+            "gate_turns": 2.0,
+            "gate_kl": 0.0,
+            "gate_faults": 0.0,
+            "gate_length": 12.0,
+            "gate_repetition": 0.0,
+        }
 
 
 async def test_a_version_is_tried_without_the_hints_that_others_were_served_with(tmp_path: Path) -> None:

@@ -8,22 +8,23 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from openclaw_rl.core.completion import Finish
+from openclaw_rl.core.ledger import State
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
-from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
-from openclaw_rl.errors import RequestError
+from openclaw_rl.publish import replies, wishes
+from openclaw_rl.publish.divergence import sum_of_divergence
 from openclaw_rl.publish.settings import PublishSettings
+from openclaw_rl.publish.tasks import TaskProbe
+from openclaw_rl.publish.versions import ancestors
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import TurnRow, VersionRow
 
 log = logging.getLogger(__name__)
 RECENT = 50  # rows looked at for prompts
-TEMPERATURE = 0.7
-LEAST_MASS = 1e-9
-Top = tuple[tuple[int, float], ...]
+LONGER = 16.0  # tokens that a trial reply may be longer in any case
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,41 +36,141 @@ class GateReport:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class Attempt:
+    """One version being tried: what was measured so far, and what speaks against it."""
+
+    candidate: VersionRow
+    parent: PolicyVersion
+    turns: Sequence[Turn]
+    metrics: dict[str, float] = field(default_factory=dict)
+    against: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Tries versions that the engine has loaded. `stop_ids` end an answer."""
+    """Tries versions that the engine has loaded. `stop_ids` end an answer; `tasks` are the owner's own probe tasks."""
 
     store: Store
     engine: Engine
     renderer: Renderer
     stop_ids: tuple[int, ...]
     settings: PublishSettings
+    tasks: TaskProbe | None = None
 
     async def check(self, candidate: VersionRow, *, parent: PolicyVersion) -> GateReport:
         """The report. Raises EngineError or RequestError where the engine cannot try it now."""
         if not self.settings.gate:
             return GateReport(True, "not tried: the gate is off")
         turns = await self._turns(candidate)
-        distance = await self._distance(turns[: self.settings.kl_turns], candidate.version)
-        metrics = {"gate_turns": float(len(turns))}
-        if distance is not None:
-            metrics["gate_kl"] = distance
-            if not math.isfinite(distance):
-                return GateReport(False, "its log-probabilities are not finite", {"gate_turns": float(len(turns))})
-            if distance > self.settings.kl_max:
-                why = f"it is {distance:.2f} nats a token from the base model; {self.settings.kl_max:g} are allowed"
-                return GateReport(False, why, metrics)
-        probes = turns[: self.settings.probes]
-        faults = await self._faults(probes, candidate.version)
-        metrics["gate_faults"] = float(len(faults))
-        if faults:
-            before = await self._faults([turn for turn in probes if turn.id in faults], parent)
-            metrics["gate_faults_before"] = float(len(before))
-            if (len(faults) - len(before)) / len(probes) > self.settings.probe_margin:
-                kinds = ", ".join(sorted(set(faults.values())))
-                why = f"{len(faults)} of {len(probes)} trial replies are degenerate ({kinds}), {len(before)} before"
-                return GateReport(False, why, metrics)
-        return GateReport(True, "passed the gate" if turns else "passed the gate: no prompts to try it on yet", metrics)
+        attempt = Attempt(candidate, parent, turns, {"gate_turns": float(len(turns))})
+        for measure in (self._near, self._speaks, self._follows, self._knows):
+            await measure(attempt)
+            if attempt.against:
+                return GateReport(False, attempt.against, attempt.metrics)
+        return GateReport(
+            True, "passed the gate" if turns else "passed the gate: no prompts to try it on yet", attempt.metrics
+        )
+
+    async def _near(self, attempt: Attempt) -> None:
+        """Whether it is near enough to the base model, in finite numbers."""
+        distance = await self._distance(attempt.turns[: self.settings.kl_turns], attempt.candidate.version)
+        if distance is None:
+            return
+        if not math.isfinite(distance):
+            attempt.against = "its log-probabilities are not finite"
+            return
+        attempt.metrics["gate_kl"] = distance
+        if distance > self.settings.kl_max:
+            attempt.against = (
+                f"it is {distance:.2f} nats a token from the base model; {self.settings.kl_max:g} are allowed"
+            )
+
+    async def _speaks(self, attempt: Attempt) -> None:
+        """Whether trial replies are sound, and no longer and no more of the same than those given before."""
+        probes = attempt.turns[: self.settings.probes]
+        trials = replies.Trials(self.engine, self.renderer, self.stop_ids, self.settings.probe_tokens)
+        tried = await trials.replies(probes, attempt.candidate.version)
+        faulty = [trial for trial in tried if trial.fault]
+        attempt.metrics["gate_faults"] = float(len(faulty))
+        if faulty:
+            before = await trials.replies([trial.turn for trial in faulty], attempt.parent)
+            were = sum(bool(trial.fault) for trial in before)
+            attempt.metrics["gate_faults_before"] = float(were)
+            if (len(faulty) - were) / len(probes) > self.settings.probe_margin:
+                kinds = ", ".join(sorted({trial.fault for trial in faulty}))
+                attempt.against = (
+                    f"{len(faulty)} of {len(probes)} trial replies are degenerate ({kinds}), {were} before"
+                )
+                return
+        if sound := [trial for trial in tried if not trial.fault]:
+            self._compare(attempt, sound)
+
+    def _compare(self, attempt: Attempt, sound: Sequence[replies.Trial]) -> None:
+        length, given = replies.lengths(sound)
+        again, was = replies.repetitions(sound)
+        attempt.metrics |= {"gate_length": length, "gate_repetition": again}
+        if length > self.settings.length_max * given + LONGER:
+            attempt.against = f"its trial replies have {length:.0f} tokens, {given:.0f} before"
+        elif again > was + self.settings.repetition_margin:
+            attempt.against = f"{again:.0%} of its trial replies repeats itself, {was:.0%} before"
+
+    async def _follows(self, attempt: Attempt) -> None:
+        """Whether the wishes it was trained for are met no worse, nor at the cost of earlier ones."""
+        own = self._short(await self.store.effects.samples(attempt.candidate.turns))[: self.settings.wish_turns]
+        before, after, margin = attempt.parent, attempt.candidate.version, self.settings.wish_margin
+        top_k = self.settings.kl_top_k
+        wish = await wishes.gaps(self.engine, own, before=before, after=after, top_k=top_k)
+        if wish is not None:
+            attempt.metrics |= {"gate_wish_before": wish.before, "gate_wish": wish.after}
+            if wish.rise > margin:
+                attempt.against = (
+                    f"it is further from what its own hints ask for: {wish.after:.2f} nats a token, "
+                    f"{wish.before:.2f} before"
+                )
+                return
+        praised = await wishes.approval(self.engine, own, before=before, after=after)
+        if praised is not None:
+            attempt.metrics["gate_approval"] = praised.rise
+            if praised.rise < -margin:
+                attempt.against = f"it follows its own scores worse, by {-praised.rise:.2f} nats a token"
+                return
+        kept = wishes.still_wished(await self._kept(attempt.candidate), own)[: self.settings.wish_turns]
+        others = await wishes.gaps(self.engine, kept, before=before, after=after, top_k=top_k)
+        if others is not None:
+            attempt.metrics |= {"gate_kept_before": others.before, "gate_kept": others.after}
+            won = 0.0 if wish is None else max(0.0, -wish.rise)
+            if others.rise > margin and others.rise > won:
+                attempt.against = (
+                    f"it is further from what earlier hints ask for: {others.after:.2f} nats a token, "
+                    f"{others.before:.2f} before"
+                )
+
+    async def _knows(self, attempt: Attempt) -> None:
+        """Whether it does the probe tasks as well as the served version, and as the best of those it was made from."""
+        if self.tasks is None or not self.tasks.tasks:
+            return
+        share = await self.tasks.share(attempt.candidate.version)
+        best = await self.tasks.share(attempt.parent)
+        many = float(len(self.tasks.tasks))
+        attempt.metrics |= {"gate_tasks": share, "gate_tasks_of": many}
+        for row in ancestors(await self.store.versions(), attempt.candidate.version):
+            if row.metrics.get("gate_tasks_of") == many:
+                best = max(best, row.metrics.get("gate_tasks", 0.0))
+        if best - share > self.settings.task_margin + 1e-9:
+            attempt.against = f"it does {share:.0%} of {many:.0f} probe tasks, {best:.0%} were done before"
+
+    async def _kept(self, candidate: VersionRow) -> list[Sample]:
+        """The newest samples with hints that versions of this scope were trained on, without its own."""
+        own = candidate.version.scope
+        rows = await self.store.rows(limit=RECENT, state=State.TRAINED, scope=None if own == SHARED else own)
+        names = [row.turn.id for row in rows if row.verdict is not None and row.verdict.hints]
+        wanted = [name for name in names if name not in candidate.turns]
+        return self._short(await self.store.effects.samples(wanted[: 2 * self.settings.wish_turns]))
+
+    def _short(self, samples: Sequence[Sample]) -> list[Sample]:
+        most = self.settings.probe_prompt_tokens
+        return [sample for sample in samples if len(sample.prompt) <= most]
 
     async def _turns(self, candidate: VersionRow) -> list[Turn]:
         """Recent main turns, one for each prompt, those the version was not trained on first.
@@ -101,70 +202,6 @@ class Gate:
             if any(not math.isfinite(value) for value in tried.logp):
                 return math.nan
             base = await self.engine.score(prompt, start=start, version=BASE, top_k=self.settings.kl_top_k)
-            total += await asyncio.to_thread(_sum_of_divergence, tried.top, base.top)
+            total += await asyncio.to_thread(sum_of_divergence, tried.top, base.top)
             tokens += len(tried.top)
         return total / tokens if tokens else None
-
-    async def _faults(self, turns: Sequence[Turn], version: PolicyVersion) -> dict[str, str]:
-        """What is wrong with trial replies, by turn; those that are fine are left out."""
-        found: dict[str, str] = {}
-        for turn in turns:
-            fault = await self._fault(turn, version)
-            if fault:
-                found[turn.id] = fault
-        return found
-
-    async def _fault(self, turn: Turn, version: PolicyVersion) -> str:
-        exploded = 2 * len(turn.completion.tokens) + 32
-        sampling = Sampling(
-            max_tokens=min(self.settings.probe_tokens, exploded),
-            temperature=TEMPERATURE,
-            seed=0,
-            stop_ids=self.stop_ids,
-        )
-        sampled = [item async for item in self.engine.generate(turn.prompt, sampling, version)]
-        tokens = [item.token for item in sampled]
-        try:
-            reply, _ = self.renderer.decode(tokens)
-        except (RequestError, ValueError):
-            return "cannot be read"
-        if not reply.text.strip() and not reply.tool_calls and not (reply.reasoning or "").strip():
-            return "empty"
-        if is_loop(tokens):
-            return "a loop"
-        return "does not end" if len(tokens) >= exploded and sampled[-1].finish is Finish.LENGTH else ""
-
-
-def divergence(candidate: Top, base: Top) -> float:
-    """A lower bound of KL(candidate || base) at one position, in nats.
-
-    Both are the likeliest (id, logp) of their model. Tokens that both name are compared one by one, those that only
-    the base names as one bin, all others as another. What the candidate gives to the first bin is known only to be no
-    more than its least likely named token, for each; it is taken as the share that makes the divergence smallest.
-    """
-    named = dict(candidate)
-    shared = [(named[token], logp) for token, logp in base if token in named]
-    unnamed = [math.exp(logp) for token, logp in base if token not in named]
-    left = max(1.0 - sum(math.exp(logp) for logp, _ in shared), LEAST_MASS)
-    base_unnamed = sum(unnamed)
-    base_rest = max(1.0 - sum(math.exp(logp) for _, logp in shared) - base_unnamed, LEAST_MASS)
-    most = len(unnamed) * math.exp(min(named.values(), default=0.0))
-    in_unnamed = min(most, left * base_unnamed / (base_unnamed + base_rest))
-    bins = [(in_unnamed, base_unnamed), (left - in_unnamed, base_rest)]
-    return sum(math.exp(logp) * (logp - other) for logp, other in shared) + sum(
-        mass * math.log(mass / other) for mass, other in bins if mass > 0.0
-    )
-
-
-def is_loop(tokens: Sequence[int], *, longest: int = 40, times: int = 4, least: int = 24) -> bool:
-    """Whether the tokens end in the same run of up to `longest`, `times` over or more, `least` tokens in all."""
-    for period in range(1, longest + 1):
-        span = max(times * period, least)
-        tail = tokens[-span:]
-        if len(tail) == span and all(tail[index] == tail[index - period] for index in range(period, span)):
-            return True
-    return False
-
-
-def _sum_of_divergence(candidate: Sequence[Top], base: Sequence[Top]) -> float:
-    return sum(divergence(one, other) for one, other in zip(candidate, base, strict=True))

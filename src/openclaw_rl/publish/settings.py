@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PublishSettings:
-    """What a version must pass before it is served, and how many stay at hand."""
+    """What a version must pass before it is served and keep to then, and how many stay at hand."""
 
     gate: bool = True
     """Whether versions are tried at all; their files are checked in any case."""
@@ -25,6 +25,25 @@ class PublishSettings:
     """Prompts longer than this are not used for trying a version."""
     probe_margin: float = 0.25
     """How much larger than its parent's the share of degenerate replies may be."""
+    length_max: float = 1.75
+    """How many times longer trial replies may be than those given to the same prompts before, and 16 tokens."""
+    repetition_margin: float = 0.25
+    """How much more of a trial reply, in the mean, may have stood in it already than in those given before."""
+    wish_turns: int = 4
+    """On how many hinted turns of the step, and on how many of earlier steps, it is measured whether wishes are met."""
+    wish_margin: float = 0.05
+    """How much further, in nats a token, a version may be from what the hints would have said than the served one."""
+    tasks: str = ""
+    """A file of probe tasks, a JSON object a line: `prompt`, and `expect`, a regular expression for the answer."""
+    task_margin: float = 0.1
+    """How much smaller the share of probe tasks done may be than the served version's, or the best one's before it."""
+    task_tokens: int = 256
+    """The longest answer to a probe task."""
+    watch_turns: int = 40
+    """Over how many judged turns a version is compared with what was served before; one that does worse is taken back.
+    0 compares none."""
+    watch_chance: float = 0.005
+    """The chance, for each version, that one that does no worse is taken back."""
     keep_loaded: int = 2
     """How many versions stay loaded: the one being served, and those before it for a quick way back."""
     retry_s: float = 5.0
@@ -41,5 +60,13 @@ class PublishSettings:
             raise ValueError("probe_tokens, probe_prompt_tokens and retry_s lie above 0")
         if not 0.0 <= self.probe_margin <= 1.0:
             raise ValueError(f"probe_margin is {self.probe_margin}: it lies between 0 and 1")
+        if self.length_max < 1.0 or not 0.0 <= self.repetition_margin <= 1.0:
+            raise ValueError("length_max is at least 1, repetition_margin lies between 0 and 1")
+        if self.wish_turns < 0 or self.wish_margin < 0 or self.watch_turns < 0:
+            raise ValueError("wish_turns, wish_margin and watch_turns cannot be negative")
+        if not 0.0 <= self.task_margin <= 1.0 or self.task_tokens < 1:
+            raise ValueError("task_margin lies between 0 and 1, task_tokens above 0")
+        if not 0.0 < self.watch_chance < 1.0:
+            raise ValueError(f"watch_chance is {self.watch_chance}: it lies between 0 and 1")
         if self.keep_loaded < 1:
             raise ValueError(f"keep_loaded is {self.keep_loaded}: the version being served stays loaded")

@@ -14,6 +14,7 @@ from openclaw_rl.publish.gate import Gate, GateReport
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.swap import Served
 from openclaw_rl.publish.versions import ancestors
+from openclaw_rl.publish.watch import Watch, path_to
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 
@@ -33,24 +34,30 @@ class PublishStatus:
     owners: int = 0  # users or agents that have a version of their own
     published: int = 0  # since the program started
     refused: int = 0
+    taken_back: int = 0  # versions that did worse than what was served before them
+    pinned: str = ""  # what is served by the owner's order, whatever is trained
     last: str = ""
     notice: str = ""
 
 
 @dataclass(slots=True)
 class PublishStage:
-    """Tries one candidate at a time. `candidate_made` is rung by training, `version_settled` for it."""
+    """Tries one candidate at a time, and watches what is served. `candidate_made` is rung by training,
+    `version_settled` for it.
+    """
 
     store: Store
     served: Served
     gate: Gate
     settings: PublishSettings
+    watch: Watch | None = None
     clock: Callable[[], float] = time.monotonic
     candidate_made: asyncio.Event = field(default_factory=asyncio.Event)
     version_settled: asyncio.Event = field(default_factory=asyncio.Event)
     status: PublishStatus = field(default_factory=PublishStatus)
     _failures: int = 0
     _not_before_s: float = 0.0
+    _seen: int = -1  # how far the verdicts were looked at
 
     async def run(self) -> None:
         """Publishes until cancelled. `start` comes first, before anything is served."""
@@ -78,6 +85,9 @@ class PublishStage:
     async def once(self) -> bool:
         """Settles the oldest candidate; False where there is none, or it is too early to try again."""
         await self._mend()
+        await self._note_pins()
+        if await self._look_back():
+            return True
         rows = [row for row in await self.store.versions() if row.status is VersionStatus.CANDIDATE]
         self.status = replace(self.status, at_gate=len(rows))
         if not rows or self.clock() < self._not_before_s:
@@ -97,6 +107,49 @@ class PublishStage:
         self._note_current()
         return True
 
+    async def _look_back(self) -> bool:
+        """Takes back a version that does worse than what was served before it; True where one was."""
+        if self.watch is None or (judged := await self.store.effects.last_judged()) == self._seen:
+            return False
+        rows, pins = await self.store.versions(), await self.store.orders.pins()
+        is_taken = False
+        for scope in sorted({row.version.scope for row in rows} - {*pins}):
+            is_taken = await self._look_at(self.watch, rows, scope) or is_taken
+        self._seen = judged
+        return is_taken
+
+    async def _look_at(self, watch: Watch, rows: Sequence[VersionRow], scope: str) -> bool:
+        current = await self.store.current(scope)
+        try:
+            guilty = await watch.guilty(rows, current)
+            if guilty is None or await self.store.current(scope) != current:
+                return False
+            row = next((row for row in rows if row.version == guilty.parent), None)
+            if row is not None:
+                await self.served.load(row)
+        except (EngineError, RequestError, AdapterError) as problem:  # it is looked at again after the next verdict
+            log.warning("cannot compare scope=%s with what was served before: %s", scope, problem)
+            return False
+        why = f"taken back: it did worse than {guilty.parent}: {guilty.words}"
+        await self.served.swap(guilty.parent, why=f"{guilty.version} was {why}")
+        path = path_to(rows, current)
+        for version in path[: path.index(guilty.version)]:
+            await self.store.settle(
+                version, VersionStatus.LIVE, f"taken back with {guilty.version}, which it was made from", {}
+            )
+        share = sum(outcome.is_corrected for outcome in guilty.since) / len(guilty.since)
+        metrics = {"watch_turns": float(len(guilty.since)), "watch_corrected": share}
+        await self.store.settle(guilty.version, VersionStatus.LIVE, why, metrics)
+        notice = f"version {guilty.version} was {why}; {guilty.parent} is served again"
+        self.status = replace(self.status, taken_back=self.status.taken_back + 1, last=notice, notice=notice)
+        self._note_current()
+        log.warning("%s", notice)
+        return True
+
+    async def _note_pins(self) -> None:
+        pins = await self.store.orders.pins()
+        self.status = replace(self.status, pinned=", ".join(sorted(map(str, pins.values()))))
+
     async def _rest(self) -> None:
         try:
             async with asyncio.timeout(POLL_S):
@@ -106,7 +159,8 @@ class PublishStage:
         self.candidate_made.clear()
 
     async def _settle(self, row: VersionRow) -> None:
-        current = await self.store.current(row.version.scope)
+        scope = row.version.scope
+        current = await self.store.orders.head(scope)
         if row.parent != current:
             await self._refuse(row, GateReport(False, f"it was made from {row.parent}, and {current} is served now"))
             return
@@ -119,8 +173,10 @@ class PublishStage:
         report = await self.gate.check(row, parent=parent)
         if not report.passed:
             await self._refuse(row, report)
-        elif await self.store.current(row.version.scope) != current:  # rolled back while it was tried
+        elif await self.store.orders.head(scope) != current:  # rolled back while it was tried
             return
+        elif (pinned := await self.store.orders.pinned(scope)) is not None:
+            await self._keep_back(row, report, pinned)
         else:
             await self.store.settle(row.version, VersionStatus.LIVE, ON_ITS_WAY, dict(report.metrics))
             await self._serve(row, report.why)
@@ -129,6 +185,14 @@ class PublishStage:
         await self.served.swap(row.version, why=why)
         await self.store.settle(row.version, VersionStatus.LIVE, why, {})
         self.status = replace(self.status, published=self.status.published + 1, last=f"{row.version}: {why}", notice="")
+
+    async def _keep_back(self, row: VersionRow, report: GateReport, pinned: PolicyVersion) -> None:
+        """It passed, and training goes on from it; by the owner's order another version is served."""
+        await self.served.forget(row.version)
+        why = f"{report.why}; not served, since {pinned} is pinned"
+        await self.store.orders.pass_behind_pin(row, why=why, metrics=report.metrics)
+        self.status = replace(self.status, last=f"{row.version}: {why}")
+        log.info("kept back version=%s: %s", row.version, why)
 
     async def _refuse(self, row: VersionRow, report: GateReport) -> None:
         await self.served.forget(row.version)

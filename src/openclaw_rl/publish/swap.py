@@ -6,7 +6,8 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from openclaw_rl.core.protocols import Engine
@@ -123,6 +124,19 @@ class Served:
             if version in self._loaded and version not in self._current.values():
                 await self._unload(version)
 
+    @asynccontextmanager
+    async def at_hand(self, row: VersionRow) -> AsyncIterator[None]:
+        """Keeps a version loaded for a while, served or not. Raises AdapterError, EngineError as `load` does."""
+        was_loaded = row.version in self._loaded
+        await self.load(row)
+        try:
+            yield
+        finally:
+            if was_loaded:
+                self._awaited.discard(row.version)
+            else:
+                await self.forget(row.version)
+
     async def _bring(self, version: PolicyVersion) -> None:
         async with self._lock:
             row = await self.store.version(version)
@@ -179,19 +193,55 @@ class Served:
 async def rollback(store: Store, version: PolicyVersion, *, served: Served) -> None:
     """From now on this version is served, and training goes on from there.
 
-    Raises ConfigError for a version that does not exist or was refused, AdapterError where its folder is damaged; then
-    nothing has changed.
+    Raises ConfigError for a version that does not exist or was refused, and where another is pinned, AdapterError where
+    its folder is damaged; then nothing has changed.
     """
-    if not version.is_base:
-        rows = await store.versions()
-        row = next((item for item in rows if item.version == version), None)
-        if row is None:
-            known = ", ".join(str(item.version) for item in rows) or "none"
-            raise ConfigError(f"there is no version {version}", fix=f"name one of these: {known}")
-        if row.status is not VersionStatus.LIVE:
-            raise ConfigError(
-                f"version {version} is {row.status}: {row.why or 'it has not passed the gate yet'}",
-                fix="roll back to a version that has been live",
-            )
+    row = await servable(store, version)
+    pinned = await store.orders.pinned(version.scope)
+    if pinned is not None:
+        raise ConfigError(f"version {pinned} is pinned", fix="`openclaw-rl unpin` first, or pin another version")
+    if row is not None:
         await served.load(row)
     await served.swap(version, why="rolled back by hand")
+
+
+async def pin(store: Store, version: PolicyVersion, *, served: Served, at_s: float) -> None:
+    """From now on this version is served whatever is trained. Raises as `rollback`."""
+    row = await servable(store, version)
+    if row is not None:
+        await served.load(row)
+    await store.orders.pin(version, at_s=at_s)
+    await served.resume(version)
+    log.info("pinned version=%s", version)
+
+
+async def unpin(store: Store, scope: str, *, served: Served) -> PolicyVersion:
+    """The version that is served from now on. Raises ConfigError where none was pinned, AdapterError as `rollback`."""
+    if await store.orders.pinned(scope) is None:
+        raise ConfigError(f"no version of {scope} is pinned", fix="`openclaw-rl versions` shows what is")
+    row = await store.version(await store.orders.head(scope))
+    if row is not None:
+        await served.load(row)
+    version = await store.orders.unpin(scope)
+    if version is None:
+        raise ConfigError(f"no version of {scope} is pinned any more")
+    await served.resume(version)
+    log.info("unpinned scope=%s serving=%s", scope, version)
+    return version
+
+
+async def servable(store: Store, version: PolicyVersion) -> VersionRow | None:
+    """The row of a version that may be served; None for a base model. Raises ConfigError for any other."""
+    if version.is_base:
+        return None
+    rows = await store.versions()
+    row = next((item for item in rows if item.version == version), None)
+    if row is None:
+        known = ", ".join(str(item.version) for item in rows) or "none"
+        raise ConfigError(f"there is no version {version}", fix=f"name one of these: {known}")
+    if row.status is not VersionStatus.LIVE:
+        raise ConfigError(
+            f"version {version} is {row.status}: {row.why or 'it has not passed the gate yet'}",
+            fix="roll back to a version that has been live",
+        )
+    return row

@@ -26,6 +26,8 @@ from openclaw_rl.judge.stage import JudgeStage
 from openclaw_rl.publish.gate import Gate
 from openclaw_rl.publish.stage import PublishStage
 from openclaw_rl.publish.swap import Served
+from openclaw_rl.publish.tasks import TaskProbe, read_tasks
+from openclaw_rl.publish.watch import Watch
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.activity import Activity
@@ -167,8 +169,9 @@ def _assembled(config: Config, folder: Path, key: str, built: Built) -> Installa
     publishing = PublishStage(
         store,
         served,
-        Gate(store, engine, renderer, engine.info.eos_ids, config.publish),
+        Gate(store, engine, renderer, engine.info.eos_ids, config.publish, _tasks(config, engine, renderer)),
         config.publish,
+        Watch(store, engine, served, config.publish),
         candidate_made=candidate_made,
         version_settled=version_settled,
     )
@@ -187,6 +190,15 @@ def _assembled(config: Config, folder: Path, key: str, built: Built) -> Installa
         carrying=carrying,
         activity=activity,
     )
+
+
+def _tasks(config: Config, engine: LocalEngine, renderer: ChatRenderer) -> TaskProbe | None:
+    """The owner's probe tasks; None where there are none. Raises ConfigError for a file that holds something else."""
+    named = config.publish.tasks
+    if not named:
+        return None
+    tasks = read_tasks(Path(named).expanduser())
+    return TaskProbe(engine, renderer, engine.info.eos_ids, tasks, config.publish.task_tokens)
 
 
 def _with_teacher(settings: TrainerSettings, folder: Path) -> TrainerSettings:

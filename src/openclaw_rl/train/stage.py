@@ -25,6 +25,7 @@ from openclaw_rl.train.steps import Look, ScopeSteps, StepParts, Taken, TrainerH
 
 log = logging.getLogger(__name__)
 POLL_S = 2.0
+FROZEN = "training is frozen by the owner's order; `openclaw-rl unfreeze` lets it go on"
 SCOPES_NAMED = 5  # in the status, of those that wait
 
 
@@ -101,6 +102,9 @@ class TrainStage:
     async def once(self) -> bool:
         """One round: admit, and step where one is due. True where something moved."""
         moved = await self.entry.admit()
+        if await self.store.orders.frozen_since_s() is not None:
+            self._stand_still()
+            return moved
         names = await self.store.waiting_scopes() or [SHARED]
         active = sorted({*self.active()} - {SHARED})
         self._scopes = {name: self._scopes.get(name) or ScopeSteps(self._parts, name) for name in (*names, *active)}
@@ -117,6 +121,11 @@ class TrainStage:
                     self._enter(taken, is_step=False)
                     return True
         return moved
+
+    def _stand_still(self) -> None:
+        """By the owner's order nothing is trained; what is ready waits."""
+        self._is_at_gate = False
+        self.status = replace(self.status, why_waiting=FROZEN)
 
     async def _take(self, scope: str, look: Look) -> None:
         self.status = replace(self.status, is_training=True)

@@ -218,7 +218,7 @@ class ScopeSteps:
     async def _ground(self) -> Ground:
         store = self.parts.store
         rows = await store.versions_of(self.scope)
-        parent = await store.current(self.scope)
+        parent = await store.orders.head(self.scope)
         resume = next((row.folder for row in rows if row.version == parent), None)
         number = max((row.version.number for row in rows), default=0) + 1
         if self.scope == SHARED:
@@ -237,7 +237,7 @@ class ScopeSteps:
             await asyncio.to_thread(folders.remove, self.parts.home, version)
             return await self._failed(f"version {version} could not be written: {problem}")
         store = self.parts.store
-        if await store.current(self.scope) != ground.parent:
+        if await store.orders.head(self.scope) != ground.parent:
             return await self._discard(version, f"{ground.parent} is no longer served")
         waiting = {item.turn for item in await store.ready(limit=self._limit, scope=self.scope)}
         if not {sample.turn for sample in samples} <= waiting:

@@ -1,0 +1,94 @@
+"""What is being served, held against what was served before: a version that does worse is found out.
+
+More corrections alone are no fault of a version: a user may have a new wish. So where the evidence is strong, each
+corrected reply is shown to the version before. One that it would as well have given counts as not corrected.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.protocols import Engine
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.publish.evidence import Suspect, suspects, worth
+from openclaw_rl.publish.settings import PublishSettings
+from openclaw_rl.publish.swap import Served
+from openclaw_rl.publish.versions import ancestors
+from openclaw_rl.store.db import Store
+from openclaw_rl.store.effects import Outcome
+from openclaw_rl.store.rows import VersionRow
+
+log = logging.getLogger(__name__)
+LESS_LIKELY = math.log(2.0)  # in nats: the version before would have said it half as often, or more rarely
+MOST_TOLD = 4096  # answers about single replies that are remembered
+
+
+@dataclass(slots=True)
+class Watch:
+    """Looks for versions to be taken back. What it asks of the engine it asks once for each reply."""
+
+    store: Store
+    engine: Engine
+    served: Served
+    settings: PublishSettings
+    _told: dict[tuple[str, PolicyVersion], bool] = field(default_factory=dict)
+
+    async def guilty(self, rows: Sequence[VersionRow], current: PolicyVersion) -> Suspect | None:
+        """The version on the way to `current` that most likely made it worse, and is sure enough to have done so.
+
+        Raises EngineError or RequestError where the engine cannot be asked now, AdapterError where the version before
+        is damaged.
+        """
+        window = self.settings.watch_turns
+        if window == 0 or current.is_base:
+            return None
+        path = path_to(rows, current)
+        found = suspects(path, await self.store.effects.outcomes(), window=window)
+        sure = 1.0 / self.settings.watch_chance
+        charged: list[tuple[float, Suspect]] = []
+        for suspect in found:
+            before = [outcome.is_corrected for outcome in suspect.before]
+            if worth(before, [outcome.is_corrected for outcome in suspect.since]) < sure:
+                continue
+            evidence = worth(before, await self._to_blame(rows, suspect))
+            log.info("watched version=%s: %s; worth=%.3g", suspect.version, suspect.words, evidence)
+            if evidence >= sure:
+                charged.append((evidence, suspect))
+        return max(charged, key=lambda pair: pair[0])[1] if charged else None
+
+    async def _to_blame(self, rows: Sequence[VersionRow], suspect: Suspect) -> list[bool]:
+        """For each turn since, whether it was corrected and the version before would rather have said otherwise."""
+        row = next((row for row in rows if row.version == suspect.parent), None)
+        if row is not None:
+            async with self.served.at_hand(row):
+                return [await self._is_to_blame(outcome, suspect.parent) for outcome in suspect.since]
+        return [await self._is_to_blame(outcome, suspect.parent) for outcome in suspect.since]
+
+    async def _is_to_blame(self, outcome: Outcome, before: PolicyVersion) -> bool:
+        if not outcome.is_corrected:
+            return False
+        key = (outcome.turn, before)
+        if key not in self._told:
+            if len(self._told) >= MOST_TOLD:
+                self._told.clear()
+            self._told[key] = await self._would_not_say(outcome.turn, before)
+        return self._told[key]
+
+    async def _would_not_say(self, turn: str, before: PolicyVersion) -> bool:
+        said = await self.store.turn(turn)
+        if said is None or not said.completion.tokens:
+            return False
+        whole = Prompt(said.prompt.tokens + said.completion.tokens, images=said.prompt.images)
+        scores = await self.engine.score(whole, start=len(said.prompt), version=before)
+        return sum(said.completion.logp) - sum(scores.logp) >= LESS_LIKELY
+
+
+def path_to(rows: Sequence[VersionRow], current: PolicyVersion) -> list[PolicyVersion]:
+    """The served version and what it was made from, newest first, down to the scope's first."""
+    path = [current, *(row.version for row in ancestors(rows, current))]
+    last = next((row.parent for row in rows if row.version == path[-1]), None)
+    return path if last is None else [*path, last]

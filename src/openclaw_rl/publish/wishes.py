@@ -1,0 +1,82 @@
+"""Whether a version follows the wishes it was trained for, and still those that others before it were trained for.
+
+A hint's wish is followed as far as the version says without the hint what the base model says behind it: the gap
+between the two is the divergence of their distributions over the reply, in nats a token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from openclaw_rl.core.kept_hint import is_same_wish
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.protocols import Engine
+from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.publish.divergence import mean_divergence
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A mean over some samples, under the version that is served and under the one that is tried."""
+
+    before: float
+    after: float
+
+    @property
+    def rise(self) -> float:
+        """How much the tried one has more of it."""
+        return self.after - self.before
+
+
+async def gaps(
+    engine: Engine, samples: Sequence[Sample], *, before: PolicyVersion, after: PolicyVersion, top_k: int
+) -> Change | None:
+    """The mean gap to what the hints would have said; None without a hinted sample."""
+    hinted = [sample for sample in samples if sample.hints]
+    if not hinted:
+        return None
+    totals = [0.0, 0.0]
+    for sample in hinted:
+        behind = sample.hints[0].tokens
+        teacher = await _top(engine, behind, sample.response, BASE, top_k)
+        for index, version in enumerate((before, after)):
+            said = await _top(engine, sample.prompt, sample.response, version, top_k)
+            totals[index] += await asyncio.to_thread(mean_divergence, teacher, said)
+    return Change(totals[0] / len(hinted), totals[1] / len(hinted))
+
+
+async def approval(
+    engine: Engine, samples: Sequence[Sample], *, before: PolicyVersion, after: PolicyVersion
+) -> Change | None:
+    """The mean over samples without hints of score times log-probability a token: praised replies up, others down."""
+    scored = [sample for sample in samples if sample.score and not sample.hints]
+    if not scored:
+        return None
+    totals = [0.0, 0.0]
+    for sample in scored:
+        for index, version in enumerate((before, after)):
+            found = await engine.score(
+                Prompt(sample.prompt + sample.response), start=len(sample.prompt), version=version
+            )
+            totals[index] += (sample.score or 0.0) * sum(found.logp) / len(found.logp)
+    return Change(totals[0] / len(scored), totals[1] / len(scored))
+
+
+def still_wished(kept: Sequence[Sample], own: Sequence[Sample]) -> list[Sample]:
+    """Of the samples of earlier steps those whose wish the step's own hints do not take up anew, or turn around."""
+    now = [hint.text for sample in own for hint in sample.hints]
+    return [
+        sample
+        for sample in kept
+        if sample.hints and not any(is_same_wish(hint.text, text) for hint in sample.hints for text in now)
+    ]
+
+
+async def _top(
+    engine: Engine, prompt: tuple[int, ...], response: tuple[int, ...], version: PolicyVersion, top_k: int
+) -> tuple[tuple[tuple[int, float], ...], ...]:
+    found = await engine.score(Prompt(prompt + response), start=len(prompt), version=version, top_k=top_k)
+    return found.top
