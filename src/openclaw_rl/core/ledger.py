@@ -35,6 +35,7 @@ class DropReason(StrEnum):
     NOT_FINITE = "not_finite"
     TRAINER_FAILED = "trainer_failed"
     FORGOTTEN = "forgotten"
+    DAMAGED = "damaged"  # its text was lost with the disk's bytes; see store/check.py
 
 
 MOVES: dict[State, frozenset[State]] = {

@@ -10,7 +10,8 @@ import struct
 import sys
 import zlib
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from openclaw_rl.core.message import Json, Message, TextPart, Tool, from_json
@@ -49,6 +50,15 @@ def damaged(what: str, path: Path | None = None) -> StoreError:
         f"the store {'' if path is None else f'{path} '}is damaged: {what}",
         fix="stop the server and move store.db and store.db-wal aside; put a copy back, or start with an empty store",
     )
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Whatever goes wrong in here is the fault of bytes that changed since they were written. Raises StoreError."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AssertionError, OverflowError, struct.error, zlib.error) as problem:
+        raise damaged(f"{what} cannot be read ({type(problem).__name__}: {problem})") from problem
 
 
 def plain(text: str) -> str:

@@ -134,17 +134,18 @@ def _row_of(hint: KeptHint) -> tuple[str | bytes | float | int | None, ...]:
 
 
 def _hint_of(row: Sequence[object]) -> KeptHint:
-    name, user, text, source, state, why, made_s, changed_s, turn, times = row
-    assert isinstance(text, bytes)
-    return KeptHint(
-        id=str(name),
-        user=str(user),
-        text=str(codec.unpack_json(text)),
-        source=HintSource(str(source)),
-        state=HintState(str(state)),
-        why=str(why),
-        made_s=codec.real(made_s),
-        changed_s=codec.real(changed_s),
-        turn=None if turn is None else text_or_none(str(turn)),
-        times=int(codec.real(times)),
-    )
+    with codec.reading("a hint"):
+        name, user, text, source, state, why, made_s, changed_s, turn, times = row
+        assert isinstance(text, bytes)
+        return KeptHint(
+            id=str(name),
+            user=str(user),
+            text=str(codec.unpack_json(text)),
+            source=HintSource(str(source)),
+            state=HintState(str(state)),
+            why=str(why),
+            made_s=codec.real(made_s),
+            changed_s=codec.real(changed_s),
+            turn=None if turn is None else text_or_none(str(turn)),
+            times=int(codec.real(times)),
+        )

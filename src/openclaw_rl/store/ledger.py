@@ -104,39 +104,42 @@ def waiting(sql: sqlite3.Connection, state: State, limit: int) -> list[str]:
 
 def next_state_of(sql: sqlite3.Connection, turn: str) -> NextState | None:
     """What followed the turn."""
-    row = sql.execute("SELECT source, messages FROM next_states WHERE turn = ?", (plain(turn),)).fetchone()
-    if row is None:
-        return None
-    messages = codec.messages_of(codec.unpack_json(bytes(row[1])), _no_long_texts)
-    return NextState(turn, messages, NextStateSource(row[0]))
+    with codec.reading(f"the next state of turn {turn}"):
+        row = sql.execute("SELECT source, messages FROM next_states WHERE turn = ?", (plain(turn),)).fetchone()
+        if row is None:
+            return None
+        messages = codec.messages_of(codec.unpack_json(bytes(row[1])), _no_long_texts)
+        return NextState(turn, messages, NextStateSource(row[0]))
 
 
 def feedback_of(sql: sqlite3.Connection, turn: str) -> Feedback | None:
     """The latest feedback on the turn."""
-    row = sql.execute(
-        "SELECT score, words, at_s FROM feedback WHERE turn = ? ORDER BY seq DESC LIMIT 1", (plain(turn),)
-    ).fetchone()
-    if row is None:
-        return None
-    return Feedback(turn, int(row[0]), text_or_none(codec.unpack_json(bytes(row[1]))), float(row[2]))
+    with codec.reading(f"the feedback on turn {turn}"):
+        row = sql.execute(
+            "SELECT score, words, at_s FROM feedback WHERE turn = ? ORDER BY seq DESC LIMIT 1", (plain(turn),)
+        ).fetchone()
+        if row is None:
+            return None
+        return Feedback(turn, int(row[0]), text_or_none(codec.unpack_json(bytes(row[1]))), float(row[2]))
 
 
 def verdict_of(sql: sqlite3.Connection, turn: str) -> Verdict | None:
     """What the judges made of the turn."""
-    row = sql.execute(
-        "SELECT score, source, mean, votes, hints FROM verdicts WHERE turn = ?", (plain(turn),)
-    ).fetchone()
-    if row is None:
-        return None
-    score, source, mean, votes, hints = row
-    return Verdict(
-        turn,
-        None if score is None else int(score),
-        VerdictSource(source),
-        votes=tuple(_vote(item) for item in listed(codec.unpack_json(bytes(votes)))),
-        hints=tuple(_hint(item) for item in listed(codec.unpack_json(bytes(hints)))),
-        mean=None if mean is None else float(mean),
-    )
+    with codec.reading(f"the verdict on turn {turn}"):
+        row = sql.execute(
+            "SELECT score, source, mean, votes, hints FROM verdicts WHERE turn = ?", (plain(turn),)
+        ).fetchone()
+        if row is None:
+            return None
+        score, source, mean, votes, hints = row
+        return Verdict(
+            turn,
+            None if score is None else int(score),
+            VerdictSource(source),
+            votes=tuple(_vote(item) for item in listed(codec.unpack_json(bytes(votes)))),
+            hints=tuple(_hint(item) for item in listed(codec.unpack_json(bytes(hints)))),
+            mean=None if mean is None else float(mean),
+        )
 
 
 def counts(sql: sqlite3.Connection) -> dict[str, int]:

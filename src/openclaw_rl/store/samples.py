@@ -59,6 +59,12 @@ def ready(sql: sqlite3.Connection, limit: int, scope: str = SHARED) -> list[Samp
     return [sample_of_row(row) for row in rows]
 
 
+def of_turn(sql: sqlite3.Connection, turn: str) -> Sample | None:
+    """The sample a turn became."""
+    row = sql.execute("SELECT body, ids, logp, mask FROM samples WHERE turn = ?", (plain(turn),)).fetchone()
+    return None if row is None else sample_of_row(row)
+
+
 def commit_step(transaction: Transaction, step: StepRecord) -> None:
     """Its samples settled for its scope, the step, its version as CANDIDATE. Raises ValueError, and then nothing is.
 
@@ -93,29 +99,30 @@ def commit_step(transaction: Transaction, step: StepRecord) -> None:
 
 def sample_of_row(row: Sequence[object]) -> Sample:
     """The sample of a row of `body, ids, logp, mask`."""
-    packed, packed_ids, logp, mask = (each if isinstance(each, bytes) else b"" for each in row)
-    body = mapped(codec.unpack_json(packed))
-    prompt, response, *hinted = (codec.ids_of(piece) for piece in codec.split(codec.unpack(packed_ids)))
-    texts = [str(text) for text in listed(body["hints"])]
-    own = _own(body.get("own"), hinted.pop()) if body.get("own") is not None else None
-    return Sample(
-        turn=str(body["turn"]),
-        session=str(body["session"]),
-        user=str(body["user"]),
-        prompt=prompt,
-        response=response,
-        logp=codec.floats_of(codec.unpack(logp)),
-        mask=tuple(bool(flag) for flag in codec.unpack(mask)),
-        version=parse_version(str(body["version"])),
-        score=_float_or_none(body["score"]),
-        baseline=_float_or_none(body["baseline"]),
-        outcome=_outcome(body["outcome"]),
-        hints=tuple(HintPrompt(text, ids) for text, ids in zip(texts, hinted, strict=True)),
-        group=text_or_none(body["group"]),
-        is_promoted=bool(body["is_promoted"]),
-        is_taught=bool(body.get("is_taught", False)),
-        own=own,
-    )
+    with codec.reading("a sample"):
+        packed, packed_ids, logp, mask = (each if isinstance(each, bytes) else b"" for each in row)
+        body = mapped(codec.unpack_json(packed))
+        prompt, response, *hinted = (codec.ids_of(piece) for piece in codec.split(codec.unpack(packed_ids)))
+        texts = [str(text) for text in listed(body["hints"])]
+        own = _own(body.get("own"), hinted.pop()) if body.get("own") is not None else None
+        return Sample(
+            turn=str(body["turn"]),
+            session=str(body["session"]),
+            user=str(body["user"]),
+            prompt=prompt,
+            response=response,
+            logp=codec.floats_of(codec.unpack(logp)),
+            mask=tuple(bool(flag) for flag in codec.unpack(mask)),
+            version=parse_version(str(body["version"])),
+            score=_float_or_none(body["score"]),
+            baseline=_float_or_none(body["baseline"]),
+            outcome=_outcome(body["outcome"]),
+            hints=tuple(HintPrompt(text, ids) for text, ids in zip(texts, hinted, strict=True)),
+            group=text_or_none(body["group"]),
+            is_promoted=bool(body["is_promoted"]),
+            is_taught=bool(body.get("is_taught", False)),
+            own=own,
+        )
 
 
 def _own(held: Json, tokens: tuple[int, ...]) -> OwnReply:

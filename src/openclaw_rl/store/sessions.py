@@ -68,15 +68,16 @@ def open_ones(sql: sqlite3.Connection, seen_before_s: float) -> list[Session]:
 
 def session_of(row: Sequence[object]) -> Session:
     """The session of a row of `COLUMNS`."""
-    name, user, agent, started_s, seen_s, end_why = row
-    return Session(
-        str(name),
-        str(user),
-        str(agent),
-        codec.real(started_s),
-        codec.real(seen_s),
-        None if end_why is None else str(end_why),
-    )
+    with codec.reading("a session"):
+        name, user, agent, started_s, seen_s, end_why = row
+        return Session(
+            str(name),
+            str(user),
+            str(agent),
+            codec.real(started_s),
+            codec.real(seen_s),
+            None if end_why is None else str(end_why),
+        )
 
 
 def _has_followed_sibling(sql: sqlite3.Connection, turn: str, prefix: str) -> bool:

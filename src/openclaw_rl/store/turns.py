@@ -121,40 +121,43 @@ def served(sql: sqlite3.Connection, chains: Sequence[str], session: str | None) 
 
 def turn_of(sql: sqlite3.Connection, row: Sequence[object]) -> Turn:
     """The turn of a row of `COLUMNS`."""
-    kind, at_s, version, body, prompt, response = row
-    assert isinstance(body, bytes)
-    assert isinstance(prompt, bytes)
-    assert isinstance(response, bytes)
-    held = mapped(codec.unpack_json(body))
-    texts = _Texts(sql)
-    tokens, logp_sampled, logp = codec.split(codec.unpack(response))
-    return Turn(
-        id=str(held["id"]),
-        session=str(held["session"]),
-        user=str(held["user"]),
-        agent=str(held["agent"]),
-        kind=TurnKind(str(kind)),
-        why=str(held["why"]),
-        messages=codec.messages_of(held["messages"], texts.find),
-        tools=codec.tools_of(held["tools"], texts.find),
-        prompt=_prompt(held, codec.ids_of(codec.unpack(prompt))),
-        completion=Completion(
-            tokens=codec.ids_of(tokens),
-            logp_sampled=codec.floats_of(logp_sampled),
-            logp=codec.floats_of(logp),
-            version=parse_version(str(version)),
-            finish=Finish(str(held["finish"])),
-            spans=tuple(_span(item) for item in listed(held["spans"])),
-        ),
-        reply=codec.messages_of(held["reply"], texts.find)[0],
-        at_s=codec.real(at_s),
-        parent=text_or_none(held["parent"]),
-        group=text_or_none(held["group"]),
-        api=str(held["api"]),
-        options=mapped(held["options"]),
-        shown=mapped(held.get("shown", {})),
-        carried=tuple(_placed(item) for item in listed(held.get("carried", []))),
-    )
+    with codec.reading("a turn"):
+        kind, at_s, version, body, prompt, response = row
+        assert isinstance(body, bytes)
+        assert isinstance(prompt, bytes)
+        assert isinstance(response, bytes)
+        held = mapped(codec.unpack_json(body))
+        if held.get("columns", [kind, at_s, version]) != [kind, at_s, version]:
+            raise codec.damaged(f"turn {held['id']} has other columns than it was written with")
+        texts = _Texts(sql)
+        tokens, logp_sampled, logp = codec.split(codec.unpack(response))
+        return Turn(
+            id=str(held["id"]),
+            session=str(held["session"]),
+            user=str(held["user"]),
+            agent=str(held["agent"]),
+            kind=TurnKind(str(kind)),
+            why=str(held["why"]),
+            messages=codec.messages_of(held["messages"], texts.find),
+            tools=codec.tools_of(held["tools"], texts.find),
+            prompt=_prompt(held, codec.ids_of(codec.unpack(prompt))),
+            completion=Completion(
+                tokens=codec.ids_of(tokens),
+                logp_sampled=codec.floats_of(logp_sampled),
+                logp=codec.floats_of(logp),
+                version=parse_version(str(version)),
+                finish=Finish(str(held["finish"])),
+                spans=tuple(_span(item) for item in listed(held["spans"])),
+            ),
+            reply=codec.messages_of(held["reply"], texts.find)[0],
+            at_s=codec.real(at_s),
+            parent=text_or_none(held["parent"]),
+            group=text_or_none(held["group"]),
+            api=str(held["api"]),
+            options=mapped(held["options"]),
+            shown=mapped(held.get("shown", {})),
+            carried=tuple(_placed(item) for item in listed(held.get("carried", []))),
+        )
 
 
 COLUMNS = "turns.kind, turns.at_s, turns.version, bodies.body, bodies.prompt, bodies.response"
@@ -170,6 +173,7 @@ def _packed(sql: sqlite3.Connection, turn: Turn) -> tuple[bytes, bytes]:
     texts = _Texts(sql)
     body: dict[str, Json] = {
         "id": turn.id,
+        "columns": [turn.kind.value, turn.at_s, str(turn.completion.version)],
         "session": turn.session,
         "user": turn.user,
         "agent": turn.agent,

@@ -41,9 +41,12 @@ def insert(sql: sqlite3.Connection, row: VersionRow) -> None:
 
 def get(sql: sqlite3.Connection, version: PolicyVersion) -> VersionRow | None:
     """The row of this version."""
-    row = sql.execute(
-        f"SELECT {COLUMNS} FROM versions WHERE scope = ? AND number = ?", (version.scope, version.number)
-    ).fetchone()
+    return find(sql, version.scope, version.number)
+
+
+def find(sql: sqlite3.Connection, scope: str, number: int) -> VersionRow | None:
+    """The row of the version of these two columns."""
+    row = sql.execute(f"SELECT {COLUMNS} FROM versions WHERE scope = ? AND number = ?", (scope, number)).fetchone()
     return None if row is None else _row_of(row)
 
 
@@ -97,17 +100,18 @@ def of_step(sql: sqlite3.Connection, step: str) -> PolicyVersion | None:
 
 
 def _row_of(row: Sequence[object]) -> VersionRow:
-    scope, number, parent_scope, parent_number, folder, digest, status, why, made_s, turns, metrics, upon = row
-    assert isinstance(turns, bytes)
-    return VersionRow(
-        version=PolicyVersion(str(scope), int(str(number))),
-        parent=None if parent_scope is None else PolicyVersion(str(parent_scope), int(str(parent_number))),
-        folder=None if folder is None else Path(str(folder)),
-        digest=str(digest),
-        status=VersionStatus(str(status)),
-        why=str(why),
-        made_s=codec.real(made_s),
-        turns=tuple(str(turn) for turn in listed(codec.unpack_json(turns))),
-        metrics=codec.metrics_of(str(metrics)),
-        upon=None if upon is None else parse_version(str(upon)),
-    )
+    with codec.reading(f"version {row[0]}.{row[1]}"):
+        scope, number, parent_scope, parent_number, folder, digest, status, why, made_s, turns, metrics, upon = row
+        assert isinstance(turns, bytes)
+        return VersionRow(
+            version=PolicyVersion(str(scope), int(str(number))),
+            parent=None if parent_scope is None else PolicyVersion(str(parent_scope), int(str(parent_number))),
+            folder=None if folder is None else Path(str(folder)),
+            digest=str(digest),
+            status=VersionStatus(str(status)),
+            why=str(why),
+            made_s=codec.real(made_s),
+            turns=tuple(str(turn) for turn in listed(codec.unpack_json(turns))),
+            metrics=codec.metrics_of(str(metrics)),
+            upon=None if upon is None else parse_version(str(upon)),
+        )

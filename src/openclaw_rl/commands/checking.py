@@ -1,0 +1,49 @@
+"""`openclaw-rl check`: is everything in the folder sound, and what can be mended."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from openclaw_rl.commands.common import Home, home_of, say
+
+app = typer.Typer()
+
+
+@app.command()
+def check(
+    home: Home = None,
+    repair: Annotated[bool, typer.Option("--repair", help="Mend what can be mended.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Verify an installation's folder: the store, the ledger, every turn's data, every version's files.
+
+    Stop the server first. Without --repair nothing is changed. Ends with 0 where all is sound or was mended, with 1
+    where something is left. What a damaged store held and cannot be read is put aside, never removed.
+    """
+    from openclaw_rl.runtime.checking import check_home
+
+    report = check_home(home_of(home), repair=repair)
+    if as_json:
+        print(json.dumps({**asdict(report), "is_sound": report.is_sound}))
+    else:
+        for item in report.findings:
+            mark = "[green]mended[/]" if item.is_mended else "[red]found[/]"
+            say.print(f"{mark} {escape(item.what)}", soft_wrap=True)
+            if item.mend:
+                say.print(f"  {escape(item.mend)}", soft_wrap=True)
+        say.print(_summary(report.turns, report.versions, len(report.findings), is_sound=report.is_sound))
+        if not report.is_sound and not repair:
+            say.print("`openclaw-rl check --repair` mends what can be mended; copy the folder first if you can.")
+    raise typer.Exit(0 if report.is_sound else 1)
+
+
+def _summary(turns: int, versions: int, found: int, *, is_sound: bool) -> str:
+    looked = f"{turns} turns and {versions} versions were looked at"
+    if not found:
+        return f"{looked}; all is sound"
+    return f"{looked}; {found} findings, {'all mended' if is_sound else 'some are left'}"

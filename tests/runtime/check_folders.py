@@ -1,0 +1,70 @@
+"""A folder that has been lived in: turns in every state, and two versions, one made from the other."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from openclaw_rl.core.adapter import digest_of_folder
+from openclaw_rl.core.ledger import DropReason
+from openclaw_rl.core.manifest import Manifest, version_folder, write_manifest
+from openclaw_rl.core.message import Role, message
+from openclaw_rl.core.next_state import NextState, NextStateSource
+from openclaw_rl.core.verdict import Verdict, VerdictSource
+from openclaw_rl.core.version import SHARED, PolicyVersion
+from openclaw_rl.store.db import Store
+from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
+from openclaw_rl.testing.turns import a_sample, a_turn
+
+LONG = "A long text that is kept once. " * 100
+
+
+async def lived_in(home: Path, *, sessions: int = 2) -> None:
+    """In each session: trained twice over, ready, judged, paired, served, dropped, and a side turn."""
+    store = await Store.open(home)
+    for session in range(sessions):
+        for name in ("one", "two", "ready", "judged", "paired", "served"):
+            await _turn(store, f"{name}{session}", session, upto=name)
+        await store.drop(await _turn(store, f"dropped{session}", session, upto="served"), DropReason.EMPTY)
+    for number, name in ((1, "one"), (2, "two")):
+        await _step(store, home, number, tuple(f"{name}{session}" for session in range(sessions)))
+    await store.aclose()
+
+
+async def _turn(store: Store, name: str, session: int, *, upto: str) -> str:
+    asked = (message(Role.SYSTEM, LONG), message(Role.USER, f"Question {name}?"))
+    turn = a_turn(name, asked, f"Answer {name}.", session=f"key:s{session}", at_s=1000.5)
+    await store.add_turn(turn, chain=name, prefix=name)
+    if upto == "served":
+        return name
+    await store.pair(NextState(name, (message(Role.USER, "Please, no."),), NextStateSource.USER))
+    if upto == "paired":
+        return name
+    await store.judge(Verdict(name, -1, VerdictSource.VOTES))
+    if upto != "judged":
+        await store.admit(a_sample(turn))
+    return name
+
+
+async def _step(store: Store, home: Path, number: int, turns: tuple[str, ...]) -> None:
+    version, parent = PolicyVersion(SHARED, number), PolicyVersion(SHARED, number - 1)
+    folder = version_folder(home, version)
+    folder.mkdir(parents=True)
+    header = b'{"w":{"dtype":"F32","shape":[8],"data_offsets":[0,32]}}'
+    weights = len(header).to_bytes(8, "little") + header + bytes(range(number, number + 32))
+    (folder / "adapter_model.safetensors").write_bytes(weights)
+    (folder / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 4}\n')
+    digest = digest_of_folder(folder)
+    write_manifest(folder, Manifest(version, parent, f"step{number}", turns, len(turns), digest, 5.0))
+    row = VersionRow(version, parent, folder, digest, VersionStatus.CANDIDATE, "", 5.0, turns)
+    await store.commit_step(StepRecord(f"step{number}", 4.0, 5.0, turns, (), {"loss": 0.5}, row))
+    await store.settle(version, VersionStatus.LIVE, "passed the gate", {})
+    await store.set_current(version, why="passed the gate")
+
+
+def spoil(home: Path, statement: str, *values: object) -> None:
+    """Changes rows behind the program's back."""
+    with closing(sqlite3.connect(home / "store.db", isolation_level=None)) as sql:
+        sql.execute("PRAGMA foreign_keys=OFF")
+        sql.execute(statement, values)  # type: ignore[arg-type]
