@@ -180,6 +180,18 @@ class Generation:
         sink.piece(choice, choice.end(), ())
 
     async def _commit(self) -> None:
+        """Enters all turns, also where whoever waits is cancelled meanwhile: that rises once they are in."""
+        entering, stopped = asyncio.ensure_future(self._enter()), None
+        while not entering.done():
+            try:
+                await asyncio.shield(entering)
+            except asyncio.CancelledError as cancelled:
+                stopped = cancelled
+        entering.result()
+        if stopped is not None:
+            raise stopped
+
+    async def _enter(self) -> None:
         self.ended_s = self.parts.clock()
         metrics, group = self.parts.metrics, self.choices[0].turn if len(self.choices) > 1 else None
         metrics.prompt_tokens.inc(len(self.prompt))
