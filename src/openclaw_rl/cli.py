@@ -139,11 +139,11 @@ def demo(
 
 
 def _mount() -> None:
-    from openclaw_rl.commands import connect, doctor, hints, judging, looking
+    from openclaw_rl.commands import checking, connect, doctor, forgetting, hints, judging, looking
     from openclaw_rl.commands import eval as evaluating
     from openclaw_rl.tiny.cli import app as tiny
 
-    for group in (looking.app, connect.app, doctor.app):
+    for group in (looking.app, connect.app, doctor.app, checking.app, forgetting.app):
         app.add_typer(group)
     app.add_typer(hints.app, name="hints")
     evaluating.app.add_typer(judging.app)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -73,6 +74,7 @@ async def export_to(home: Path, out: Path) -> int:
     if address_of(home) is not None:
         raise StoreError(f"{home} is in use by a running server", fix="stop it first; then export")
     async with opened(home) as store:
+        await store.forgettings.note_export(out, at_s=time.time())  # what is forgotten is taken out of it
         return await export(store, out)
 
 

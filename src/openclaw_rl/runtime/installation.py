@@ -33,6 +33,7 @@ from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.activity import Activity
 from openclaw_rl.runtime.carrying import carrying_of, join
 from openclaw_rl.runtime.doctor_install import home_findings
+from openclaw_rl.runtime.forget_finish import finish_erasing, rebuild_in_time
 from openclaw_rl.runtime.home import kept_key
 from openclaw_rl.runtime.judge_model import JudgeModel
 from openclaw_rl.runtime.models import model_folder
@@ -72,9 +73,14 @@ class Installation:
         """Judges, trains and publishes until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.judging.run())
-            group.create_task(self.training.run())
+            group.create_task(self._train())
             group.create_task(self.publishing.run())
             group.create_task(self.carrying.run())
+
+    async def _train(self) -> None:
+        """Trains, once every version that had learned from something forgotten is made again without it."""
+        await rebuild_in_time(self.store, self.config, self.folder)
+        await self.training.run()
 
     async def status(self, *, learns: bool, reused: float | None = None) -> dict[str, Json]:
         """The whole of `/v1/rl/status`; `reused` is the share of prompt tokens that needed no reading."""
@@ -110,6 +116,7 @@ async def installed(config: Config) -> AsyncIterator[Installation]:
     judge_folder = await asyncio.to_thread(model_folder, own_judge) if own_judge else folder
     trainer_settings = await asyncio.to_thread(_with_teacher, config.trainer, folder)
     async with AsyncExitStack() as stack:
+        await asyncio.to_thread(finish_erasing, config.home)
         store = await Store.open(config.home)
         stack.push_async_callback(store.aclose)
         key = config.serve.api_key or await asyncio.to_thread(kept_key, config.home)
@@ -125,7 +132,7 @@ async def installed(config: Config) -> AsyncIterator[Installation]:
             chat = own = await JudgeModel.start(judge_folder, config.judge, config.engine)
             stack.push_async_callback(own.aclose)
         judge = LlmJudge(chat, config.judge, name=config.judge.model or BASE_JUDGE, budget=store, readable=readable)
-        parts = _assembled(config, folder, key, Built(store, renderer, engine, trainer, judge))
+        parts = assembled(config, folder, key, Built(store, renderer, engine, trainer, judge))
         await parts.publishing.start()
         yield parts
 
@@ -141,7 +148,8 @@ class Built:
     judge: LlmJudge
 
 
-def _assembled(config: Config, folder: Path, key: str, built: Built) -> Installation:
+def assembled(config: Config, folder: Path, key: str, built: Built) -> Installation:
+    """The installation made of these; nothing runs yet."""
     activity = Activity()
     store, engine, renderer = built.store, built.engine, built.renderer
     is_full = config.trainer.parameters == "full"

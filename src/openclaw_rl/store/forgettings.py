@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -132,11 +132,6 @@ def is_due(home: Path) -> bool:
 def exported_to(sql: sqlite3.Connection) -> list[Path]:
     """Where records were written to."""
     return [Path(str(row[0])) for row in sql.execute("SELECT path FROM exports ORDER BY at_s")]
-
-
-def forget_exports(sql: sqlite3.Connection, gone: Iterable[Path]) -> None:
-    """Files that are no longer there need no more looking after."""
-    sql.executemany("DELETE FROM exports WHERE path = ?", [(plain(str(path)),) for path in gone])
 
 
 def _remade(sql: sqlite3.Connection, held: Forgetting, old: PolicyVersion, step: StepRecord) -> None:

@@ -1,0 +1,79 @@
+"""Commands that take past steps again: without something that is to be forgotten, or to see that they give the same."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from openclaw_rl.commands.common import Home, home_of, say
+from openclaw_rl.errors import ConfigError
+
+app = typer.Typer()
+Model = Annotated[
+    str | None, typer.Option("--model", help="The model that was served. [default: as in the settings, or bundled]")
+]
+File = Annotated[
+    Path | None, typer.Option("--config", help="A TOML file of settings. [default: config.toml in the home folder]")
+]
+
+
+@app.command()
+def forget(
+    *,
+    session: Annotated[str | None, typer.Option("--session", help="A session, by its name or its client's.")] = None,
+    user: Annotated[str | None, typer.Option("--user", help="A user with all sessions, hints and adapter.")] = None,
+    turn: Annotated[str | None, typer.Option("--turn", help="A turn, and what goes on from it.")] = None,
+    before: Annotated[str | None, typer.Option("--before", help="All older than a day or moment: 2026-01-31.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go, and leave it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    remake: Annotated[
+        bool, typer.Option("--remake/--no-remake", help="Make versions again now, or at the next start.")
+    ] = True,
+    home: Home = None,
+    model: Model = None,
+    config: File = None,
+) -> None:
+    """Forget a session, a user, a turn or all before a date: every byte of it, and what the weights learned from it.
+
+    The server must be stopped. Turns that repeat it go too, and hints drawn from it. Versions that saw it are removed
+    and made again from the last one that never did, without it; they pass the gate like any other. A certificate of
+    what was removed is printed and kept. Killed in the middle, it is finished by the next call or the next start.
+    """
+    from openclaw_rl.config import read_config
+    from openclaw_rl.runtime import forgetting
+    from openclaw_rl.store.forget import What
+
+    at = home_of(home)
+    settings = read_config(config, overrides={"home": str(at), "model": model})
+    what = What(session=session, user=user, turn=turn, before_s=None if before is None else _moment(before))
+    found = asyncio.run(forgetting.preview(at, what))
+    if found.is_nothing:
+        say.print("there is nothing to forget")
+        return
+    table = Table("what goes", "how much", title=f"Forgetting in {at}")
+    for name, count in forgetting.summary(found).items():
+        table.add_row(name, str(count))
+    Console(stderr=True).print(table)
+    if dry_run:
+        return
+    if not yes and not typer.confirm("Forget all of this? There is no way back", err=True):
+        raise typer.Exit(1)
+    certificate = asyncio.run(forgetting.forget(settings, what, remake=remake))
+    print(msgspec.json.format(msgspec.json.encode(certificate), indent=1).decode())
+    say.print(f"kept in {forgetting.certificate_path(at, certificate)}", soft_wrap=True)
+
+
+def _moment(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise ConfigError(
+            f"--before is {text!r}", fix="write a day such as 2026-01-31, or a moment such as 2026-01-31T18:00"
+        ) from None

@@ -1,0 +1,253 @@
+"""What was forgotten is in no byte of the folder and in no weight, wherever the work was cut off."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from forgetting_parts import CANARY, Home, lived, make_home, tiny_model
+
+from openclaw_rl.core.version import SHARED, PolicyVersion
+from openclaw_rl.errors import ConfigError, StoreError
+from openclaw_rl.runtime.forget_finish import finish_erasing, plan_text, rebuild
+from openclaw_rl.runtime.forget_plan import Certificate, plan_of
+from openclaw_rl.runtime.forgetting import forget
+from openclaw_rl.runtime.home import Address, note_address
+from openclaw_rl.runtime.inspection import export_to
+from openclaw_rl.store.forget import What
+from openclaw_rl.store.forgettings import Phase
+from openclaw_rl.store.rows import VersionStatus
+
+CHILD = """
+import asyncio, logging, sys
+from pathlib import Path
+from openclaw_rl.config import Config
+from openclaw_rl.runtime.forget_finish import finish_erasing, plan_text, rebuild
+from openclaw_rl.runtime.forget_plan import plan_of
+from openclaw_rl.store.db import Store
+from openclaw_rl.store.forget import What
+from openclaw_rl.trainers.settings import TrainerSettings
+
+home, model, point = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+
+def reached(said):
+    if point in said:
+        print("here", flush=True)
+        sys.stdin.read()
+
+class Stops(logging.Handler):
+    def emit(self, record):
+        reached(record.getMessage())
+
+async def main():
+    logging.getLogger("openclaw_rl").addHandler(Stops())
+    logging.getLogger("openclaw_rl").setLevel(logging.INFO)
+    what = What(user="ann")
+    store = await Store.open(home)
+    await store.forgettings.begin(what, name="f", at_s=1.0, planned=lambda sql, found: plan_text(
+        plan_of(sql, what, found, name="f", at_s=1.0)))
+    reached("begun")
+    await store.aclose()
+    await asyncio.to_thread(finish_erasing, home)
+    store = await Store.open(home)
+    await rebuild(store, Config(home=home), model)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_model(tmp_path_factory.mktemp("model") / "bytes")
+
+
+def files_with(folder: Path, phrase: str) -> list[str]:
+    return [path.name for path in folder.rglob("*") if path.is_file() and phrase.encode() in path.read_bytes()]
+
+
+def killed_at(point: str, home: Path, model: Path) -> None:
+    """Forgets in another process, and kills it where it says or logs this."""
+    command = [sys.executable, "-c", CHILD, str(home), str(model), point]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "here\n"
+        child.send_signal(signal.SIGKILL)
+        assert child.wait() == -signal.SIGKILL
+
+
+async def never_saw(folder: Path, model: Path) -> str:
+    """The digest of the last version of an installation that never saw the canary."""
+    home = await make_home(folder, model)
+    digest = await home.digest(await lived(home, with_canary=False))
+    await home.store.aclose()
+    return digest
+
+
+async def erased(home: Home, what: What) -> None:
+    """What `forget` does up to the versions that are to be made again."""
+    await home.store.forgettings.begin(
+        what,
+        name="f",
+        at_s=1.0,
+        planned=lambda sql, found: plan_text(plan_of(sql, what, found, name="f", at_s=1.0)),
+    )
+    await home.store.aclose()
+    finish_erasing(home.folder)
+    await home.reopen()
+
+
+async def remade(home: Home, model: Path) -> Certificate:
+    (certificate,) = await rebuild(home.store, home.config, model)
+    return certificate
+
+
+async def test_the_weights_are_those_of_an_installation_that_never_saw_it(tmp_path: Path, model: Path) -> None:
+    home = await make_home(tmp_path / "a", model)
+    saw = await home.digest(await lived(home, with_canary=True))
+    never = await never_saw(tmp_path / "b", model)
+    assert saw != never
+    assert files_with(home.folder, CANARY)
+    await erased(home, What(user="ann"))
+    assert files_with(home.folder, CANARY) == []
+    assert files_with(home.folder, "turn-of-ann") == []
+    assert await home.store.current(SHARED) == PolicyVersion(SHARED, 1)
+    assert sorted(path.name for path in (home.folder / "versions").iterdir()) == ["shared.1"]
+    certificate = await remade(home, model)
+    rows = {row.version.number: row for row in await home.store.versions()}
+    assert [rows[number].status for number in (2, 3, 4, 5)] == [VersionStatus.REFUSED] * 2 + [
+        VersionStatus.CANDIDATE
+    ] * 2
+    assert (rows[4].parent, rows[4].turns) == (PolicyVersion(SHARED, 1), ("b3", "b4"))
+    assert (rows[5].parent, rows[5].digest) == (PolicyVersion(SHARED, 4), never)
+    assert certificate.removed["turns"] == 1
+    assert [item.version for item in certificate.versions_removed] == ["shared.2", "shared.3"]
+    assert [(item.was, item.version, item.parent, item.samples) for item in certificate.rebuilt] == [
+        ("shared.2", "shared.4", "shared.1", 2),
+        ("shared.3", "shared.5", "shared.4", 1),
+    ]
+    (kept,) = (home.folder / "certificates").iterdir()
+    assert json.loads(kept.read_text())["rebuilt"][1]["digest"] == never
+    assert "ann" not in kept.read_text()
+    await home.serve_candidates()
+    row = await home.store.row("b5")
+    assert row is not None and row.trained_version == PolicyVersion(SHARED, 5)
+    assert files_with(home.folder, CANARY) == []
+    await home.store.aclose()
+
+
+@pytest.mark.parametrize("point", ["begun", "removed the folders", "erased forgetting", "made again"])
+async def test_killed_in_the_middle_it_is_finished_at_the_next_start(tmp_path: Path, model: Path, point: str) -> None:
+    home = await make_home(tmp_path / "a", model)
+    await lived(home, with_canary=True)
+    await home.store.aclose()
+    killed_at(point, home.folder, model)
+    finish_erasing(home.folder)
+    assert files_with(home.folder, CANARY) == []
+    await home.reopen()
+    assert await home.store.turn("turn-of-ann") is None
+    certificate = await remade(home, model)
+    assert [item.version for item in certificate.rebuilt] == ["shared.4", "shared.5"]
+    assert await home.digest(PolicyVersion(SHARED, 5)) == await never_saw(tmp_path / "b", model)
+    assert await home.store.forgettings.unfinished() is None
+    assert await rebuild(home.store, home.config, model) == []  # and it is done once
+    assert len(await home.store.versions()) == 6
+    await home.store.aclose()
+
+
+async def test_a_version_that_consumed_nothing_else_is_left_out(tmp_path: Path, model: Path) -> None:
+    home = await make_home(tmp_path / "a", model)
+    await home.say("turn-of-ann", CANARY, user="ann")
+    await home.learn()
+    await home.say("b1", "one", user="bob")
+    await home.learn()
+    await erased(home, What(user="ann"))
+    certificate = await remade(home, model)
+    assert [(item.was, item.version, item.parent) for item in certificate.rebuilt] == [
+        ("shared.1", None, "shared.0"),
+        ("shared.2", "shared.3", "shared.0"),
+    ]
+    alone = await make_home(tmp_path / "b", model)
+    await alone.say("b1", "one", user="bob")
+    never = await alone.digest(await alone.learn())
+    assert await home.digest(PolicyVersion(SHARED, 3)) == never
+    await alone.store.aclose()
+    await home.store.aclose()
+
+
+async def test_own_adapters_that_stand_on_a_version_that_saw_it_are_made_again_on_the_new_one(
+    tmp_path: Path, model: Path
+) -> None:
+    own = "user-bob"
+    digests = []
+    for folder, with_canary in (("a", True), ("b", False)):
+        home = await make_home(tmp_path / folder, model)
+        await home.say("b1", "one", user="bob", scopes=(SHARED, own))
+        if with_canary:
+            await home.say("turn-of-ann", CANARY, user="ann", scopes=(SHARED, "user-ann"))
+            await home.learn("user-ann")
+        await home.learn()
+        await home.learn(own)
+        await home.say("b2", "two", user="bob")
+        await home.learn()
+        last = await home.rebase(own)
+        if with_canary:
+            await erased(home, What(user="ann"))
+            assert files_with(home.folder, "user-ann") == []
+            await remade(home, model)
+            await home.serve_candidates()
+            last = await home.store.current(own)
+            assert last == PolicyVersion(own, 4)
+            row = await home.store.version(last)
+            assert row is not None and row.upon == await home.store.current(SHARED) == PolicyVersion(SHARED, 4)
+            assert {item.version.scope for item in await home.store.versions()} == {SHARED, own}
+        digests.append(await home.digest(last))
+        await home.store.aclose()
+    assert digests[0] == digests[1]
+
+
+async def test_records_written_elsewhere_are_cleaned_too(tmp_path: Path, model: Path) -> None:
+    home = await make_home(tmp_path / "a", model)
+    await lived(home, with_canary=True)
+    await home.store.aclose()
+    out, other = tmp_path / "records.jsonl", tmp_path / "moved.jsonl"
+    assert await export_to(home.folder, out) == 6
+    await export_to(home.folder, other)
+    other.write_text("somebody else's by now\n")
+    await home.reopen()
+    await erased(home, What(user="ann"))
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [line["turn_id"] for line in lines] == ["b1", "b2", "b3", "b4", "b5"]
+    assert CANARY not in out.read_text()
+    assert other.read_text() == "somebody else's by now\n"
+    certificate = await remade(home, model)
+    assert (certificate.records, certificate.records_left) == (1, 1)
+    await home.store.aclose()
+
+
+async def test_another_model_than_the_one_that_was_trained_is_refused(tmp_path: Path, model: Path) -> None:
+    home = await make_home(tmp_path / "a", model)
+    await lived(home, with_canary=True)
+    await erased(home, What(user="ann"))
+    with pytest.raises(ConfigError, match="was trained on the model bytes, and other is given"):
+        await rebuild(home.store, home.config, tiny_model(tmp_path / "other"))
+    held = await home.store.forgettings.unfinished()
+    assert held is not None and held.phase is Phase.REBUILDING
+    assert (await remade(home, model)).finished_at is not None  # nothing is lost by it
+    await home.store.aclose()
+
+
+async def test_nothing_is_forgotten_while_a_server_runs(tmp_path: Path, model: Path) -> None:
+    home = await make_home(tmp_path / "a", model)
+    await home.say("turn-of-ann", CANARY, user="ann")
+    await home.store.aclose()
+    note_address(home.folder, Address("http://127.0.0.1:1", 1))
+    with pytest.raises(StoreError, match=r"a server runs on .* cannot be taken from it. Stop it, run this again"):
+        await forget(home.config, What(user="ann"))
+    (home.folder / "server.json").unlink()
+    certificate = await forget(home.config, What(user="ann"))  # no version saw it: no model is needed
+    assert (certificate.removed["turns"], certificate.rebuilt, certificate.finished_at is not None) == (1, (), True)
+    assert files_with(home.folder, CANARY) == []
