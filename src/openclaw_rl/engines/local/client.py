@@ -22,7 +22,7 @@ from openclaw_rl.engines.local import wire
 from openclaw_rl.engines.local.limits import check_prompt, check_score
 from openclaw_rl.engines.local.link import Link
 from openclaw_rl.engines.local.settings import EngineInfo, EngineStats, LocalEngineSettings
-from openclaw_rl.engines.local.streams import Stream
+from openclaw_rl.engines.local.streams import Resuming, Stream
 from openclaw_rl.errors import AdapterError, ConfigError, EngineError, ModelError, RequestError
 
 log = logging.getLogger(__name__)
@@ -46,6 +46,7 @@ class LocalEngine:
         self._next_id = 0
         self._seeds = random.Random(settings.seed)
         self._streams: dict[int, Stream] = {}
+        self._resuming = Resuming(self._send, self._unload_leaving)
         self._scores: dict[int, tuple[wire.ScoreJob, asyncio.Future[Scores]]] = {}
         self._loads: dict[int, tuple[wire.Load, asyncio.Future[None]]] = {}
         self._asked: dict[int, asyncio.Future[EngineStats]] = {}
@@ -82,6 +83,11 @@ class LocalEngine:
     def pid(self) -> int:
         """The child's process id."""
         return 0 if self._link is None else self._link.pid
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a child runs that takes requests; while it is being started again they wait."""
+        return self._is_up
 
     @property
     def is_dead(self) -> bool:
@@ -164,13 +170,17 @@ class LocalEngine:
         seed = self._seeds.getrandbits(63) if sampling.seed is None else sampling.seed
         stream = Stream(self._new_id(), prompt.tokens, sampling, version, seed)
         self._streams[stream.id] = stream
-        self._send(stream.submit())
+        if self._is_up and self._reviving is None:
+            self._send(stream.submit())
         return stream
 
     def _close_stream(self, stream: Stream) -> None:
         self._streams.pop(stream.id, None)
         if not stream.has_ended:
-            self._send(wire.Cancel(stream.id))
+            stream.has_ended = True
+            if stream.is_submitted:
+                self._send(wire.Cancel(stream.id))
+        self._resuming.went_on(stream)
         self._forget_unused(stream.version)
 
     def _check_version(self, version: PolicyVersion) -> None:
@@ -264,6 +274,7 @@ class LocalEngine:
                         0 if stream.tokens else cached.get(spot, 0),
                     )
                 )
+                self._resuming.went_on(stream)
         for request, scores in step.scored:
             _, future = self._scores.get(request, (None, None))
             if future is not None and not future.done():
@@ -275,6 +286,7 @@ class LocalEngine:
         stream = self._streams.get(request)
         if stream is not None:
             stream.fail(error)
+            self._resuming.went_on(stream)
         _, future = self._scores.get(request, (None, None))
         if future is not None and not future.done():
             future.set_exception(error)
@@ -295,12 +307,26 @@ class LocalEngine:
     def _on_gone(self, link: Link) -> None:
         """The child ended: asked to, while it started, or by dying."""
         self._is_up = False
+        self._fail_suspects()
         gone = EngineError("the engine's process ended while it started", fix="see its messages above")
         if self._starting is not None and not self._starting.done():
             self._starting.set_exception(gone)
         elif link is self._link and self._info is not None and not self._is_closing and self._reviving is None:
             self._fail_asked(EngineError("the engine is starting again", fix="ask again in a moment"))
             self._reviving = asyncio.get_running_loop().create_task(self._revive())  # aclose awaits it
+
+    def _fail_suspects(self) -> None:
+        """A request that ends the process each time it is submitted must not end it again."""
+        self._resuming.clear()
+        for stream in self._streams.values():
+            if not stream.outlived():
+                log.error("request=%d is given up: the engine's process keeps ending under it", stream.id)
+                stream.fail(
+                    EngineError(
+                        "the engine's process ended again and again while it worked on this request",
+                        fix="see its messages in the server's log; change the request before it is sent again",
+                    )
+                )
 
     async def _revive(self) -> None:
         """Starts the child again, until it serves or has died too often; then everything open goes on."""
@@ -314,7 +340,7 @@ class LocalEngine:
             log.warning("engine process ended, restart=%d streams=%d", len(self._restarts), len(self._streams))
             try:
                 await self._open()
-                await self._resume()
+                await self._resume_or_lose()
             except (ModelError, ConfigError) as error:
                 self._give_up(str(error))
                 return
@@ -322,14 +348,37 @@ class LocalEngine:
                 continue
             if self._is_up:
                 self._reviving = None
+                self._submit_again()
                 return
+
+    async def _resume_or_lose(self) -> None:
+        """Resumes, unless this child dies over it, when nobody would answer any more."""
+        assert self._link is not None
+        resuming = asyncio.ensure_future(self._resume())
+        try:
+            await asyncio.wait((resuming, self._link.gone), return_when=asyncio.FIRST_COMPLETED)
+            if resuming.done():
+                resuming.result()
+        finally:
+            resuming.cancel()
+            await asyncio.gather(resuming, return_exceptions=True)
+
+    def _submit_again(self) -> None:
+        """What was open, each from where it stands; versions that were leaving leave when all of that runs."""
+        for job, _ in self._scores.values():
+            self._send(job)
+        self._resuming.begin(self._streams.values())
+
+    def _unload_leaving(self) -> None:
+        for version in self._leaving:
+            self._send(wire.Unload(version))
 
     def _give_up(self, problem: str) -> None:
         self._broken = EngineError(problem, fix="look at the engine's messages, mend the cause and start again")
         self._fail_all(self._broken)
 
     async def _resume(self) -> None:
-        """Loads again what was loaded, then submits again what was open, each from where it stands."""
+        """Loads again what was loaded."""
         for load, _ in list(self._loads.values()):
             self._send(load)
         for version, adapter in list(self._adapters.items()):
@@ -338,10 +387,3 @@ class LocalEngine:
             except AdapterError as error:
                 log.error("cannot load version=%s again: %s", version, error)
                 del self._adapters[version]
-        for stream in self._streams.values():
-            if not stream.has_ended:
-                self._send(stream.submit())
-        for job, _ in self._scores.values():
-            self._send(job)
-        for version in self._leaving:
-            self._send(wire.Unload(version))
