@@ -139,8 +139,8 @@ def test_every_reason_to_drop_a_turn_has_something_to_do_about_it() -> None:
     ("one", "versions", "is_told"),
     [
         (Contentment("bob", 20, earlier=9, later=10), 8, True),
-        (Contentment("bob", 20, earlier=10, later=8), 8, True),  # exactly a tenth fewer is no fewer
-        (Contentment("bob", 20, earlier=15, later=8), 8, False),  # corrections became rarer
+        (Contentment("bob", 20, earlier=15, later=8), 8, True),  # not half as many is not fewer enough
+        (Contentment("bob", 20, earlier=14, later=7), 8, False),  # half as many
         (Contentment("bob", 20, earlier=5, later=5), 8, False),  # now and then is life
         (Contentment("bob", 20, earlier=9, later=10), 4, False),  # nothing was learned yet that could have helped
         (Contentment("bob", 9, earlier=9, later=9), 8, False),

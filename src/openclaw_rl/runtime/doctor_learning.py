@@ -14,7 +14,7 @@ MANY = 20
 SAME = 20  # votes that all say the same before a judge is suspected
 REFUSED = 3  # versions in a row
 VERSIONS = 5  # made, before their effect is asked about
-NO_FEWER = 0.1  # by which the share of corrections must have fallen to count as fewer
+FEWER = 0.5  # of the corrections before: whoever can be taught corrects no more than that later on
 OFTEN = 0.3  # share of corrected turns that no longer passes for now and then
 
 WHAT_TO_DO: dict[str, str] = {
@@ -26,7 +26,10 @@ WHAT_TO_DO: dict[str, str] = {
     DropReason.NO_NEXT_STATE: "have clients send the conversation along, or POST /v1/feedback",
     DropReason.NOT_FOLLOWED: "nothing: other answers to the same were gone on with",
     DropReason.NO_SIGNAL: "nothing, where users are content; else see what the judge votes on /v1/rl/turns",
-    DropReason.MAY_NOT_TEACH: "give these users the right to teach",
+    DropReason.MAY_NOT_TEACH: "nothing, where that is meant; else give their keys the scope teach",
+    DropReason.REDACTED: "keep secrets out of conversations; store.redact says what counts as one",
+    DropReason.REPEATED: "see who repeats one correction so often, or raise train.same_words_a_day",
+    DropReason.TOO_MANY: "see who sends so much, or raise train.user_samples_a_day",
     DropReason.MEMORY_ONLY: "set carry to weights or bridge, if the weights are to learn too",
     DropReason.LEARNED: "nothing: the weights have learned it",
     DropReason.TOO_LONG: "raise train.max_sample_tokens, where memory allows",
@@ -243,11 +246,11 @@ def _trained(signs: Signs) -> Iterator[Finding]:
 
 
 def _in_vain(signs: Signs) -> Iterator[Finding]:
-    """Users who are corrected for as often as before, although versions were made meanwhile."""
+    """Users who correct about as often as before, although versions were made meanwhile."""
     if signs.seen.versions < VERSIONS:
         return
     for one in signs.seen.contentment:
-        if one.judged < ENOUGH or one.later < OFTEN * one.judged or one.later < one.earlier - NO_FEWER * one.judged:
+        if one.judged < ENOUGH or one.later < OFTEN * one.judged or one.later <= FEWER * one.earlier:
             continue
         yield Finding(
             Level.MEND,
