@@ -21,6 +21,7 @@ from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.store import connection, hints
 from openclaw_rl.store.db import Store
+from openclaw_rl.store.forget import What
 from openclaw_rl.store.migrations import STEPS
 from openclaw_rl.testing.turns import a_turn
 
@@ -185,6 +186,7 @@ import asyncio, os, sys
 from pathlib import Path
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.store.db import Store
+from openclaw_rl.store.forget import What
 
 async def keep():
     store = await Store.open(Path(sys.argv[1]))
@@ -207,3 +209,10 @@ async def test_hints_outlive_a_process_that_is_killed(tmp_path: Path) -> None:
         ("Write plain sentences.", "retired"),
         ("Explain every step.", "in_use"),
     ]
+
+
+async def test_a_forgotten_hint_is_known_to_be_gone_by_those_who_hold_hints_in_memory(store: Store) -> None:
+    await _judged(store, "t1", PLAIN)
+    before = store.hints.changes
+    await store.forgettings.begin(What(user="alice"), name="f1", at_s=1.0, planned=lambda sql, found: "{}")
+    assert await store.hints.of_user("alice") == [] and store.hints.changes > before

@@ -61,7 +61,7 @@ class Store:
         self._writer = Writer(writing, self._wake)
         self._reader = Reader(reading)
         self.hints = HintBook(self._writer, self._reader)
-        self.forgettings = ForgettingBook(self._writer, self._reader)
+        self.forgettings = ForgettingBook(self._writer, self._reader, self.hints)
         self.orders = OrderBook(self._writer, self._reader)
         self.effects = EffectBook(self._reader)
         self._is_closed = False

@@ -15,6 +15,7 @@ from openclaw_rl.store.codec import metrics_text, plain
 from openclaw_rl.store.connection import NAME
 from openclaw_rl.store.forget import Going, What, going
 from openclaw_rl.store.forget_rows import erase
+from openclaw_rl.store.hint_book import HintBook
 from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.replay import samples_of
 from openclaw_rl.store.rows import StepRecord
@@ -43,9 +44,10 @@ class Forgetting:
 class ForgettingBook:
     """The forgettings of an installation."""
 
-    def __init__(self, writer: Writer, reader: Reader) -> None:
+    def __init__(self, writer: Writer, reader: Reader, hints: HintBook) -> None:
         self._writer = writer
         self._reader = reader
+        self._hints = hints
 
     async def preview(self, what: What) -> Going:
         """What would go. Raises ConfigError where nothing of that name is there."""
@@ -62,7 +64,7 @@ class ForgettingBook:
             erase(tx.sql, found)
             return found
 
-        return await self._writer.do(work, is_synced=True)
+        return await self._hints.changing(work, is_synced=True)  # a hint that is forgotten leaves prompts at once
 
     async def unfinished(self) -> Forgetting | None:
         """The oldest one that is not done."""

@@ -64,8 +64,8 @@ class HintBook:
         """Forgets a hint; False where there was none."""
         return await self.changing(lambda tx: hints.remove(tx.sql, name))
 
-    async def changing(self, work: Callable[[Transaction], Result]) -> Result:
-        """What the work gave, once it is committed and `changes` says so."""
+    async def changing(self, work: Callable[[Transaction], Result], *, is_synced: bool = False) -> Result:
+        """What the work gave, once it is committed and `changes` says so; all work that takes hints away comes here."""
 
         def counted(transaction: Transaction) -> Result:
             result = work(transaction)
@@ -73,6 +73,6 @@ class HintBook:
             return result
 
         try:
-            return await self._writer.do(counted)
+            return await self._writer.do(counted, is_synced=is_synced)
         finally:
             self.changes += 1
