@@ -110,8 +110,8 @@ def test_a_loop_is_found_whatever_is_looped(before: str, unit: str, times: int) 
 
 
 def test_an_index_holds_turns_up_to_its_budget_and_the_latest_used_longest() -> None:
-    turns = [a_turn(f"t{number}", "1234", "12345") for number in range(4)]  # 5 ids asked, 6 answered
-    index = Index(chains=2, tokens=33)
+    turns = [a_turn(f"t{number}", "1234", "12345") for number in range(4)]  # 5 ids asked, 6 answered: 11 + 16 + 64
+    index = Index(chains=2, tokens=3 * 91)
     for turn in turns[:3]:
         index.keep(turn)
     assert index.turn("t0") == turns[0]
@@ -122,3 +122,13 @@ def test_an_index_holds_turns_up_to_its_budget_and_the_latest_used_longest() -> 
         index.find("a", None)
     assert [len(index.find(name, None)) for name in ("a", "b", "c")] == [1, 0, 1]
     assert index.find("a", "other") == []
+
+
+def test_a_turn_counts_by_its_messages_too() -> None:
+    short, long = a_turn("short", "x"), a_turn("long", [message(Role.USER, "x")] * 1000)
+    index = Index(chains=2, tokens=2000)
+    index.keep(short)
+    index.keep(long)  # 1000 messages are worth 16,000 ids, whatever they say
+    assert (index.turn("short"), index.turn("long")) == (None, None)
+    index.keep(short)
+    assert index.turn("short") == short

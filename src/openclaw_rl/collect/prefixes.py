@@ -19,6 +19,8 @@ from openclaw_rl.store.turns import Served
 
 MOST_ALIKE = 64  # conversations of one digest that are held; others are found in the store by their session
 MOST_TAILS = 8  # turns that end with the same two messages; each is looked at where a history begins in the middle
+MESSAGE_TOKENS = 16  # a message with its block of the prompt takes as much memory as these
+TURN_TOKENS = 64  # what a turn takes beside its tokens and messages
 FOLLOWED = frozenset({State.PAIRED, State.JUDGED, State.READY, State.TRAINED})
 
 
@@ -199,4 +201,6 @@ def _number(text: str) -> float | int:
 
 
 def _size(turn: Turn) -> int:
-    return len(turn.prompt.tokens) + len(turn.completion.tokens)
+    """What a turn takes, counted in tokens: a message with its block of the prompt is worth some, and so is a turn."""
+    own = len(turn.prompt.tokens) + len(turn.completion.tokens)
+    return own + MESSAGE_TOKENS * len(turn.messages) + TURN_TOKENS

@@ -14,6 +14,7 @@ from openclaw_rl.collect.clients.rules import CLIENTS, AnyClient, ClientRules, r
 from openclaw_rl.collect.next_state import next_state_of
 from openclaw_rl.collect.past import Belonging, Going, Link, Past
 from openclaw_rl.collect.prefixes import History, Index, Known, extended, history_of
+from openclaw_rl.collect.remembered import Remembered
 from openclaw_rl.collect.sessions import (
     Named,
     agent_of,
@@ -35,10 +36,10 @@ from openclaw_rl.store.db import Store
 
 log = logging.getLogger(__name__)
 
-IN_FLIGHT = 256  # requests whose digests are remembered until their turns are entered; others are digested again
 CLOSING = 4096  # sessions whose last turn was announced and has not been entered
 KEYS = 10_000  # of which it is known that they have a client that stamps
 MUCH = 300_000  # letters; a longer history is digested in a thread
+MANY = 1000  # messages; so is one of more
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Collect:
         self._clients = clients
         self._index = Index(chains=settings.known_conversations, tokens=settings.held_tokens)
         self._past = Past(store, self._index)
-        self._asked: OrderedDict[int, tuple[tuple[Message, ...], History | None]] = OrderedDict()
+        self._asked = Remembered()
         self._stamping: set[str] = set()  # keys whose client marks users' words with the time
         self._closing: OrderedDict[str, None] = OrderedDict()
         self.tally = Tally()
@@ -94,7 +95,7 @@ class Collect:
         """
         rules = rules_for(arrival.messages, self._clients)
         history = await self._history(space_of(arrival.key_name), rules.spoken(arrival.messages))
-        self._remember(arrival.messages, history)
+        self._asked.note(arrival.messages, history)
         telling = rules if self._settings.infer_from_prompts else AnyClient()
         kind, rule = kind_of(arrival, telling, has_stamped=self._has_stamped(arrival, rules))
         reply = await self._named_reply(arrival)
@@ -169,23 +170,20 @@ class Collect:
         return len(idle)
 
     async def _history(self, space: str, messages: Sequence[Message]) -> History:
-        if sum(len(part.text) for item in messages for part in item.content if isinstance(part, TextPart)) > MUCH:
+        letters = sum(len(part.text) for item in messages for part in item.content if isinstance(part, TextPart))
+        if letters > MUCH or len(messages) > MANY:
             return await asyncio.to_thread(history_of, space, messages)
         return history_of(space, messages)
 
     async def _asked_of(self, turn: Turn) -> History:
         """What was asked, digested when it was placed where that is still remembered."""
-        messages, history = self._asked.get(id(turn.messages), ((), None))
-        if history is not None and messages is turn.messages:
+        history = self._asked.of(turn.messages)
+        if history is not None:
+            if turn.group is None:  # else the other answers of the request are still to come
+                self._asked.forget(turn.messages)
             return history
         rules = rules_for(turn.messages, self._clients)
         return await self._history(space_in(turn.session), rules.spoken(turn.messages))
-
-    def _remember(self, messages: tuple[Message, ...], history: History) -> None:
-        """For the turn's entering; the messages are held so that their id stays theirs."""
-        self._asked[id(messages)] = (messages, history)
-        while len(self._asked) > IN_FLIGHT:
-            self._asked.popitem(last=False)
 
     def _has_stamped(self, arrival: Arrival, rules: ClientRules) -> bool:
         """Whether this key's client was seen to mark users' words with the time."""
