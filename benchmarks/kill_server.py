@@ -1,0 +1,177 @@
+"""What `benchmarks.kills` kills: `python -m benchmarks.kill_server`, told on standard input which folders to serve.
+
+Everything is loaded once; each `HOME` on a line of its own is then served by a child that is forked off, so that a
+thousand starts are a thousand starts of the loop and not of the interpreter. A child is the product's server,
+collector, store, judging, training and publishing stages on a real folder. Only the engine, the judge and what the
+trainer computes are scripted; its versions are written to disk as a trainer writes them. A line is printed for each
+child that was forked (`forked PID`), that listens (`PORT PID SECONDS`, counted from the fork), that could not start for
+a reason it could name (`refused KIND`) and that is gone (`gone STATUS`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from aiohttp import web
+
+from benchmarks.http import KEY, bundled_model
+from openclaw_rl.collect.stage import Collect, CollectSettings
+from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter, StepReport, digest_of_folder
+from openclaw_rl.core.message import Json
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.version import SHARED, PolicyVersion
+from openclaw_rl.errors import OpenClawRLError
+from openclaw_rl.judge.settings import JudgeSettings
+from openclaw_rl.judge.stage import JudgeStage
+from openclaw_rl.publish.gate import Gate
+from openclaw_rl.publish.settings import PublishSettings
+from openclaw_rl.publish.stage import PublishStage
+from openclaw_rl.publish.swap import Served
+from openclaw_rl.render.renderer import ChatRenderer
+from openclaw_rl.render.template import read_template
+from openclaw_rl.serve.app import build_app, runner_of
+from openclaw_rl.serve.auth import Keys
+from openclaw_rl.serve.parts import Control, ServeParts
+from openclaw_rl.store.db import Store
+from openclaw_rl.testing.engine import ScriptedEngine
+from openclaw_rl.testing.judge import ScriptedJudge
+from openclaw_rl.train.entry import Entry
+from openclaw_rl.train.settings import TrainStageSettings, Wants
+from openclaw_rl.train.stage import TrainStage
+
+TRAIN = TrainStageSettings(batch_size=4, min_batch=1, max_wait_s=0.05, max_lag=1000)
+STEP_S = 0.005
+GAP_S = 0.001
+
+
+class WritingTrainer:
+    """A trainer whose steps take a moment and whose versions are real folders."""
+
+    def __init__(self) -> None:
+        self._turns: tuple[str, ...] = ()
+
+    async def step(self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None) -> StepReport:
+        """Takes the step."""
+        await asyncio.sleep(STEP_S)
+        self._turns = tuple(sample.turn for sample in samples)
+        return StepReport(took_step=True, metrics={"train_samples": float(len(samples))})
+
+    async def rebase(self, *, resume: Path, under: Path | None) -> None:
+        """Never asked: there is one scope."""
+        raise NotImplementedError
+
+    async def export(self, folder: Path, version: PolicyVersion) -> Adapter:
+        """Writes an adapter that tells what it was made of."""
+        return await asyncio.to_thread(self._write, folder, version)
+
+    def _write(self, folder: Path, version: PolicyVersion) -> Adapter:
+        header = json.dumps({"w": {"dtype": "U8", "shape": [64], "data_offsets": [0, 64]}}).encode()
+        (folder / CONFIG).write_text(json.dumps({"peft_type": "LORA", "turns": self._turns}), "utf-8")
+        (folder / WEIGHTS).write_bytes(len(header).to_bytes(8, "little") + header + bytes(64))
+        return Adapter(folder, digest_of_folder(folder), version)
+
+
+def main() -> None:
+    """Forks a child for each line until standard input ends."""
+    model = bundled_model()
+    assert model is not None
+    renderer = ChatRenderer(read_template(model))
+    for line in sys.stdin:
+        begin = time.monotonic()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                asyncio.run(_serve(Path(line.strip()), renderer, begin))
+            except OpenClawRLError as problem:
+                print(f"refused {type(problem).__name__}", flush=True)
+                os._exit(1)
+            except BaseException:
+                traceback.print_exc()
+            os._exit(70)
+        print(f"forked {pid}", flush=True)
+        print(f"gone {os.waitpid(pid, 0)[1]}", flush=True)
+
+
+async def _serve(home: Path, renderer: ChatRenderer, begin: float) -> None:
+    store = await Store.open(home)
+    engine = _engine(renderer)
+    served = Served(store, engine)
+    publishing, training = _learning(store, engine, renderer, served, home)
+    await publishing.start()
+    collect = Collect(store, CollectSettings(session_idle_s=5.0, sweep_s=0.5), time.time)
+    judge = ScriptedJudge(lambda turn, state: (-1, "Write it in plain sentences.") if "no" in state.text else 1)
+    judging = JudgeStage(store, judge, JudgeSettings())
+    runner = runner_of(build_app(_parts(store, renderer, engine, collect, served)))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    print(f"{runner.addresses[0][1]} {os.getpid()} {time.monotonic() - begin:.4f}", flush=True)
+    async with asyncio.TaskGroup() as group:
+        for stage in (collect.run(), judging.run(), training.run(), publishing.run()):
+            group.create_task(stage)
+
+
+def _engine(renderer: ChatRenderer) -> ScriptedEngine:
+    def script(prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> tuple[int, ...]:
+        engine.asked.clear()
+        mark = sum(prompt.tokens) % 997
+        return (*renderer.encode(f"That is {mark} and {mark + 7}."), *renderer.template.eos_ids()[:1])
+
+    engine = ScriptedEngine(script, gap_s=GAP_S)
+    return engine
+
+
+def _learning(
+    store: Store, engine: ScriptedEngine, renderer: ChatRenderer, served: Served, home: Path
+) -> tuple[PublishStage, TrainStage]:
+    wants = Wants.of(rl=1.0, hints=1.0)
+    made, settled = asyncio.Event(), asyncio.Event()
+    settings = PublishSettings(gate=False)
+    gate = Gate(store, engine, renderer, renderer.template.eos_ids(), settings)
+    publishing = PublishStage(store, served, gate, settings, candidate_made=made, version_settled=settled)
+    training = TrainStage(
+        store,
+        Entry(store, renderer, TRAIN, wants),
+        WritingTrainer(),
+        TRAIN,
+        wants,
+        home,
+        candidate_made=made,
+        version_settled=settled,
+    )
+    return publishing, training
+
+
+def _parts(
+    store: Store, renderer: ChatRenderer, engine: ScriptedEngine, collect: Collect, served: Served
+) -> ServeParts:
+    async def status() -> Mapping[str, Json]:
+        return {}
+
+    async def rollback(version: PolicyVersion) -> None:
+        raise NotImplementedError
+
+    return ServeParts(
+        engine=engine,
+        renderer=renderer,
+        collector=collect,
+        store=store,
+        control=Control(store.add_feedback, collect.done, status, rollback, collect.session_name),
+        current=lambda user: served.current(SHARED),
+        models=("default",),
+        context_length=100_000,
+        eos_ids=renderer.template.eos_ids(),
+        keys=Keys({"owner": KEY}),
+    )
+
+
+if __name__ == "__main__":
+    main()
