@@ -10,9 +10,8 @@ what the template says, and nothing is shared.
 from __future__ import annotations
 
 import logging
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from threading import Lock
 
 from openclaw_rl.core.completion import Span
 from openclaw_rl.core.hint import Hint, hinted
@@ -23,6 +22,7 @@ from openclaw_rl.render.block import Block, BlockKey, read_key
 from openclaw_rl.render.call_ids import with_nine_letters
 from openclaw_rl.render.detokenise import TokenBytes
 from openclaw_rl.render.going_on import Continued, continued
+from openclaw_rl.render.held import Held
 from openclaw_rl.render.manner import settled
 from openclaw_rl.render.parsers import Family, StreamParser, family_of, parser_of
 from openclaw_rl.render.parsers.plain import PlainParser
@@ -32,8 +32,8 @@ from openclaw_rl.render.template import ChatTemplate
 
 log = logging.getLogger(__name__)
 Piece = tuple[Sequence[int], str]  # ids and the key of what they render
-_KEPT_ENCODINGS = 64
-_KEPT_FORMS = 4096
+_KEPT_ENCODINGS, _KEPT_ENCODED_CHARS = 64, 1_000_000
+_KEPT_FORMS, _KEPT_FORM_CHARS = 4096, 4_000_000
 _LONG_CHARS = 1000  # shorter text is encoded faster than it is worth keeping
 _OPENING_IDS = 16  # an answer's opening is looked at this far back for a think mark
 
@@ -52,9 +52,12 @@ class ChatRenderer:
         self.family = _family(self.template, settings or RenderSettings())
         self.is_append_only = is_append_only(self.template)
         self.stats: Counter[str] = Counter()
-        self._encoded: OrderedDict[tuple[str, str], tuple[int, ...]] = OrderedDict()
-        self._forms: OrderedDict[str, Message] = OrderedDict()  # replies as they were read, by their segments' keys
-        self._lock = Lock()  # prompts may be made in threads
+        # Both may be asked from several threads, in which prompts are made.
+        self._encoded: Held[tuple[str, str], tuple[int, ...]] = Held(
+            most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS
+        )
+        # replies as they were read, by their segments' keys
+        self._forms: Held[str, Message] = Held(most=_KEPT_FORMS, most_size=_KEPT_FORM_CHARS)
         self.shape = shape_of(self.template, self.ids_of)
 
     def prompt(
@@ -151,8 +154,7 @@ class ChatRenderer:
         told = read_key(key)
         if told is None or told.sampled is None:
             return None
-        with self._lock:
-            found = self._forms.get(key)
+        found = self._forms.get(key)
         if found is not None:
             return found
         opening, ending = told.sampled  # after a restart it is read once more
@@ -166,17 +168,10 @@ class ChatRenderer:
         """Ids of a block's text in its place behind the added token `after`."""
         if len(text) < _LONG_CHARS:
             return self._ids(text, after)
-        key = (after, text)
-        with self._lock:
-            found = self._encoded.get(key)
-            if found is not None:
-                self._encoded.move_to_end(key)
-                return found
-        found = self._ids(text, after)
-        with self._lock:
-            self._encoded[key] = found
-            if len(self._encoded) > _KEPT_ENCODINGS:
-                self._encoded.popitem(last=False)
+        found = self._encoded.get((after, text))
+        if found is None:
+            found = self._ids(text, after)
+            self._encoded.put((after, text), found, size=len(text))
         return found
 
     def _ids(self, text: str, after: str) -> tuple[int, ...]:
@@ -210,11 +205,8 @@ class ChatRenderer:
         return prompt
 
     def _keep_form(self, key: str, form: Message) -> None:
-        with self._lock:
-            self._forms[key] = form
-            self._forms.move_to_end(key)
-            if len(self._forms) > _KEPT_FORMS:
-                self._forms.popitem(last=False)
+        calls = sum(len(call.arguments) for call in form.tool_calls)
+        self._forms.put(key, form, size=len(key) + len(form.text) + len(form.reasoning or "") + calls)
 
 
 def _family(template: ChatTemplate, settings: RenderSettings) -> Family:

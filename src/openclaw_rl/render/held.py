@@ -1,0 +1,51 @@
+"""What is held in memory because it was needed lately: so many things, and so much of them together."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from threading import Lock
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class Held(Generic[Key, Value]):
+    """Values by key; what was not used for longest gives way. May be asked from several threads.
+
+    What alone is larger than all that may be held is not held.
+    """
+
+    def __init__(self, *, most: int, most_size: int) -> None:
+        self._most = most
+        self._most_size = most_size
+        self._held: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
+        self._lock = Lock()
+        self.size = 0
+
+    def __len__(self) -> int:
+        """How many things are held."""
+        return len(self._held)
+
+    def get(self, key: Key) -> Value | None:
+        """What is held under this key."""
+        with self._lock:
+            found = self._held.get(key)
+            if found is None:
+                return None
+            self._held.move_to_end(key)
+            return found[0]
+
+    def put(self, key: Key, value: Value, *, size: int) -> None:
+        """Holds it, in place of what was held under this key."""
+        with self._lock:
+            before = self._held.pop(key, None)
+            if before is not None:
+                self.size -= before[1]
+            if size > self._most_size:
+                return
+            self._held[key] = value, size
+            self.size += size
+            while len(self._held) > self._most or self.size > self._most_size:
+                self.size -= self._held.popitem(last=False)[1][1]
