@@ -150,6 +150,11 @@ class PublishStage:
         pins = await self.store.orders.pins()
         self.status = replace(self.status, pinned=", ".join(sorted(map(str, pins.values()))))
 
+    @property
+    def looked_at(self) -> int:
+        """How far the verdicts were looked at, as `EffectBook.last_judged` counts."""
+        return self._seen
+
     async def _rest(self) -> None:
         try:
             async with asyncio.timeout(POLL_S):

@@ -59,6 +59,9 @@ async def roll_back(home: Path, name: str) -> str:
         await asked(home, "POST", "/v1/rl/rollback", {"version": str(version)})
         return f"version {version} is being served"
     async with opened(home) as store:
+        pinned = await store.orders.pinned(version.scope)
+        if pinned is not None:
+            raise ConfigError(f"version {pinned} is pinned", fix="`openclaw-rl unpin` first, or pin another version")
         rows = {row.version: row for row in await store.versions()}
         row = rows.get(version)
         if not version.is_base and (row is None or row.status is not VersionStatus.LIVE):
@@ -88,7 +91,9 @@ async def opened(home: Path) -> AsyncIterator[Store]:
         await store.aclose()
 
 
-async def asked(home: Path, method: str, path: str, body: Json = None) -> dict[str, Json]:
+async def asked(
+    home: Path, method: str, path: str, body: Json = None, *, limit: aiohttp.ClientTimeout = TIMEOUT
+) -> dict[str, Json]:
     """What the running server answers."""
     address = address_of(home)
     assert address is not None
@@ -96,7 +101,7 @@ async def asked(home: Path, method: str, path: str, body: Json = None) -> dict[s
     headers = {"Authorization": f"Bearer {key}"}
     try:
         async with (
-            aiohttp.ClientSession(headers=headers, timeout=TIMEOUT) as session,
+            aiohttp.ClientSession(headers=headers, timeout=limit) as session,
             session.request(method, address.url + path, json=body) as response,
         ):
             answer = await response.json(content_type=None)

@@ -6,18 +6,20 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from aiohttp import web
 
-from openclaw_rl.core.message import Json
+from openclaw_rl.core.message import Json, Message
 from openclaw_rl.core.scope import own_scope
 from openclaw_rl.core.turn import Placement
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import ConfigError
-from openclaw_rl.publish.swap import rollback
+from openclaw_rl.publish.compare import Compared, Comparison
+from openclaw_rl.publish.swap import pin, rollback, unpin
 from openclaw_rl.runtime.gauges import LearningGauges
 from openclaw_rl.runtime.home import Address, forget_address, note_address
 from openclaw_rl.runtime.installation import Installation
@@ -26,7 +28,7 @@ from openclaw_rl.serve.app import build_app, runner_of
 from openclaw_rl.serve.auth import Keys
 from openclaw_rl.serve.metrics import Metrics
 from openclaw_rl.serve.params import defaults_of
-from openclaw_rl.serve.parts import Control, ServeParts
+from openclaw_rl.serve.parts import Control, Orders, ServeParts
 
 log = logging.getLogger(__name__)
 OWNER = "owner"
@@ -84,6 +86,7 @@ def _serve_parts(parts: Installation, *, learns: bool) -> ServeParts:
     async def roll_back(version: PolicyVersion) -> None:
         await rollback(parts.store, version, served=parts.served)
 
+    comparison = Comparison(parts.store, parts.engine, parts.renderer, parts.served, parts.engine.info.eos_ids)
     return ServeParts(
         engine=parts.engine,
         renderer=parts.renderer,
@@ -102,11 +105,29 @@ def _serve_parts(parts: Installation, *, learns: bool) -> ServeParts:
         context_length=parts.engine.info.context_length,
         eos_ids=parts.engine.info.eos_ids,
         keys=Keys({OWNER: parts.key}),
+        orders=orders_of(parts, comparison),
         settings=settings,
         metrics=metrics,
         carried=parts.carrying.hints.placed,
         defaults=defaults_of(settings, _generation_config(parts.folder)),
     )
+
+
+def orders_of(parts: Installation, comparison: Comparison) -> Orders:
+    """What the owner may order about versions."""
+
+    async def pinned(version: PolicyVersion) -> None:
+        await pin(parts.store, version, served=parts.served, at_s=time.time())
+
+    async def unpinned(scope: str) -> PolicyVersion:
+        return await unpin(parts.store, scope, served=parts.served)
+
+    async def compare(
+        versions: Sequence[PolicyVersion], prompts: Sequence[Sequence[Message]], max_tokens: int
+    ) -> Sequence[Compared]:
+        return await comparison.of(versions, prompts, max_tokens=max_tokens)
+
+    return Orders(pinned, unpinned, compare)
 
 
 def _generation_config(folder: Path) -> dict[str, Json]:

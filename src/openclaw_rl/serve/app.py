@@ -6,7 +6,7 @@ from aiohttp import web
 
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import SHARED
-from openclaw_rl.serve import control, hints, responses
+from openclaw_rl.serve import control, hints, orders, responses
 from openclaw_rl.serve.body import received
 from openclaw_rl.serve.chat import chat_completions
 from openclaw_rl.serve.completions import completions
@@ -86,6 +86,11 @@ ROUTES: tuple[tuple[str, str, Answering, bool], ...] = (
     ("GET", "/v1/rl/turns/{id}", control.turn, False),
     ("GET", "/v1/rl/versions", control.versions, False),
     ("POST", "/v1/rl/rollback", control.rollback, False),
+    ("POST", "/v1/rl/pin", orders.pin, False),
+    ("POST", "/v1/rl/unpin", orders.unpin, False),
+    ("POST", "/v1/rl/freeze", orders.freeze, False),
+    ("POST", "/v1/rl/unfreeze", orders.unfreeze, False),
+    ("POST", "/v1/rl/compare", orders.compare, False),
     ("GET", "/v1/rl/hints", hints.listed, False),
     ("PUT", "/v1/rl/hints", hints.add, False),
     ("PUT", "/v1/rl/hints/{id}", hints.change, False),

@@ -14,7 +14,7 @@ from openclaw_rl.core.version import parse_version
 from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.ids import turn_of_response
 from openclaw_rl.serve.parts import ServeParts
-from openclaw_rl.serve.views import turn_json, turn_line, version_json
+from openclaw_rl.serve.views import turn_json, turn_line, versions_json
 from openclaw_rl.serve.wire import parsed
 
 _MOST_ROWS = 500
@@ -88,12 +88,8 @@ async def turn(request: web.Request, parts: ServeParts, key_name: str) -> web.Re
 
 
 async def versions(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """All versions, oldest first, and which is served."""
-    rows = await parts.store.versions()
-    scopes = sorted({row.version.scope for row in rows})
-    current = {scope: str(await parts.store.current(scope)) for scope in scopes}
-    found: list[Json] = [version_json(row, is_current=current[row.version.scope] == str(row.version)) for row in rows]
-    return answer({"versions": found, "current": dict(current)})
+    """All versions, oldest first, which are served and pinned; with `learned=true`, what each was to learn."""
+    return answer(await versions_json(parts.store, with_learned=request.query.get("learned") == "true"))
 
 
 async def rollback(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:

@@ -11,7 +11,7 @@ from aiohttp import web
 from openclaw_rl import __version__
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Json
-from openclaw_rl.serve import control, hints, messages_wire, responses_wire, wire
+from openclaw_rl.serve import control, hints, messages_wire, orders, responses_wire, wire
 from openclaw_rl.serve.parts import ServeParts
 
 Answering = Callable[[web.Request, ServeParts, str], Awaitable[web.StreamResponse]]
@@ -27,11 +27,20 @@ BODIES: dict[tuple[str, str], type[msgspec.Struct]] = {
     ("POST", "/v1/messages/count_tokens"): messages_wire.CountBody,
     ("POST", "/v1/feedback"): control.FeedbackBody,
     ("POST", "/v1/rl/rollback"): control.RollbackBody,
+    ("POST", "/v1/rl/pin"): orders.PinBody,
+    ("POST", "/v1/rl/unpin"): orders.UnpinBody,
+    ("POST", "/v1/rl/compare"): orders.CompareBody,
     ("PUT", "/v1/rl/hints"): hints.AddBody,
     ("PUT", "/v1/rl/hints/{id}"): hints.ChangeBody,
 }
 BODILESS = frozenset(
-    {"/v1/sessions/{id}/done", "/v1/rl/session_done", "/v1/responses/{id}/cancel"}
+    {
+        "/v1/sessions/{id}/done",
+        "/v1/rl/session_done",
+        "/v1/rl/freeze",
+        "/v1/rl/unfreeze",
+        "/v1/responses/{id}/cancel",
+    }
 )  # they are posted to, and say all in their path and headers
 ANSWERING = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"})
 
@@ -55,6 +64,8 @@ _NARROWER: dict[tuple[str, str], dict[str, Json]] = {
     ("ToolParam", "input_schema"): {"type": "object"},
     ("Thinking", "type"): {"enum": ["enabled", "disabled", "adaptive"]},
     ("FeedbackBody", "score"): {"enum": [-1, 0, 1]},
+    ("CompareBody", "versions"): {"minItems": 2, "maxItems": 4},
+    ("CompareBody", "max_tokens"): {"minimum": 1, "maximum": 4096},
     **{
         (body, "temperature"): {"minimum": 0, "maximum": 10}
         for body in ("ChatBody", "CompletionBody", "ResponsesBody", "MessagesBody")
@@ -82,6 +93,7 @@ _QUERIES: dict[tuple[str, str], dict[str, Json]] = {
         "before": _TEXT,
     },
     ("GET", "/v1/rl/hints"): {"user": _TEXT},
+    ("GET", "/v1/rl/versions"): {"learned": {"type": "boolean"}},
     ("GET", "/v1/responses/{id}"): {"stream": {"type": "boolean"}},
     ("GET", "/v1/responses/{id}/input_items"): {
         "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20},

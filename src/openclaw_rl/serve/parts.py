@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from openclaw_rl.core.hint import PlacedHint
 from openclaw_rl.core.message import Json, Message
@@ -37,6 +38,38 @@ class Control:
     status: Callable[[], Awaitable[Mapping[str, Json]]]
     rollback: Callable[[PolicyVersion], Awaitable[None]]
     session_name: Callable[[str, str], str] = lambda key_name, given: given
+
+
+class Comparable(Protocol):
+    """What was asked, and each version's answer to it."""
+
+    @property
+    def asked(self) -> tuple[Message, ...]:
+        """The prompt."""
+        ...
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """In the order of the versions."""
+        ...
+
+    @property
+    def is_same(self) -> bool:
+        """Whether all of them said the same."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """The owner's orders about versions, beside `Control.rollback`; they raise OpenClawRLError where one cannot be met.
+
+    `pin(version)` serves it whatever is trained; `unpin(scope)` serves the newest again and returns it;
+    `compare(versions, prompts, max_tokens)` is what each version says to each prompt.
+    """
+
+    pin: Callable[[PolicyVersion], Awaitable[None]]
+    unpin: Callable[[str], Awaitable[PolicyVersion]]
+    compare: Callable[[Sequence[PolicyVersion], Sequence[Sequence[Message]], int], Awaitable[Sequence[Comparable]]]
 
 
 async def nothing_carried(placement: Placement, messages: Sequence[Message]) -> tuple[PlacedHint, ...]:
@@ -72,6 +105,7 @@ class ServeParts:
     defaults: SamplingDefaults = field(default_factory=SamplingDefaults)
     carried: Callable[[Placement, Sequence[Message]], Awaitable[tuple[PlacedHint, ...]]] = nothing_carried
     own: Callable[[Placement], Awaitable[PolicyVersion | None]] = nobodys_own
+    orders: Orders | None = None
     metrics: Metrics = field(default_factory=Metrics)
     clock: Callable[[], float] = time.time
 

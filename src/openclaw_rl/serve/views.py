@@ -5,6 +5,7 @@ from __future__ import annotations
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.serve.explaining import explained
+from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import TurnRow, VersionRow
 
 
@@ -72,6 +73,30 @@ def version_json(row: VersionRow, *, is_current: bool) -> dict[str, Json]:
         "turns": list(row.turns),
         "metrics": dict(row.metrics),
         "is_current": is_current,
+    }
+
+
+async def versions_json(store: Store, *, with_learned: bool = False) -> dict[str, Json]:
+    """All versions, oldest first, which are served, which are pinned, and since when training is frozen.
+
+    With what each was to learn, in the words of its hints, where that is asked for.
+    """
+    rows, pins = await store.versions(), await store.orders.pins()
+    current = {row.version.scope: await store.current(row.version.scope) for row in rows}
+    learned = await store.effects.learned([turn for row in rows for turn in row.turns] if with_learned else [])
+    found: list[Json] = []
+    for row in rows:
+        line = version_json(row, is_current=current[row.version.scope] == row.version)
+        line["is_pinned"] = pins.get(row.version.scope) == row.version
+        if with_learned:
+            texts = [text for turn in row.turns for text in learned.get(turn, ())]
+            line["learned"] = list(dict.fromkeys(texts))
+        found.append(line)
+    return {
+        "versions": found,
+        "current": {scope: str(version) for scope, version in current.items()},
+        "pins": {scope: str(version) for scope, version in pins.items()},
+        "frozen_since": await store.orders.frozen_since_s(),
     }
 
 
