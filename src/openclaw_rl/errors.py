@@ -30,6 +30,10 @@ class StoreError(OpenClawRLError):
     """The store is corrupt, newer than this program, or held by another process."""
 
 
+class DamageError(StoreError):
+    """Bytes in the store are no longer what was written."""
+
+
 class RequestError(OpenClawRLError):
     """A client's mistake: answered with `status` and a body in the shape of the API that was called."""
 

@@ -6,6 +6,7 @@ it, or put a summary in its place) a reply is known by what stands before it, as
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -14,8 +15,11 @@ from openclaw_rl.collect.prefixes import History, Index, Known, digest_of_messag
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Message
 from openclaw_rl.core.turn import Turn
+from openclaw_rl.errors import DamageError
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.standing import Standing
+
+log = logging.getLogger(__name__)
 
 LEAST_ALIKE = 2  # a reply and what it answered
 LEAST_ALIKE_UNNAMED = 3  # where no session is named, and more was said than is alike
@@ -99,7 +103,10 @@ class Past:
         """The turn of this id."""
         held = self._index.turn(name)
         if held is None:
-            held = await self._store.turn(name)
+            try:
+                held = await self._store.turn(name)
+            except DamageError as problem:  # the conversation goes on without it
+                log.error("turn=%s cannot be gone on from: %s", name, problem)
             if held is not None:
                 self._index.keep(held)
         return held

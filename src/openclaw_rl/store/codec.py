@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from openclaw_rl.core.message import Json, Message, TextPart, Tool, from_json
-from openclaw_rl.errors import StoreError
+from openclaw_rl.errors import DamageError
 
 PACK_FROM_BYTES = 512  # below it zlib wins nothing worth its time
 LONG_TEXT_CHARS = 2048  # longer messages are kept once, under their digest
@@ -34,7 +34,7 @@ def pack(data: bytes) -> bytes:
 
 
 def unpack(blob: bytes) -> bytes:
-    """What `pack` was given. Raises StoreError where the bytes are no longer what was written."""
+    """What `pack` was given. Raises DamageError where the bytes are no longer what was written."""
     if len(blob) < _HEAD.size:
         raise damaged("a record is cut short")
     flag, check = _HEAD.unpack_from(blob)
@@ -44,11 +44,12 @@ def unpack(blob: bytes) -> bytes:
     return zlib.decompress(body) if flag == _ZLIB else body
 
 
-def damaged(what: str, path: Path | None = None) -> StoreError:
+def damaged(what: str, path: Path | None = None) -> DamageError:
     """The error for a store whose bytes have changed under us."""
-    return StoreError(
+    return DamageError(
         f"the store {'' if path is None else f'{path} '}is damaged: {what}",
-        fix="stop the server and move store.db and store.db-wal aside; put a copy back, or start with an empty store",
+        fix="stop the server and let `openclaw-rl check --repair` mend what it can, or move store.db and store.db-wal "
+        "aside and put a copy back",
     )
 
 

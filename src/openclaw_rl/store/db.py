@@ -7,10 +7,12 @@ What is committed outlives the process; `commit_step`, `settle` and `set_current
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.ledger import DropReason, State
@@ -32,6 +34,9 @@ from openclaw_rl.store.rows import Judged, StepRecord, TurnRow, VersionRow, Vers
 from openclaw_rl.store.standing import Standing, standing
 from openclaw_rl.store.turns import Served
 from openclaw_rl.store.writer import Transaction, Writer
+
+log = logging.getLogger(__name__)
+Row = TypeVar("Row")
 
 
 class Store:
@@ -187,7 +192,7 @@ class Store:
 
     async def paired(self, *, limit: int) -> list[tuple[Turn, NextState, Feedback | None]]:
         """What waits for a judge, oldest first."""
-        return await self._reader.do(lambda sql: ledger.paired(sql, limit))
+        return await self._sound(lambda sql: ledger.paired(sql, limit))
 
     async def judge(self, verdict: Verdict, *, keep: Hint | None = None) -> bool:
         """Stores votes and hints; PAIRED to JUDGED. False where the turn was not PAIRED.
@@ -215,7 +220,7 @@ class Store:
 
     async def judged(self, *, limit: int) -> list[Judged]:
         """What waits to be admitted as a sample, oldest first."""
-        return await self._reader.do(lambda sql: listing.judged(sql, limit))
+        return await self._sound(lambda sql: listing.judged(sql, limit))
 
     async def session_has_sample(self, session: str) -> bool:
         """Whether any turn of the session is READY or TRAINED."""
@@ -234,7 +239,7 @@ class Store:
 
     async def ready(self, *, limit: int, scope: str = SHARED) -> list[Sample]:
         """Samples that wait for a step of this scope, oldest first."""
-        return await self._reader.do(lambda sql: samples.ready(sql, limit, scope))
+        return await self._sound(lambda sql: samples.ready(sql, limit, scope))
 
     async def waiting_scopes(self) -> list[str]:
         """The scopes that samples wait for, the one whose oldest waits longest first."""
@@ -284,6 +289,14 @@ class Store:
     async def rewards(self, user: str, *, limit: int) -> Sequence[float]:
         """The scores of the user's latest judged turns, newest first."""
         return await self._reader.do(lambda sql: ledger.rewards(sql, user, limit))
+
+    async def _sound(self, read: Callable[[sqlite3.Connection], tuple[list[Row], list[str]]]) -> list[Row]:
+        """What was read. Turns that no longer hold what was written are dropped, so that no other waits behind them."""
+        found, damaged = await self._reader.do(read)
+        for turn in damaged:
+            log.error("dropped turn=%s reason=damaged; `openclaw-rl check` tells what else is", turn)
+            await self.drop(turn, DropReason.DAMAGED)
+        return found
 
     def _wake(self, moved: set[State]) -> None:
         for state in moved:

@@ -10,6 +10,7 @@ from openclaw_rl.core.message import Json, Role, message
 from openclaw_rl.core.next_state import Feedback, NextState, NextStateSource
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict, VerdictSource, Vote
+from openclaw_rl.errors import DamageError
 from openclaw_rl.store import codec, turns
 from openclaw_rl.store.codec import listed, plain, text_or_none
 from openclaw_rl.store.writer import Transaction
@@ -85,15 +86,19 @@ def add_feedback(transaction: Transaction, feedback: Feedback) -> None:
         pair(transaction, NextState(feedback.turn, said, NextStateSource.USER))
 
 
-def paired(sql: sqlite3.Connection, limit: int) -> list[tuple[Turn, NextState, Feedback | None]]:
-    """What waits for a judge, oldest first."""
-    found = []
+def paired(sql: sqlite3.Connection, limit: int) -> tuple[list[tuple[Turn, NextState, Feedback | None]], list[str]]:
+    """What waits for a judge, oldest first, and the turns among them that cannot be read."""
+    found, damaged = [], []
     for name in waiting(sql, State.PAIRED, limit):
-        turn, next_state = turns.get(sql, name), next_state_of(sql, name)
+        try:
+            turn, next_state, feedback = turns.get(sql, name), next_state_of(sql, name), feedback_of(sql, name)
+        except DamageError:
+            turn = next_state = feedback = None
         if turn is None or next_state is None:
-            raise codec.damaged(f"turn {name} is paired but lacks its rows")
-        found.append((turn, next_state, feedback_of(sql, name)))
-    return found
+            damaged.append(name)
+        else:
+            found.append((turn, next_state, feedback))
+    return found, damaged
 
 
 def waiting(sql: sqlite3.Connection, state: State, limit: int) -> list[str]:

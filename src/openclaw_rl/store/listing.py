@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.scope import Owner, owner_of
-from openclaw_rl.store import codec, ledger, sessions, turns, versions
+from openclaw_rl.errors import DamageError
+from openclaw_rl.store import ledger, sessions, turns, versions
 from openclaw_rl.store.codec import plain
 from openclaw_rl.store.rows import Judged, TurnRow
 
@@ -68,19 +69,23 @@ def last_verdict(sql: sqlite3.Connection, user: str) -> int:
     return 0 if found is None else int(found[0])
 
 
-def judged(sql: sqlite3.Connection, limit: int) -> list[Judged]:
-    """What waits to be admitted as a sample, oldest first."""
-    found = []
+def judged(sql: sqlite3.Connection, limit: int) -> tuple[list[Judged], list[str]]:
+    """What waits to be admitted as a sample, oldest first, and the turns among them that cannot be read."""
+    found, damaged = [], []
     for name in ledger.waiting(sql, State.JUDGED, limit):
-        turn, verdict = turns.get(sql, name), ledger.verdict_of(sql, name)
+        try:
+            turn, verdict = turns.get(sql, name), ledger.verdict_of(sql, name)
+        except DamageError:
+            turn = verdict = None
         held = sql.execute(
             f"SELECT {sessions.COLUMNS} FROM sessions JOIN turns ON turns.session = sessions.id WHERE turns.id = ?",
             (name,),
         ).fetchone()
         if turn is None or verdict is None or held is None:
-            raise codec.damaged(f"turn {name} is judged but lacks its rows")
-        found.append(Judged(turn, verdict, sessions.session_of(held)))
-    return found
+            damaged.append(name)
+        else:
+            found.append(Judged(turn, verdict, sessions.session_of(held)))
+    return found, damaged
 
 
 def session_has_sample(sql: sqlite3.Connection, session: str) -> bool:

@@ -9,6 +9,7 @@ from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.sample import HintPrompt, Outcome, OwnReply, Sample
 from openclaw_rl.core.version import SHARED, parse_version
+from openclaw_rl.errors import DamageError
 from openclaw_rl.store import codec, ledger, lessons, versions
 from openclaw_rl.store.codec import listed, mapped, number, plain, text_or_none
 from openclaw_rl.store.rows import StepRecord, VersionStatus
@@ -49,14 +50,20 @@ def admit(transaction: Transaction, sample: Sample, scopes: Sequence[str] = (SHA
     lessons.enter(transaction.sql, sample.turn, scopes)
 
 
-def ready(sql: sqlite3.Connection, limit: int, scope: str = SHARED) -> list[Sample]:
-    """Samples that wait for a step of this scope, in the order they were admitted."""
+def ready(sql: sqlite3.Connection, limit: int, scope: str = SHARED) -> tuple[list[Sample], list[str]]:
+    """Samples that wait for a step of this scope, as they were admitted, and the turns of those that cannot be read."""
     rows = sql.execute(
-        "SELECT samples.body, ids, logp, mask FROM lessons JOIN samples ON samples.turn = lessons.turn "
+        "SELECT samples.turn, samples.body, ids, logp, mask FROM lessons JOIN samples ON samples.turn = lessons.turn "
         "WHERE lessons.scope = ? AND step IS NULL AND reason IS NULL ORDER BY samples.seq LIMIT ?",
         (plain(scope), limit),
     ).fetchall()
-    return [sample_of_row(row) for row in rows]
+    found, damaged = [], []
+    for turn, *row in rows:
+        try:
+            found.append(sample_of_row(row))
+        except DamageError:
+            damaged.append(str(turn))
+    return found, damaged
 
 
 def of_turn(sql: sqlite3.Connection, turn: str) -> Sample | None:
