@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := bench-learning bench-tokens bench-swap bench-serve bench-train bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-updates fuzz-store eval-separate eval-joint eval-wishes bench-feedback bench-steadiness eval-judge
+FIGURES := bench-learning bench-tokens bench-swap bench-serve bench-train bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-updates bench-soak fuzz-store eval-separate eval-joint eval-wishes bench-feedback bench-steadiness eval-judge
 .PHONY: test-oracle test-peers help install demo serve test test-node test-openclaw check format tiny clean $(FIGURES)
 
 help:  ## what can be made
@@ -89,6 +89,9 @@ bench-capture-cost: .venv/installed  ## what capture adds to the first token and
 
 fuzz-api: .venv/installed-fuzz  ## generated requests against every route of a live server (SEED: another run)
 	@$(BIN)/python -m benchmarks.fuzz_api
+
+bench-soak: .venv/installed  ## 50,000 turns of 5,000 conversations: memory, handles and latency, and the curve (build/soak)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.soak
 
 bench-kills: .venv/installed  ## 1,000 kills at random instants over a running loop with clients (goes on where it was stopped)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.kills
