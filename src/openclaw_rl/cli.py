@@ -99,6 +99,14 @@ def serve(
     config: Annotated[
         Path | None, typer.Option("--config", help="A TOML file of settings. [default: config.toml in the home folder]")
     ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", help="A PEM file with a certificate chain: speak https.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="The PEM file with its private key.")] = None,
+    plain_public: Annotated[
+        bool | None,
+        typer.Option("--plain-public", help="Listen without TLS on an address that others reach; docs/security.md."),
+    ] = None,
     learn: Annotated[bool, typer.Option("--learn/--no-learn", help="Judge, train and publish while serving.")] = True,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more, conversation text included.")] = False,
 ) -> None:
@@ -121,6 +129,9 @@ def serve(
             "serve.host": host,
             "serve.port": port,
             "serve.api_key": api_key,
+            "serve.tls_cert": None if tls_cert is None else str(tls_cert),
+            "serve.tls_key": None if tls_key is None else str(tls_key),
+            "serve.plain_public": plain_public,
         },
     )
     asyncio.run(run(settings, learn=learn, announce=lambda line: say.print(line, soft_wrap=True, markup=False)))
@@ -139,13 +150,14 @@ def demo(
 
 
 def _mount() -> None:
-    from openclaw_rl.commands import checking, connect, doctor, forgetting, hints, judging, looking
+    from openclaw_rl.commands import checking, connect, doctor, forgetting, hints, judging, keys, looking
     from openclaw_rl.commands import eval as evaluating
     from openclaw_rl.tiny.cli import app as tiny
 
     for group in (looking.app, connect.app, doctor.app, checking.app, forgetting.app):
         app.add_typer(group)
     app.add_typer(hints.app, name="hints")
+    app.add_typer(keys.app, name="keys")
     evaluating.app.add_typer(judging.app)
     app.add_typer(evaluating.app, name="eval")
     app.add_typer(tiny, name="tiny", help="Make the bundled model again, or score it.")

@@ -27,6 +27,7 @@ from openclaw_rl.judge.settings import JudgeSettings
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.render.settings import RenderSettings
 from openclaw_rl.serve.settings import ServeSettings
+from openclaw_rl.store.settings import StoreSettings
 from openclaw_rl.train.settings import TrainStageSettings
 from openclaw_rl.trainers.settings import TrainerSettings
 
@@ -52,6 +53,8 @@ class Config:
     """How clients are answered."""
     render: RenderSettings = field(default_factory=RenderSettings)
     """How answers are read."""
+    store: StoreSettings = field(default_factory=StoreSettings)
+    """What is kept of conversations, and for how long."""
     collect: CollectSettings = field(default_factory=CollectSettings)
     """How turns become pairs."""
     judge: JudgeSettings = field(default_factory=JudgeSettings)

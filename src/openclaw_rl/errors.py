@@ -38,12 +38,20 @@ class RequestError(OpenClawRLError):
     """A client's mistake: answered with `status` and a body in the shape of the API that was called."""
 
     def __init__(
-        self, problem: str, *, fix: str = "", status: int = 400, code: str | None = None, param: str | None = None
+        self,
+        problem: str,
+        *,
+        fix: str = "",
+        status: int = 400,
+        code: str | None = None,
+        param: str | None = None,
+        retry_s: int | None = None,
     ) -> None:
         super().__init__(problem, fix=fix)
         self.status = status
         self.code = code
         self.param = param
+        self.retry_s = retry_s  # after how long the same may be asked again
 
 
 class EngineError(OpenClawRLError):

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from urllib.parse import unquote
 
 from openclaw_rl.collect.classify import degenerate, kind_of
 from openclaw_rl.collect.clients.rules import CLIENTS, AnyClient, ClientRules, rules_for
@@ -28,7 +29,7 @@ from openclaw_rl.collect.sessions import (
     user_of,
 )
 from openclaw_rl.collect.tally import Tally
-from openclaw_rl.core.ledger import State
+from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import Message, TextPart
 from openclaw_rl.core.turn import Arrival, Placement, Turn, TurnKind
 from openclaw_rl.errors import StoreError
@@ -66,6 +67,11 @@ class CollectSettings:
     """Tokens of recent turns held in memory, so that the next request need not read them from the store."""
 
 
+def everybody_teaches(key_name: str) -> bool:
+    """No key is left out."""
+    return True
+
+
 class Collect:
     """Places requests and enters turns. One object for all requests, on one event loop."""
 
@@ -76,11 +82,13 @@ class Collect:
         now_s: Callable[[], float],
         *,
         clients: Sequence[ClientRules] = CLIENTS,
+        may_teach: Callable[[str], bool] = everybody_teaches,
     ) -> None:
         self._store = store
         self._settings = settings
         self._now_s = now_s
         self._clients = clients
+        self._may_teach = may_teach  # told the name of a key
         self._index = Index(chains=settings.known_conversations, tokens=settings.held_tokens)
         self._past = Past(store, self._index)
         self._asked = Remembered()
@@ -132,7 +140,7 @@ class Collect:
         """Returns once the turn is in the store; ends the session where this was announced as its last turn."""
         history = await self._asked_of(turn)
         chain = extended(history.prefix, turn.reply)
-        reason = degenerate(turn, self._settings.control_tokens) if turn.is_main else None
+        reason = self._reason(turn) if turn.is_main else None
         await self._store.add_turn(turn, chain=chain, prefix=history.prefix, reason=reason, seen_s=self._now_s())
         state = None if not turn.is_main else State.SERVED if reason is None else State.DROPPED
         self._index.enter(turn, Known(turn.id, turn.session, state), space_in(turn.session), history, chain)
@@ -140,6 +148,12 @@ class Collect:
             log.info("dropped turn=%s reason=%s", turn.id, reason)
         if turn.session in self._closing:
             await self.done(turn.session, "the client said so")
+
+    def _reason(self, turn: Turn) -> DropReason | None:
+        """Why a main turn can teach nothing, whatever follows it."""
+        if not self._may_teach(unquote(space_in(turn.session), errors="surrogatepass")):
+            return DropReason.MAY_NOT_TEACH  # at once: it is never judged, and nothing said to it becomes a hint
+        return degenerate(turn, self._settings.control_tokens)
 
     async def done(self, session: str, why: str) -> None:
         """The session is over; `session` is its full name."""

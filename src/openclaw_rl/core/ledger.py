@@ -28,6 +28,9 @@ class DropReason(StrEnum):
     NOT_FOLLOWED = "not_followed"  # a sibling the conversation did not go on from
     NO_SIGNAL = "no_signal"
     MAY_NOT_TEACH = "may_not_teach"
+    REDACTED = "redacted"  # it held something private, so its ids were not kept
+    REPEATED = "repeated"  # the same correction, more often than one user may teach it in a day
+    TOO_MANY = "too_many"  # more samples than one user may give in a day
     MEMORY_ONLY = "memory_only"  # carry = memory: the prompt remembers, the weights are left alone
     LEARNED = "learned"  # sampled behind a hint, and the weights say it without by now
     TOO_LONG = "too_long"

@@ -31,7 +31,7 @@ def kept_key(home: Path) -> str:
         if path.is_file() and (kept := path.read_text("utf-8").strip()):
             return kept
         key = f"sk-openclaw-{secrets.token_urlsafe(24)}"
-        _write(path, key + "\n")
+        write_own(path, key + "\n")
     except OSError as problem:
         raise StoreError(
             f"{path} cannot be used: {problem.strerror}", fix="give --home a folder of your own"
@@ -41,7 +41,7 @@ def kept_key(home: Path) -> str:
 
 def note_address(home: Path, address: Address) -> None:
     """Lets other commands find the server."""
-    _write(home / ADDRESS, msgspec.json.encode(address).decode() + "\n")
+    write_own(home / ADDRESS, msgspec.json.encode(address).decode() + "\n")
 
 
 def forget_address(home: Path) -> None:
@@ -60,7 +60,7 @@ def address_of(home: Path) -> Address | None:
     return found
 
 
-def _write(path: Path, text: str) -> None:
+def write_own(path: Path, text: str) -> None:
     """Whole or not at all, readable by the owner alone."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_name(path.name + ".new")

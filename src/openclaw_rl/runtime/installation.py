@@ -34,11 +34,15 @@ from openclaw_rl.runtime.activity import Activity
 from openclaw_rl.runtime.carrying import carrying_of, join
 from openclaw_rl.runtime.doctor_install import home_findings
 from openclaw_rl.runtime.forget_finish import finish_erasing, rebuild_in_time
+from openclaw_rl.runtime.guarding import check_exposure, close_folder, key_of
 from openclaw_rl.runtime.home import kept_key
 from openclaw_rl.runtime.judge_model import JudgeModel
+from openclaw_rl.runtime.keys import KeyBook
 from openclaw_rl.runtime.models import model_folder
 from openclaw_rl.runtime.status import Facts, status_of
+from openclaw_rl.serve.auth import OWNER, Keys
 from openclaw_rl.store.db import Store
+from openclaw_rl.store.redact import Masker
 from openclaw_rl.train.entry import Entry
 from openclaw_rl.train.settings import Wants
 from openclaw_rl.train.stage import TrainStage
@@ -58,6 +62,7 @@ class Installation:
     config: Config
     folder: Path
     key: str
+    keys: Keys
     store: Store
     engine: LocalEngine
     renderer: ChatRenderer
@@ -111,15 +116,21 @@ class Installation:
 @asynccontextmanager
 async def installed(config: Config) -> AsyncIterator[Installation]:
     """The parts, started; closed in reverse order at the end. Raises OpenClawRLError where one cannot start."""
+    check_exposure(config.serve)
+    await asyncio.to_thread(close_folder, config.home)
     folder = await asyncio.to_thread(model_folder, config.model)
     own_judge = config.judge.model if not config.judge.url else ""
     judge_folder = await asyncio.to_thread(model_folder, own_judge) if own_judge else folder
     trainer_settings = await asyncio.to_thread(_with_teacher, config.trainer, folder)
     async with AsyncExitStack() as stack:
         await asyncio.to_thread(finish_erasing, config.home)
-        store = await Store.open(config.home)
+        masker = await asyncio.to_thread(Masker.of, config.store.redact)
+        store = await Store.open(config.home, masker=masker)
         stack.push_async_callback(store.aclose)
         key = config.serve.api_key or await asyncio.to_thread(kept_key, config.home)
+        book = await asyncio.to_thread(KeyBook, config.home)
+        stack.callback(book.note)
+        keys = Keys({OWNER: key}, book.keys, book.used)
         renderer = ChatRenderer(await asyncio.to_thread(read_template, folder), config.render)
         engine = await LocalEngine.start(replace(config.engine, model=str(folder)))
         stack.push_async_callback(engine.aclose)
@@ -132,7 +143,7 @@ async def installed(config: Config) -> AsyncIterator[Installation]:
             chat = own = await JudgeModel.start(judge_folder, config.judge, config.engine)
             stack.push_async_callback(own.aclose)
         judge = LlmJudge(chat, config.judge, name=config.judge.model or BASE_JUDGE, budget=store, readable=readable)
-        parts = assembled(config, folder, key, Built(store, renderer, engine, trainer, judge))
+        parts = assembled(config, folder, key, Built(store, renderer, engine, trainer, judge, keys))
         await parts.publishing.start()
         yield parts
 
@@ -146,12 +157,14 @@ class Built:
     engine: LocalEngine
     trainer: TrainerProcess
     judge: LlmJudge
+    keys: Keys | None = None  # the owner's alone
 
 
 def assembled(config: Config, folder: Path, key: str, built: Built) -> Installation:
     """The installation made of these; nothing runs yet."""
     activity = Activity()
     store, engine, renderer = built.store, built.engine, built.renderer
+    keys = built.keys or Keys({OWNER: key})
     is_full = config.trainer.parameters == "full"
     room = config.engine.max_full_versions if is_full else config.engine.max_versions
     served = Served(store, engine, keep_loaded=config.publish.keep_loaded, room=room)
@@ -161,7 +174,7 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
     recipe: dict[str, Json] = msgspec.to_builtins({"train": config.train, "trainer": config.trainer})
     training = TrainStage(
         store,
-        Entry(store, renderer, config.train, wants),
+        Entry(store, renderer, config.train, wants, lambda turn: keys.may_teach(key_of(turn.session))),
         built.trainer,
         config.train,
         wants,
@@ -187,10 +200,11 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
         config=config,
         folder=folder,
         key=key,
+        keys=keys,
         store=store,
         engine=engine,
         renderer=renderer,
-        collect=Collect(store, config.collect, time.time),
+        collect=Collect(store, config.collect, time.time, may_teach=keys.may_teach),
         served=served,
         judging=JudgeStage(store, built.judge, config.judge, is_idle=lambda: activity.is_idle),
         training=training,

@@ -21,17 +21,16 @@ from openclaw_rl.errors import ConfigError
 from openclaw_rl.publish.compare import Compared, Comparison
 from openclaw_rl.publish.swap import pin, rollback, unpin
 from openclaw_rl.runtime.gauges import LearningGauges
+from openclaw_rl.runtime.guarding import GuardGauges, Metered, meter_of, tls_of
 from openclaw_rl.runtime.home import Address, forget_address, note_address
 from openclaw_rl.runtime.installation import Installation
 from openclaw_rl.runtime.models import served_name
 from openclaw_rl.serve.app import build_app, runner_of
-from openclaw_rl.serve.auth import Keys
 from openclaw_rl.serve.metrics import Metrics
 from openclaw_rl.serve.params import defaults_of
 from openclaw_rl.serve.parts import Control, Orders, ServeParts
 
 log = logging.getLogger(__name__)
-OWNER = "owner"
 
 
 @asynccontextmanager
@@ -43,17 +42,18 @@ async def listening(parts: Installation, *, learns: bool) -> AsyncIterator[str]:
     Raises ConfigError where the address cannot be had.
     """
     settings = parts.config.serve
+    tls = await asyncio.to_thread(tls_of, settings)
     serve_parts = _serve_parts(parts, learns=learns)
     serve_parts.metrics.registry.register(LearningGauges(parts))
     app = build_app(serve_parts)
     app.middlewares.append(parts.activity.middleware)
     runner = runner_of(app)
     await runner.setup()
-    site = web.TCPSite(runner, settings.host, settings.port)
+    site = web.TCPSite(runner, settings.host, settings.port, ssl_context=tls)
     try:
         await _start(site, settings.host, settings.port)
         host, port = runner.addresses[0][:2]
-        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        url = f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
         await asyncio.to_thread(note_address, parts.config.home, Address(url, os.getpid()))
         yield url
         await parts.activity.finished(settings.finish_s)  # whoever comes meanwhile is told to come again
@@ -75,6 +75,8 @@ async def _start(site: web.TCPSite, host: str, port: int) -> None:
 
 def _serve_parts(parts: Installation, *, learns: bool) -> ServeParts:
     settings, metrics = parts.config.serve, Metrics()
+    meter = meter_of(settings)
+    metrics.registry.register(GuardGauges(meter, parts.store.masked))
 
     async def status() -> Mapping[str, Json]:
         return await parts.status(learns=learns, reused=metrics.reuse.share)
@@ -90,7 +92,7 @@ def _serve_parts(parts: Installation, *, learns: bool) -> ServeParts:
     return ServeParts(
         engine=parts.engine,
         renderer=parts.renderer,
-        collector=parts.collect,
+        collector=Metered(parts.collect, meter),
         store=parts.store,
         control=Control(
             feedback=parts.store.add_feedback,
@@ -104,7 +106,8 @@ def _serve_parts(parts: Installation, *, learns: bool) -> ServeParts:
         models=(settings.model_name or served_name(parts.config.model),),
         context_length=parts.engine.info.context_length,
         eos_ids=parts.engine.info.eos_ids,
-        keys=Keys({OWNER: parts.key}),
+        keys=parts.keys,
+        meter=meter,
         orders=orders_of(parts, comparison),
         settings=settings,
         metrics=metrics,

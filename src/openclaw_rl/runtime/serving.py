@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 async def run(config: Config, *, learn: bool = True, announce: Callable[[str], None]) -> None:
     """Serves until a signal comes. The first one ends it in order; a second one at once."""
+    os.umask(0o077)  # whatever this process and its children write is the owner's alone
     stop = _stop_signal(announce)
     for line in unused_names():
         log.warning("%s", line)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from aiohttp import web
 
 from openclaw_rl.core.message import Json
+from openclaw_rl.core.rights import Right
 from openclaw_rl.core.version import SHARED
 from openclaw_rl.serve import control, hints, orders, responses
+from openclaw_rl.serve.auth import Caller
 from openclaw_rl.serve.body import received
 from openclaw_rl.serve.chat import chat_completions
 from openclaw_rl.serve.completions import completions
@@ -14,10 +16,12 @@ from openclaw_rl.serve.control import answer
 from openclaw_rl.serve.failures import Handler, answer_errors, error_response
 from openclaw_rl.serve.messages import count_tokens, messages
 from openclaw_rl.serve.openapi import Answering, described
+from openclaw_rl.serve.origins import allow_origins
 from openclaw_rl.serve.parts import ALIAS, ServeParts
 from openclaw_rl.serve.settings import ServeSettings
 
 _SETTINGS = web.AppKey("settings", ServeSettings)
+NOBODY = Caller("", frozenset())  # who asks where no key is needed
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -104,7 +108,16 @@ def build_app(parts: ServeParts) -> web.Application:
     app[_SETTINGS] = parts.settings
     for method, path, answering, is_open in ROUTES:
         app.router.add_route(method, path, _handler(answering, parts, path, is_open=is_open))
+    allow_origins(app, parts.settings.allowed_origins)
     return app
+
+
+def right_for(path: str) -> Right:
+    """What a key must be allowed to do to be answered on this path."""
+    if path == "/v1/feedback":
+        return Right.FEEDBACK
+    is_own = path == "/v1/rl/session_done"
+    return Right.ADMIN if path.startswith("/v1/rl/") and not is_own else Right.CHAT
 
 
 def runner_of(app: web.Application) -> web.AppRunner:
@@ -112,12 +125,23 @@ def runner_of(app: web.Application) -> web.AppRunner:
     return web.AppRunner(app, handler_cancellation=True, access_log=None, keepalive_timeout=app[_SETTINGS].keepalive_s)
 
 
+def _admitted(request: web.Request, parts: ServeParts, path: str) -> Caller:
+    """Whose request it is. Raises RequestError (401, 403, 429) and HTTPRequestEntityTooLarge."""
+    caller, right = parts.keys.caller(request.headers), right_for(path)
+    caller.check(right)
+    parts.meter.size(caller, request.content_length or 0)
+    parts.meter.request(caller, is_feedback=right is Right.FEEDBACK)
+    return caller
+
+
 def _handler(answering: Answering, parts: ServeParts, path: str, *, is_open: bool) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         try:
-            key_name = "" if is_open else parts.keys.name_of(request.headers)
+            caller = NOBODY if is_open else _admitted(request, parts, path)
             await received(request, parts.settings)
-            response = await answering(request, parts, key_name)
+            if request.body_exists and not is_open:
+                parts.meter.size(caller, len(await request.read()))  # its headers need not have named it
+            response = await answering(request, parts, caller.name)
         except Exception as problem:  # the edge of a request: recorded where the body is made
             response = error_response(problem, path)
         parts.metrics.requests.labels(path, str(response.status)).inc()

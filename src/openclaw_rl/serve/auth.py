@@ -1,31 +1,77 @@
-"""API keys: who may ask, told apart by name, compared in constant time."""
+"""API keys: who may ask and for what, told apart by name, compared in constant time."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
+from openclaw_rl.core.rights import ALL_RIGHTS, NO_LIMITS, KnownKey, Limits, Right
 from openclaw_rl.errors import RequestError
 
+OWNER = "owner"  # the name of the installation's own key
 OPEN = "local"  # the name of whoever asks where no key is configured
 
 
-class Keys:
-    """The keys that are accepted, kept as hashes. Without any, everybody is let in as `local`."""
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whose request it is, and what they may do."""
 
-    def __init__(self, keys: Mapping[str, str]) -> None:
-        self._hashes = {name: _hash(key) for name, key in keys.items()}
+    name: str
+    rights: frozenset[Right] = ALL_RIGHTS
+    limits: Limits = NO_LIMITS
+
+    def check(self, right: Right) -> None:
+        """Raises RequestError (403) where the key does not have this right."""
+        if right not in self.rights:
+            raise RequestError(
+                f"the API key {self.name!r} may not {MEANS[right]}",
+                fix=f"use a key with the scope {right.value}: `openclaw-rl keys list` shows them",
+                status=403,
+                code="insufficient_scope",
+            )
+
+
+MEANS = {
+    Right.CHAT: "ask for answers",
+    Right.FEEDBACK: "give feedback",
+    Right.TEACH: "teach",
+    Right.ADMIN: "look at or change what was learned",
+}
+
+
+def no_others() -> Sequence[KnownKey]:
+    """No key beside those given in the clear."""
+    return ()
+
+
+class Keys:
+    """The keys that are accepted, kept as hashes. Without any, everybody is let in as `local`.
+
+    `keys` are the owner's, with every right; `others` gives those kept in the home folder, as they are now. `used` is
+    told the name of each key that was accepted.
+    """
+
+    def __init__(
+        self,
+        keys: Mapping[str, str],
+        others: Callable[[], Sequence[KnownKey]] = no_others,
+        used: Callable[[str], None] = lambda name: None,
+    ) -> None:
+        self._own = tuple(KnownKey(name, key_digest(key), ALL_RIGHTS) for name, key in keys.items())
+        self._others = others
+        self._used = used
 
     @property
     def is_open(self) -> bool:
         """Whether no key is asked for."""
-        return not self._hashes
+        return not self._own and not self._others()
 
-    def name_of(self, headers: Mapping[str, str]) -> str:
+    def caller(self, headers: Mapping[str, str]) -> Caller:
         """Whose key this is. Raises RequestError (401) without a right one."""
         if self.is_open:
-            return OPEN
+            return Caller(OPEN)
         given = _given(headers)
         if not given:
             raise RequestError(
@@ -34,22 +80,34 @@ class Keys:
                 status=401,
                 code="missing_api_key",
             )
-        digest = _hash(given)
-        found = [name for name, known in self._hashes.items() if hmac.compare_digest(known, digest)]
-        if not found:
+        digest = key_digest(given)
+        # All are compared, so that the time taken says nothing of which one was nearly right.
+        found = [known for known in (*self._own, *self._others()) if hmac.compare_digest(known.digest, digest)]
+        if not found or not found[0].is_valid:
             raise RequestError(
-                "the API key is not one of this server's",
-                fix="check the key your client is configured with",
+                "the API key was revoked" if found else "the API key is not one of this server's",
+                fix="ask whoever runs the server for another"
+                if found
+                else "check the key your client is configured with",
                 status=401,
                 code="invalid_api_key",
             )
-        return found[0]
+        self._used(found[0].name)
+        return Caller(found[0].name, found[0].rights, found[0].limits)
+
+    def may_teach(self, name: str) -> bool:
+        """Whether turns of this key make samples now. A key that was revoked teaches nothing more."""
+        if name == OPEN or any(known.name == name for known in self._own):
+            return True
+        known = next((known for known in self._others() if known.name == name), None)
+        return known is not None and known.is_valid and Right.TEACH in known.rights
+
+
+def key_digest(key: str) -> str:
+    """What is kept of a key."""
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _given(headers: Mapping[str, str]) -> str:
     scheme, _, key = headers.get("Authorization", "").partition(" ")
     return key.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "").strip()
-
-
-def _hash(key: str) -> bytes:
-    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()

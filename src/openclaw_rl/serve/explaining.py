@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.core.masked import marks_in
+from openclaw_rl.core.masked import told as masked_words
 from openclaw_rl.core.next_state import NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.store.rows import TurnRow
@@ -21,7 +23,10 @@ DROPPED = {
     DropReason.NO_NEXT_STATE: "nothing followed the answer before its session was over",
     DropReason.NOT_FOLLOWED: "the conversation went on from another answer to the same",
     DropReason.NO_SIGNAL: "neither score nor hint gave anything to learn",
-    DropReason.MAY_NOT_TEACH: "its user may not teach",
+    DropReason.MAY_NOT_TEACH: "its API key has not the right to teach",
+    DropReason.REDACTED: "it held something private, so its ids were not kept and cannot be learned from",
+    DropReason.REPEATED: "its user gave the same correction more often today than train.same_words_a_day",
+    DropReason.TOO_MANY: "its user gave more samples today than train.user_samples_a_day",
     DropReason.MEMORY_ONLY: "the prompt remembers the hint here (carry = memory), and the weights are left alone",
     DropReason.LEARNED: "it was sampled behind a hint, and the weights say it without by now",
     DropReason.TOO_LONG: "prompt and answer are longer than train.max_sample_tokens",
@@ -46,7 +51,9 @@ def explained(row: TurnRow) -> list[str]:
     if row.state is None:
         return [*told, "side turns are served and counted, and never learned from"]
     if row.next_state is not None:
-        told.append(f"its next state is {WHO[row.next_state.source]}")
+        masked = marks_in("\n".join(item.text for item in row.next_state.messages))
+        hidden = f", with {masked_words(masked)} masked before it was stored" if masked else ""
+        told.append(f"its next state is {WHO[row.next_state.source]}{hidden}")
     if row.verdict is not None:
         told.append(_verdict(row.verdict))
     if row.reason is not None:

@@ -73,6 +73,8 @@ def error_response(problem: BaseException, path: str) -> web.Response:
     if path.startswith(_ANTHROPIC):
         body = as_anthropic(status, body)
     headers = {"Retry-After": _RETRY_AFTER_S} if status in (429, 503) else {}
+    if isinstance(problem, RequestError) and problem.retry_s is not None:
+        headers["Retry-After"] = str(problem.retry_s)
     if isinstance(problem, web.HTTPMethodNotAllowed):
         headers["Allow"] = problem.headers["Allow"]
     return web.Response(status=status, body=body, content_type="application/json", headers=headers)

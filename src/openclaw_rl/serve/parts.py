@@ -16,6 +16,7 @@ from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import RequestError
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.serve.auth import Keys
+from openclaw_rl.serve.limits import Meter
 from openclaw_rl.serve.metrics import Metrics
 from openclaw_rl.serve.params import SamplingDefaults
 from openclaw_rl.serve.settings import ServeSettings
@@ -107,6 +108,7 @@ class ServeParts:
     own: Callable[[Placement], Awaitable[PolicyVersion | None]] = nobodys_own
     orders: Orders | None = None
     metrics: Metrics = field(default_factory=Metrics)
+    meter: Meter = field(default_factory=Meter)
     clock: Callable[[], float] = time.time
 
     def model_named(self, name: str | None) -> str:

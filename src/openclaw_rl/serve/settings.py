@@ -21,6 +21,20 @@ class ServeSettings:
     """The name clients ask for; empty takes the model's own. `default` always works too."""
     any_model_name: bool = False
     """Answer whatever model name a request gives, for clients whose name cannot be changed."""
+    tls_cert: str = ""
+    """A PEM file with the server's certificate chain; with `tls_key` the server speaks https."""
+    tls_key: str = ""
+    """The PEM file with the certificate's private key."""
+    plain_public: bool = False
+    """Listen on an address that others reach without TLS, because something in front of the server does it."""
+    allowed_origins: tuple[str, ...] = ()
+    """The web pages, by origin, whose scripts may read answers; empty for none."""
+    requests_a_minute: int = 0
+    """How many requests each key may make in a minute; 0 for no limit. A key may have limits of its own."""
+    tokens_a_minute: int = 0
+    """How many tokens, prompts and answers together, each key may use in a minute; 0 for no limit."""
+    feedback_a_minute: int = 120
+    """How many thumbs and corrections each key may send to /v1/feedback in a minute; 0 for no limit."""
     max_body_bytes: int = 32 * 1024 * 1024
     """Larger requests are answered 413."""
     default_max_tokens: int = 0
@@ -51,6 +65,10 @@ class ServeSettings:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"serve.port is {self.port}", fix="use a number from 0 to 65535")
+        if bool(self.tls_cert) != bool(self.tls_key):
+            raise ConfigError("serve.tls_cert and serve.tls_key belong together", fix="give both, or neither")
+        if min(self.requests_a_minute, self.tokens_a_minute, self.feedback_a_minute) < 0:
+            raise ConfigError("a limit a minute is negative", fix="it is 0 or more; 0 is no limit")
         if self.max_body_bytes < 1024:
             raise ConfigError(f"serve.max_body_bytes is {self.max_body_bytes}", fix="allow at least 1024")
         if self.default_max_tokens < 0:

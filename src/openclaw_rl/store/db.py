@@ -10,12 +10,13 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.core.masked import Private
 from openclaw_rl.core.next_state import Feedback, NextState
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.turn import Session, Turn
@@ -30,6 +31,7 @@ from openclaw_rl.store.lock import FolderLock
 from openclaw_rl.store.order_book import OrderBook
 from openclaw_rl.store.overview import Overview, overview
 from openclaw_rl.store.reader import Reader
+from openclaw_rl.store.redact import Masker
 from openclaw_rl.store.rows import Judged, StepRecord, TurnRow, VersionRow, VersionStatus
 from openclaw_rl.store.standing import Standing, standing
 from openclaw_rl.store.turns import Served
@@ -46,8 +48,8 @@ class Store:
     """
 
     @classmethod
-    async def open(cls, home: Path) -> Store:
-        """Opens or makes `home/store.db` and locks the folder.
+    async def open(cls, home: Path, *, masker: Masker | None = None) -> Store:
+        """Opens or makes `home/store.db` and locks the folder. What `masker` finds never reaches the disk.
 
         Raises StoreError where another process holds the folder, the file is corrupt, or it is newer than this program.
         """
@@ -58,10 +60,13 @@ class Store:
         except BaseException:
             lock.free()
             raise
-        return cls(lock, writing, reading)
+        return cls(lock, writing, reading, masker or Masker(()))
 
-    def __init__(self, lock: FolderLock, writing: sqlite3.Connection, reading: sqlite3.Connection) -> None:
+    def __init__(
+        self, lock: FolderLock, writing: sqlite3.Connection, reading: sqlite3.Connection, masker: Masker
+    ) -> None:
         self._lock = lock
+        self._masker = masker  # used by the writer's thread alone
         self._moved = {state: asyncio.Event() for state in State}
         self._writer = Writer(writing, self._wake)
         self._reader = Reader(reading)
@@ -70,6 +75,11 @@ class Store:
         self.orders = OrderBook(self._writer, self._reader)
         self.effects = EffectBook(self._reader)
         self._is_closed = False
+
+    @property
+    def masked(self) -> Mapping[Private, int]:
+        """What was masked since the store was opened, by kind."""
+        return self._masker.counted
 
     async def aclose(self) -> None:
         """Finishes what is queued, closes the file and frees the folder."""
@@ -129,7 +139,10 @@ class Store:
 
         def work(tx: Transaction) -> None:
             sessions.see(tx.sql, seen)
-            state = turns.insert(tx.sql, turn, chain=chain, prefix=prefix, reason=reason)
+            kept, why = self._masker.turn(turn), reason
+            if kept is not turn and turn.is_main and reason is None:
+                why = DropReason.REDACTED
+            state = turns.insert(tx.sql, kept, chain=chain, prefix=prefix, reason=why)
             if state is not None:
                 tx.moved.add(state)
 
@@ -188,7 +201,7 @@ class Store:
 
     def begin_pair(self, next_state: NextState) -> asyncio.Future[bool]:
         """As `pair`, without waiting: it is written before whatever is asked of the store from now on."""
-        return self._writer.begin(lambda tx: ledger.pair(tx, next_state))
+        return self._writer.begin(lambda tx: ledger.pair(tx, self._masker.next_state(next_state)))
 
     async def paired(self, *, limit: int) -> list[tuple[Turn, NextState, Feedback | None]]:
         """What waits for a judge, oldest first."""
@@ -218,9 +231,12 @@ class Store:
         """The judge's calls of this day, where there is a limit to them."""
         return await self._reader.do(lambda sql: spent.calls_on(sql, day))
 
-    async def judged(self, *, limit: int) -> list[Judged]:
-        """What waits to be admitted as a sample, oldest first."""
-        return await self._sound(lambda sql: listing.judged(sql, limit))
+    async def judged(self, *, limit: int, looked: int = 0) -> list[Judged]:
+        """What waits to be admitted as a sample, in the order of judging.
+
+        Of those judged up to `looked` only the ones that need not wait for their session any more.
+        """
+        return await self._sound(lambda sql: listing.judged(sql, limit, looked))
 
     async def session_has_sample(self, session: str) -> bool:
         """Whether any turn of the session is READY or TRAINED."""
@@ -241,6 +257,10 @@ class Store:
         """Samples that wait for a step of this scope, oldest first."""
         return await self._sound(lambda sql: samples.ready(sql, limit, scope))
 
+    async def has_several_teachers(self) -> bool:
+        """Whether turns of more than one user were ever judged."""
+        return await self._reader.do(ledger.has_several_users)
+
     async def waiting_scopes(self) -> list[str]:
         """The scopes that samples wait for, the one whose oldest waits longest first."""
         return await self._reader.do(lessons.waiting_scopes)
@@ -251,7 +271,7 @@ class Store:
 
     async def add_feedback(self, feedback: Feedback) -> None:
         """Stores it; a turn still SERVED becomes PAIRED when the feedback's words are its next state."""
-        await self._writer.do(lambda tx: ledger.add_feedback(tx, feedback))
+        await self._writer.do(lambda tx: ledger.add_feedback(tx, self._masker.feedback(feedback)))
 
     async def counts(self) -> dict[str, int]:
         """Turns by state, drops by reason (`dropped.REASON`), side turns (`side`), main turns (`main`)."""

@@ -160,6 +160,13 @@ def counts(sql: sqlite3.Connection) -> dict[str, int]:
     return found
 
 
+def has_several_users(sql: sqlite3.Connection) -> bool:
+    """Whether turns of more than one user were judged; two looks into the index, whatever it holds."""
+    asked = "SELECT {0}(user) FROM verdicts WHERE score IS NOT NULL"
+    first, last = (sql.execute(asked.format(which)).fetchone()[0] for which in ("min", "max"))
+    return first is not None and first != last
+
+
 def rewards(sql: sqlite3.Connection, user: str, limit: int) -> tuple[float, ...]:
     """The scores of the user's latest judged turns, newest first."""
     rows = sql.execute(

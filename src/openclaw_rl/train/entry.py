@@ -17,8 +17,9 @@ from openclaw_rl.core.scope import trained_scopes
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import Judged
-from openclaw_rl.train.admit import admission, refusal, teaches
+from openclaw_rl.train.admit import admission, has_signal, refusal, teaches
 from openclaw_rl.train.assemble import bare_prompt, ema_baseline, sample_of
+from openclaw_rl.train.fairness import Floods
 from openclaw_rl.train.settings import Baseline, TrainStageSettings, Wants
 
 log = logging.getLogger(__name__)
@@ -64,7 +65,11 @@ class Entry:
     weights_learn: bool = True
     student: Student | None = None
     known: Callable[[Turn], Awaitable[Sequence[PlacedHint]]] = no_hints
+    floods: Floods | None = None  # made of the settings where none is given
     _limit: int = AT_ONCE
+
+    def __post_init__(self) -> None:
+        self.floods = self.floods or Floods(self.settings)
 
     async def admit(self) -> bool:
         """Admits or drops what can be decided now; True where something was.
@@ -90,13 +95,16 @@ class Entry:
         return has_moved
 
     def _refusal(self, row: Judged) -> DropReason | None:
-        return refusal(
+        reason = refusal(
             row.turn,
             row.verdict,
             may_teach=self.may_teach(row.turn),
             max_tokens=self.settings.max_sample_tokens,
             weights_learn=self.weights_learn,
         )
+        if reason is None and self.floods is not None and has_signal(row.turn, row.verdict, self.wants):
+            return self.floods.refusal(row.turn, row.verdict)
+        return reason
 
     async def _sessions(self, rows: Sequence[Judged]) -> tuple[frozenset[str], frozenset[str]]:
         """The sessions that contribute already, and those that ended with every turn judged."""

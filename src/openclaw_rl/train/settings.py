@@ -49,6 +49,12 @@ class TrainStageSettings:
     """Samples from more than this many served versions ago are dropped as stale."""
     max_sample_tokens: int = 8192
     """Turns longer than this, prompt and answer together, are not trained on."""
+    user_share: float = 0.5
+    """How much of `batch_size` may come from one user in a step of a shared version, where more than one user teaches."""
+    same_words_a_day: int = 100
+    """How often in a day (UTC) one user may teach the same correction; further ones are dropped. 0 for no limit."""
+    user_samples_a_day: int = 0
+    """How many samples a day (UTC) one user may give; further ones are dropped. 0 for no limit."""
     baseline: Baseline = Baseline.EMA
     """What is taken off a score: nothing, or a moving average of that user's recent ones."""
     baseline_decay: float = 0.9
@@ -69,6 +75,10 @@ class TrainStageSettings:
             raise ValueError(f"min_batch is {self.min_batch}: a step needs at least one sample")
         if self.max_lag < 0 or self.max_wait_s < 0 or self.idle_s < 0:
             raise ValueError("max_lag, max_wait_s and idle_s cannot be negative")
+        if not 0.0 < self.user_share <= 1.0:
+            raise ValueError(f"user_share is {self.user_share}: it lies above 0 and is at most 1")
+        if self.same_words_a_day < 0 or self.user_samples_a_day < 0:
+            raise ValueError("same_words_a_day and user_samples_a_day cannot be negative")
         if not 0.0 <= self.baseline_decay < 1.0:
             raise ValueError(f"baseline_decay is {self.baseline_decay}: it is at least 0 and below 1")
         if self.retry_s <= 0 or self.retry_max_s < self.retry_s:

@@ -25,6 +25,7 @@ from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
 from openclaw_rl.train import folders
 from openclaw_rl.train.admit import teaches
+from openclaw_rl.train.fairness import most_of_one, shared_fairly
 from openclaw_rl.train.retry import Retries
 from openclaw_rl.train.schedule import Moment, batch, outdated, why_waiting
 from openclaw_rl.train.settings import TrainStageSettings, Wants
@@ -123,6 +124,8 @@ class ScopeSteps:
         """One step over the next of these samples."""
         settings = self.parts.settings
         size = min(self.retries.most or settings.batch_size, settings.batch_size)
+        if self.scope == SHARED and await self.parts.store.has_several_teachers():
+            ready = shared_fairly(ready, most_of_one(settings))
         samples = batch(ready, self._teaches, size=size, put_off=self.retries.put_off)
         ground = await self._ground()
         started = self.parts.now()

@@ -1,0 +1,28 @@
+"""The settings of the store: what is masked before it is kept, and for how long it is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Redact(StrEnum):
+    """A kind of private text that can be masked."""
+
+    KEYS = "keys"  # API keys, tokens, passwords, private keys
+    CARDS = "cards"  # numbers of payment cards
+    EMAILS = "emails"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """What is kept of conversations, and for how long."""
+
+    redact: tuple[Redact, ...] = (Redact.KEYS, Redact.CARDS)
+    """What is masked before a turn is stored, judged or learned from: keys, cards, emails; empty for nothing."""
+    keep_days: float = 0.0
+    """Turns of ended sessions are erased after so many days; what was learned stays. 0 keeps them."""
+
+    def __post_init__(self) -> None:
+        if self.keep_days < 0:
+            raise ValueError(f"keep_days is {self.keep_days}: it is 0 or more")

@@ -1,0 +1,78 @@
+"""Nobody takes over: a user's share of a step, the same correction over and over, and masses of samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from train_doubles import sample, turn, verdict
+from train_flow import SETTINGS, flowing
+
+from openclaw_rl.core.hint import Hint
+from openclaw_rl.core.ledger import DropReason
+from openclaw_rl.core.verdict import Verdict, VerdictSource
+from openclaw_rl.train.fairness import DAY_S, Floods, most_of_one, shared_fairly
+from openclaw_rl.train.settings import TrainStageSettings
+
+
+@dataclass
+class Hands:
+    """A clock turned by hand."""
+
+    now_s: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def corrected(name: str, words: str) -> Verdict:
+    return Verdict(name, -1, VerdictSource.VOTES, hints=(Hint(words),))
+
+
+def test_a_step_takes_no_more_of_one_user_than_their_share() -> None:
+    # half of 4 is 2: of bob's three the third waits, whoever else is there
+    samples = [
+        replace(sample(name), user=user)
+        for name, user in zip("abcde", ("bob", "bob", "ann", "bob", "ann"), strict=True)
+    ]
+    assert [
+        item.turn for item in shared_fairly(samples, most_of_one(TrainStageSettings(batch_size=4, min_batch=1)))
+    ] == list("abce")
+    assert most_of_one(TrainStageSettings(batch_size=1, min_batch=1)) == 1  # a step always has room for one
+
+
+def test_the_same_correction_counts_only_so_often_a_day() -> None:
+    clock = Hands()
+    floods = Floods(TrainStageSettings(same_words_a_day=2), clock)
+    ann = [replace(turn(f"a{index}"), user="ann") for index in range(5)]
+    said = ["Say it  in French.", "say it in french.", "Say it in French."]
+    refused = [floods.refusal(each, corrected(each.id, words)) for each, words in zip(ann[:3], said, strict=True)]
+    assert refused == [None, None, DropReason.REPEATED]
+    assert floods.refusal(ann[0], corrected("a0", said[0])) is None  # asked again, it counts once
+    assert floods.refusal(ann[3], corrected("a3", "Be short, please.")) is None  # other words
+    bob = replace(turn("b"), user="bob")
+    assert floods.refusal(bob, corrected("b", said[0])) is None  # another user
+    clock.now_s = DAY_S
+    assert floods.refusal(ann[4], corrected("a4", said[0])) is None  # another day
+
+
+def test_a_user_gives_only_so_many_samples_a_day_where_that_is_set() -> None:
+    floods = Floods(TrainStageSettings(user_samples_a_day=1), Hands())
+    assert floods.refusal(turn("a"), verdict("a", 1)) is None
+    assert floods.refusal(turn("b"), verdict("b", 1)) is DropReason.TOO_MANY
+
+
+@pytest.mark.parametrize("changed", [{"user_share": 0.0}, {"user_share": 1.1}, {"same_words_a_day": -1}])
+def test_shares_and_limits_that_mean_nothing_are_refused(changed: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="user_share|same_words_a_day"):
+        TrainStageSettings(**changed)  # type: ignore[arg-type]
+
+
+async def test_a_repeated_correction_is_dropped_with_that_reason_and_counted(tmp_path: Path) -> None:
+    async with flowing(tmp_path, settings=replace(SETTINGS, same_words_a_day=1)) as flow:
+        await flow.judged("a", -1, hints=1)
+        await flow.judged("b", -1, hints=1)
+        await flow.stage.entry.admit()
+        assert await flow.state("b") is DropReason.REPEATED
+        assert (await flow.store.counts())["dropped.repeated"] == 1
