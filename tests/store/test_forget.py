@@ -138,6 +138,20 @@ async def test_the_base_model_is_served_where_every_version_saw_it(tmp_path: Pat
     await store.aclose()
 
 
+async def test_a_pin_moves_to_the_nearest_version_that_never_saw_it(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path)
+    await conversation(store)
+    await stepped(store, 1, "b1")
+    await stepped(store, 2, "a1")
+    await stepped(store, 3, "a2")
+    await store.orders.pin(PolicyVersion("shared", 2), at_s=1.0)  # training goes on from 3
+    await forgotten(store, What(user="ann"))
+    one = PolicyVersion("shared", 1)
+    assert await store.orders.pinned("shared") == await store.current("shared") == one
+    assert await store.orders.head("shared") == one
+    await store.aclose()
+
+
 async def test_a_hint_that_came_from_it_takes_the_turns_answered_behind_it_along(tmp_path: Path) -> None:
     store = await Store.open(tmp_path)
     await taught(store, "a1", ("first",), session="k:one", hint=f"Say {CANARY}.")

@@ -70,6 +70,54 @@ def forget(
     say.print(f"kept in {forgetting.certificate_path(at, certificate)}", soft_wrap=True)
 
 
+@app.command()
+def replay(
+    *,
+    version: Annotated[str | None, typer.Option("--version", help="Which one. [default: the one trained last]")] = None,
+    method: Annotated[str | None, typer.Option("--method", help="Another method: binary, opd, combine, ...")] = None,
+    rank: Annotated[int | None, typer.Option("--rank", help="Another rank of the LoRA weights.", min=1)] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="The model served; another one takes over what can be carried over.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="A new folder for the adapter.")] = None,
+    into: Annotated[Path | None, typer.Option("--into", help="A new home folder, for another model say.")] = None,
+    as_version: Annotated[
+        bool, typer.Option("--as-version", help="Make it a version that meets the gate at the next start.")
+    ] = False,
+    home: Home = None,
+    config: File = None,
+) -> None:
+    """Take the steps of a version again from the stored samples, and compare the digests.
+
+    On one machine equal settings give equal bits. With another method, rank or model the same batches are learned from
+    otherwise: the adapter goes to --out, or becomes a version. Another model takes over words and hints: --into makes a
+    new home folder for it. The report is JSON; code 1 says that digests differ. The server must be stopped.
+    """
+    from openclaw_rl.config import read_config
+    from openclaw_rl.runtime import replaying
+    from openclaw_rl.runtime.retaking import named
+    from openclaw_rl.trainers.settings import Method
+
+    settings = read_config(config, overrides={"home": str(home_of(home)), "model": model})
+    if method is not None and method not in set(Method):
+        raise ConfigError(f"--method is {method!r}", fix=f"give one of {', '.join(Method)}")
+    changed = replaying.Change(None if method is None else Method(method), rank)
+    report = asyncio.run(
+        replaying.replay(
+            settings,
+            version=None if version is None else named(version),
+            change=None if changed == replaying.Change() else changed,
+            out=out,
+            into=into,
+            as_version=as_version,
+            is_model_given=model is not None,
+        )
+    )
+    print(msgspec.json.format(msgspec.json.encode(report), indent=1).decode())
+    if report.digest_equal is False:
+        raise typer.Exit(1)
+
+
 def _moment(text: str) -> float:
     try:
         return datetime.fromisoformat(text).timestamp()

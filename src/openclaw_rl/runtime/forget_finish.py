@@ -223,6 +223,9 @@ def _clean(home: Path, held: Forgetting) -> None:
                 raise StoreError(
                     f"{path} cannot be removed", fix="make it writable and start again; it holds what is gone"
                 )
+    asides = list(home.glob(f"{NAME}.damaged-*"))  # what `check --repair` put aside cannot be cleaned
+    for path in asides:
+        path.unlink()
     log.info("removed the folders of forgetting=%s", held.id)
     shutil.rmtree(home / SCRATCH, ignore_errors=True)
     sql = open_writer(home / NAME)
@@ -237,6 +240,7 @@ def _clean(home: Path, held: Forgetting) -> None:
         records=len(there) - len(left),
         records_left=len(left),
         records_not_found=len(paths) - len(there),
+        damaged_stores_removed=len(asides),
     )
     after = replace(plan.without_names(), certificate=certificate)
     _note(home, replace(held, phase=Phase.COMPACTING, plan=plan_text(after)))

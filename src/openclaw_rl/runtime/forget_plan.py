@@ -70,6 +70,7 @@ class Certificate:
     records: int = 0
     records_left: int = 0
     records_not_found: int = 0
+    damaged_stores_removed: int = 0
     finished_at: str | None = None
     served: dict[str, str] = field(default_factory=dict)
     at_gate: tuple[str, ...] = ()
@@ -106,6 +107,8 @@ def plan_of(sql: sqlite3.Connection, what: What, going: Going, *, name: str, at_
     rows = versions.everything(sql)
     gone = {row.version for row in going.versions}
     heads = [versions.current(sql, scope) for scope in dict.fromkeys(row.version.scope for row in rows)]
+    ahead = sql.execute("SELECT scope, ahead FROM pins WHERE ahead IS NOT NULL")
+    heads += [PolicyVersion(str(scope), int(number)) for scope, number in ahead]  # what training goes on from
     heads += [row.version for row in rows if row.status is VersionStatus.CANDIDATE]
     learned = {*going.turns, *going.unsaid, *going.unread}
     again = [row for row in lineage(rows, heads) if row.version in gone and row.version.scope != going.scope]

@@ -123,12 +123,18 @@ class Retaking:
             unused = {turn for turn, _ in report.dropped}
             turns += [sample.turn for sample in batch if sample.turn not in unused]
             self._made += 1
-            last = await trainer.export(self.scratch / str(self._made), version)
+            before, last = last, await trainer.export(self.scratch / str(self._made), version)
+            if before is not None:
+                await asyncio.to_thread(shutil.rmtree, before.folder)
             here, metrics = last.folder, report.metrics
         if last is None:
             return None
         await asyncio.to_thread(last.folder.rename, out)
         return Retaken(replace(last, folder=out), tuple(turns), metrics)
+
+    def settings_text(self) -> str:
+        """The settings of the last step, as JSON."""
+        return msgspec.json.encode(self._settings).decode()
 
     async def aclose(self) -> None:
         """Ends the process and removes what lies between the steps."""

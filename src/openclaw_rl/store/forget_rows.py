@@ -34,7 +34,7 @@ def erase(sql: sqlite3.Connection, what: Going) -> None:
     _drop_texts(sql, texts)
     _take_back(sql, what)
     if what.scope is not None:
-        for table in ("versions", "steps", "lessons", "current"):
+        for table in ("versions", "steps", "lessons", "current", "pins"):
             sql.execute(f"DELETE FROM {table} WHERE scope = ?", (what.scope,))
 
 
@@ -67,6 +67,17 @@ def compact(path: Path) -> None:
         sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     finally:
         sql.close()
+
+
+def _move_pins(sql: sqlite3.Connection, rows: list[VersionRow], gone: Collection[PolicyVersion]) -> None:
+    """A pin to a version that goes holds its nearest ancestor instead, and so does what training goes on from."""
+    for scope, number, ahead in sql.execute("SELECT scope, number, ahead FROM pins").fetchall():
+        pinned, head = (PolicyVersion(str(scope), int(each)) for each in (number, number if ahead is None else ahead))
+        pinned, head = (nearest_clean(rows, each, gone) if each in gone else each for each in (pinned, head))
+        sql.execute(
+            "UPDATE pins SET number = ?, ahead = ? WHERE scope = ?",
+            (pinned.number, None if head == pinned else head.number, scope),
+        )
 
 
 def _unteach(sql: sqlite3.Connection, turn: str, *, is_answered: bool) -> None:
@@ -110,6 +121,7 @@ def _take_back(sql: sqlite3.Connection, what: Going) -> None:
         clean = nearest_clean(rows, served, gone) if served in gone else served
         if clean != served:
             versions.set_current(sql, clean, WHY_BACK)
+    _move_pins(sql, rows, gone)
     for version in gone:
         named = (version.scope, version.number)
         sql.execute(

@@ -1,0 +1,82 @@
+"""What of an installation's samples can teach another model: the words and the hints, not the ids and not the scores.
+
+Another model never said those replies, so no ratio to it can be taken, and praise or blame for them is not its own. A
+hint remains: the new model, reading it, is the teacher; its distribution behind the hint is learned over the reply.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from openclaw_rl.core.hint import PlacedHint, last_user_index, with_hints
+from openclaw_rl.core.sample import HintPrompt, Sample
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.version import BASE
+from openclaw_rl.errors import RequestError
+from openclaw_rl.render.renderer import ChatRenderer
+
+ONLY_A_SCORE = "only a score, which was for another model's reply"
+NO_TURN = "the turn is not in the store"
+NO_PLACE = "the model's template does not write the reply behind its prompt"
+REFUSED = "the model's template refuses the conversation"
+
+
+@dataclass(slots=True)
+class CarryOver:
+    """Renders samples for another model; counts what it carried over and why it left the rest."""
+
+    renderer: ChatRenderer
+    carried: int = 0
+    left: Counter[str] = field(default_factory=Counter)
+
+    def sample(self, sample: Sample, turn: Turn | None) -> Sample | None:
+        """The same words and hints in the other model's ids; None where nothing of it can be taught."""
+        made = self._made(sample, turn)
+        if isinstance(made, str):
+            self.left[made] += 1
+            return None
+        self.carried += 1
+        return made
+
+    def _made(self, sample: Sample, turn: Turn | None) -> Sample | str:
+        if turn is None:
+            return NO_TURN
+        asked = last_user_index(turn.messages)
+        if not sample.hints or asked is None:
+            return ONLY_A_SCORE
+        try:
+            prompt = self._prompt(turn, ())
+            read = [
+                HintPrompt(hint.text, self._prompt(turn, (PlacedHint(asked, "", hint.text),))) for hint in sample.hints
+            ]
+            response = self._reply(turn)
+        except (RequestError, ValueError):
+            return REFUSED
+        if not response:
+            return NO_PLACE
+        return Sample(
+            turn=sample.turn,
+            session=sample.session,
+            user=sample.user,
+            prompt=prompt,
+            response=response,
+            logp=(0.0,) * len(response),  # no ratio is taken to what is taught
+            mask=(True,) * len(response),
+            version=BASE,
+            hints=tuple(read),
+            is_taught=True,
+        )
+
+    def _prompt(self, turn: Turn, hints: Sequence[PlacedHint]) -> tuple[int, ...]:
+        return self.renderer.prompt(with_hints(turn.messages, hints), turn.tools, None, options=turn.options).tokens
+
+    def _reply(self, turn: Turn) -> tuple[int, ...]:
+        """The reply's ids behind the prompt, up to what ends it; none where it does not stand there."""
+        template = self.renderer.template
+        before = template.text(turn.messages, turn.tools, generation_prompt=True, options=turn.options)
+        whole = template.text((*turn.messages, turn.reply), turn.tools, generation_prompt=False, options=turn.options)
+        if not whole.startswith(before):
+            return ()
+        return self.renderer.encode(whole[len(before) :].rstrip())
