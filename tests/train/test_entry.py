@@ -14,6 +14,7 @@ from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import OwnReply
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
+from openclaw_rl.train.entry import AT_ONCE
 from openclaw_rl.train.settings import Baseline, Wants
 
 
@@ -88,16 +89,6 @@ async def test_without_a_baseline_a_score_stands_alone(tmp_path: Path) -> None:
         assert (await flow.store.ready(limit=9))[0].baseline is None
 
 
-async def test_zeros_that_wait_do_not_hide_newer_turns(tmp_path: Path) -> None:
-    async with flowing(tmp_path) as flow:
-        for index in range(64):
-            await flow.judged(f"zero {index}", 0, session_id=f"open {index}")
-        await flow.judged("b", -1, session_id="s2")
-        assert not await flow.stage.entry.admit()
-        assert await flow.stage.entry.admit()
-        assert await flow.state("b") is State.READY
-
-
 @dataclass
 class Asked:
     """A student that is told what it has learned, and what it says."""
@@ -147,3 +138,25 @@ async def test_where_only_the_prompt_remembers_every_turn_ends_dropped(tmp_path:
         await flow.judged("a", -1, hints=1)
         assert await flow.stage.entry.admit()
         assert await flow.state("a") is DropReason.MEMORY_ONLY
+
+
+async def test_what_waits_for_its_session_holds_up_nothing_and_is_not_read_again_until_it_need_not_wait(
+    tmp_path: Path,
+) -> None:
+    async with flowing(tmp_path) as flow:
+        entry, waiting = flow.stage.entry, AT_ONCE + 6
+        for at in range(waiting):
+            await flow.judged(f"z{at}", 0, mean=0.0, session_id=f"z{at}")
+        await flow.judged("good", 1, session_id="other")
+        assert await entry.admit()  # at once, though it is not among the oldest
+        [sample] = await flow.store.ready(limit=9)
+        assert sample.turn == "good"
+        last = max(row.seq for row in await flow.store.judged(limit=999))
+        assert await flow.store.judged(limit=999, looked=last) == []
+        await flow.paired("late", session_id="z1")
+        for session_id in ("z1", "z2"):
+            await flow.store.end_session(session_id, why="idle", at_s=2.0)
+        again = await flow.store.judged(limit=999, looked=last)
+        assert [row.turn.id for row in again] == ["z2"]  # z1 has a turn that is still with the judge
+        assert await entry.admit()
+        assert [sample.turn for sample in await flow.store.ready(limit=9)] == ["good", "z2"]

@@ -16,6 +16,9 @@ COLUMNS = (
     "turns.id, turns.state, turns.reason, turns.step, "
     "EXISTS (SELECT 1 FROM samples WHERE samples.turn = turns.id), " + turns.COLUMNS
 )
+_OTHER = "SELECT 1 FROM turns AS other WHERE other.session = turns.session AND other.state"
+_WITH_SAMPLE = f"EXISTS ({_OTHER} IN ('ready', 'trained'))"
+_COMPLETE = f"(sessions.end_why IS NOT NULL AND NOT EXISTS ({_OTHER} = 'paired'))"
 
 
 def row(sql: sqlite3.Connection, turn: str) -> TurnRow | None:
@@ -69,10 +72,21 @@ def last_verdict(sql: sqlite3.Connection, user: str) -> int:
     return 0 if found is None else int(found[0])
 
 
-def judged(sql: sqlite3.Connection, limit: int) -> tuple[list[Judged], list[str]]:
-    """What waits to be admitted as a sample, oldest first, and the turns among them that cannot be read."""
+def judged(sql: sqlite3.Connection, limit: int, looked: int) -> tuple[list[Judged], list[str]]:
+    """What waits to be admitted as a sample, in the order of judging, and the turns among them that cannot be read.
+
+    Those judged up to `looked` only where their session has a sample by now, or is over with every turn judged: the
+    others were looked at and wait for that, in thousands where thousands of sessions are open.
+    """
     found, damaged = [], []
-    for name in ledger.waiting(sql, State.JUDGED, limit):
+    rows = sql.execute(
+        "SELECT turns.id, verdicts.seq FROM turns INDEXED BY turns_state "
+        "CROSS JOIN verdicts ON verdicts.turn = turns.id CROSS JOIN sessions ON sessions.id = turns.session "
+        f"WHERE turns.state = 'judged' AND (verdicts.seq > ? OR {_WITH_SAMPLE} OR {_COMPLETE}) "
+        "ORDER BY verdicts.seq LIMIT ?",
+        (looked, limit),
+    ).fetchall()
+    for name, seq in rows:
         try:
             turn, verdict = turns.get(sql, name), ledger.verdict_of(sql, name)
         except DamageError:
@@ -84,7 +98,7 @@ def judged(sql: sqlite3.Connection, limit: int) -> tuple[list[Judged], list[str]
         if turn is None or verdict is None or held is None:
             damaged.append(name)
         else:
-            found.append(Judged(turn, verdict, sessions.session_of(held)))
+            found.append(Judged(turn, verdict, sessions.session_of(held), int(seq)))
     return found, damaged
 
 

@@ -81,8 +81,9 @@ class TurnRow:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A judged turn that is not yet a sample, and the session it belongs to."""
+    """A judged turn that is not yet a sample, and the session it belongs to. Turns are judged in the order of `seq`."""
 
     turn: Turn
     verdict: Verdict
     session: Session
+    seq: int = 0

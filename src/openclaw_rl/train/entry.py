@@ -24,6 +24,7 @@ from openclaw_rl.train.settings import Baseline, TrainStageSettings, Wants
 
 log = logging.getLogger(__name__)
 AT_ONCE = 64
+LOOK_AGAIN = 200  # rounds after which all that waits is looked at once more
 RECENT_REWARDS = 50
 
 
@@ -66,7 +67,8 @@ class Entry:
     student: Student | None = None
     known: Callable[[Turn], Awaitable[Sequence[PlacedHint]]] = no_hints
     floods: Floods | None = None  # made of the settings where none is given
-    _limit: int = AT_ONCE
+    _looked: int = 0  # turns judged up to here were looked at, and wait for their sessions
+    _rounds: int = 0
 
     def __post_init__(self) -> None:
         self.floods = self.floods or Floods(self.settings)
@@ -74,10 +76,21 @@ class Entry:
     async def admit(self) -> bool:
         """Admits or drops what can be decided now; True where something was.
 
-        What waits for its session stands before newer turns, so one that finds nothing to decide among the oldest
-        looks further the next time.
+        Turns are looked at some at a time: thousands may wait for their sessions, and are read again when these have a
+        sample or are over.
         """
-        rows = await self.store.judged(limit=self._limit)
+        if self._rounds % LOOK_AGAIN == 0:  # for what came back by another way than being judged
+            self._looked = 0
+        self._rounds += 1
+        while True:
+            rows = await self.store.judged(limit=AT_ONCE, looked=self._looked)
+            has_moved = await self._decide(rows)
+            self._looked = max([self._looked, *(row.seq for row in rows)])
+            if has_moved or len(rows) < AT_ONCE:
+                return has_moved
+
+    async def _decide(self, rows: Sequence[Judged]) -> bool:
+        """Whether anything was admitted or dropped."""
         refused = {row.turn.id: reason for row in rows if (reason := self._refusal(row)) is not None}
         contributing, complete = await self._sessions([row for row in rows if row.turn.id not in refused])
         decided = admission(rows, self.wants, refused=refused, contributing=contributing, complete=complete)
@@ -87,12 +100,7 @@ class Entry:
             await self._admit(row, reward)
         for turn, reason in decided.dropped:
             await self._drop(turn, reason)
-        has_moved = bool(decided.samples or decided.promoted or decided.dropped)
-        if has_moved:
-            self._limit = AT_ONCE
-        elif len(rows) == self._limit:
-            self._limit *= 2
-        return has_moved
+        return bool(decided.samples or decided.promoted or decided.dropped)
 
     def _refusal(self, row: Judged) -> DropReason | None:
         reason = refusal(
