@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from check_folders import lived_in, spoil
 from typer.testing import CliRunner
 
 from openclaw_rl.cli import app
@@ -16,8 +17,16 @@ from openclaw_rl.errors import StoreError
 from openclaw_rl.runtime.checking import check_home
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import TurnRow, VersionStatus
+from openclaw_rl.testing.folders import lived_in
 
 BODY = "UPDATE bodies SET body = substr(body, 1, 40) WHERE seq = (SELECT seq FROM turns WHERE id = ?)"
+
+
+def spoil(home: Path, statement: str, *values: str) -> None:
+    """Changes rows behind the program's back."""
+    with closing(sqlite3.connect(home / "store.db", isolation_level=None)) as sql:
+        sql.execute("PRAGMA foreign_keys=OFF")
+        sql.execute(statement, values)
 
 
 async def row_of(home: Path, turn: str) -> TurnRow:

@@ -13,11 +13,11 @@ from openclaw_rl.config import read_config
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.manifest import version_folder, versions_folder
 from openclaw_rl.core.version import PolicyVersion, parse_version
-from openclaw_rl.errors import AdapterError, OpenClawRLError, StoreError
+from openclaw_rl.errors import AdapterError, DamageError, OpenClawRLError, StoreError
 from openclaw_rl.publish.versions import ancestors, verified
 from openclaw_rl.store import ledger, salvage, versions
 from openclaw_rl.store.check import Finding, check_rows
-from openclaw_rl.store.connection import NAME, open_writer
+from openclaw_rl.store.connection import NAME, in_plain_words, open_writer
 from openclaw_rl.store.lock import FolderLock
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 
@@ -48,23 +48,32 @@ def check_home(home: Path, *, repair: bool = False, now: Callable[[], float] = t
     try:
         found = list(_config(home))
         damage = _opening(home / NAME)
-        if damage is not None and not repair:
-            mend = "put it aside and carry over into a new store whatever can be read"
-            return Report((*found, Finding(damage, mend)))
-        if damage is not None:
-            kept = salvage.salvage(home / NAME, at_s=now())
-            found.append(Finding(damage, f"{kept.rows} rows were carried over; the old file is {kept.aside}", True))
-        sql = open_writer(home / NAME)
-        try:
-            found += check_rows(sql, repair=repair)
-            found += _versions(home, sql, repair=repair)
-            turns, known = ledger.counts(sql), len(_rows(sql))
-        finally:
-            sql.close()
-        found += _leftovers(home, repair=repair)
-        return Report(tuple(found), turns["main"] + turns["side"], known)
+        if damage is None:
+            try:
+                return _looked_at(home, found, repair=repair)
+            except DamageError as problem:  # met on the way: SQLite's own look had not shown it
+                damage = problem.problem
+        if not repair:
+            return Report((*found, Finding(damage, "put it aside and carry over into a new store what can be read")))
+        kept = salvage.salvage(home / NAME, at_s=now())
+        found.append(Finding(damage, f"{kept.rows} rows were carried over; the old file is {kept.aside}", True))
+        return _looked_at(home, found, repair=True)
     finally:
         lock.free()
+
+
+def _looked_at(home: Path, found: Sequence[Finding], *, repair: bool) -> Report:
+    """The rows, the versions' folders and what lies about, behind what was found before."""
+    sql = open_writer(home / NAME)
+    try:
+        rows = check_rows(sql, repair=repair)
+        folders = list(_versions(home, sql, repair=repair))
+        turns, known = ledger.counts(sql), len(_rows(sql))
+    except sqlite3.Error as problem:
+        raise in_plain_words(problem, home / NAME) from problem
+    finally:
+        sql.close()
+    return Report((*found, *rows, *folders, *_leftovers(home, repair=repair)), turns["main"] + turns["side"], known)
 
 
 def _config(home: Path) -> Iterator[Finding]:

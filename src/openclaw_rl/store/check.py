@@ -51,7 +51,7 @@ def check_rows(sql: sqlite3.Connection, *, repair: bool) -> list[Finding]:
                     fault.work()
                 found.append(Finding(fault.what, fault.mend, repair and fault.work is not None))
         sql.execute("COMMIT")
-    except sqlite3.Error as problem:
+    except (sqlite3.Error, UnicodeDecodeError) as problem:
         raise in_plain_words(problem) from problem
     finally:
         if sql.in_transaction:

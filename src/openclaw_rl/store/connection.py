@@ -39,7 +39,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
         migrate(connection, _pragma(connection, "user_version"))
         connection.execute("PRAGMA foreign_keys=ON")
         connection.execute("PRAGMA wal_autocheckpoint=8192")  # the writer checkpoints when idle, long before this
-    except sqlite3.Error as problem:
+    except (sqlite3.Error, UnicodeDecodeError) as problem:
         connection.close()
         raise in_plain_words(problem, path) from problem
     except StoreError:
@@ -56,9 +56,11 @@ def open_reader(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def in_plain_words(problem: sqlite3.Error, path: Path | None = None) -> StoreError:
-    """What a person can do about an error of SQLite's."""
+def in_plain_words(problem: sqlite3.Error | UnicodeDecodeError, path: Path | None = None) -> StoreError:
+    """What a person can do about an error of SQLite's. Its words may hold what stands in a damaged file: no text."""
     said = str(problem)
+    if isinstance(problem, UnicodeDecodeError):
+        return damaged("where text should stand there is none", path)
     if "full" in said or "disk I/O" in said:
         return StoreError(
             f"the store cannot be written: {said}", fix="free space on the disk, or mend it; nothing was half written"

@@ -47,5 +47,5 @@ class Reader:
             finally:
                 if self._connection.in_transaction:
                     self._connection.execute("COMMIT")
-        except sqlite3.Error as problem:
+        except (sqlite3.Error, UnicodeDecodeError) as problem:
             raise in_plain_words(problem) from problem

@@ -14,6 +14,7 @@ from openclaw_rl.store.connection import open_writer
 LOGS = ("-wal", "-shm")
 MOST_GAPS = 10_000  # unreadable places that are stepped over in one table
 CHUNK = 64
+UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def _carried(aside: Path, new: sqlite3.Connection) -> int:
         names = [str(row[1]) for row in new.execute(f"PRAGMA table_info({table})")]
         statement = f"INSERT OR IGNORE INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
         for row in _rows(aside, table, names):
-            with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(*UNREADABLE):
                 carried += new.execute(statement, row).rowcount
     for table, rowid, _, _ in new.execute("PRAGMA foreign_key_check").fetchall():
         if rowid is not None:
@@ -64,7 +65,7 @@ def _rows(aside: Path, table: str, names: list[str]) -> Iterator[tuple[object, .
     columns = ", ".join(names)
     try:
         old = sqlite3.connect(f"file:{aside}?mode=rw", uri=True, isolation_level=None)
-    except sqlite3.Error:
+    except UNREADABLE:
         return
     with contextlib.closing(old):
         try:
@@ -73,7 +74,7 @@ def _rows(aside: Path, table: str, names: list[str]) -> Iterator[tuple[object, .
             if not is_numbered:
                 yield from old.execute(f"SELECT {columns} FROM {table}")
                 return
-        except sqlite3.Error:
+        except UNREADABLE:
             return
         last, gap = -1, 1
         for _ in range(MOST_GAPS):
@@ -85,7 +86,7 @@ def _rows(aside: Path, table: str, names: list[str]) -> Iterator[tuple[object, .
                     yield tuple(values)
                 if count < CHUNK:
                     return
-            except sqlite3.Error:
+            except UNREADABLE:
                 last, gap = last + gap, gap * 2
                 if last > 2**62:
                     return

@@ -137,7 +137,9 @@ class Writer:
                 self._connection.execute("ROLLBACK")
             transaction.moved.clear()
             for job in jobs:
-                job.refuse(in_plain_words(problem) if isinstance(problem, sqlite3.Error) else problem)
+                job.refuse(
+                    in_plain_words(problem) if isinstance(problem, sqlite3.Error | UnicodeDecodeError) else problem
+                )
         self._commits += 1
         by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
         for job in jobs:

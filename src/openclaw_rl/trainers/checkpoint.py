@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -68,6 +69,7 @@ def write(folder: Path, checkpoint: Checkpoint, config: Mapping[str, Json], sett
     save_file(_on_cpu(joined(upon, checkpoint.weights)), folder / names[1], metadata={"format": "pt"})
     save_file(_on_cpu(checkpoint.state), folder / STATE, metadata={"format": "pt"})
     (folder / names[0]).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", "utf-8")
+    facts["seal"] = _seal(folder, facts)
     (folder / FACTS).write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n", "utf-8")
     for path in (*(folder / name for name in (*names, STATE, FACTS)), folder, folder.parent):
         handle = os.open(path, os.O_RDONLY)
@@ -133,9 +135,21 @@ def _adapter(folder: Path) -> tuple[dict[str, Tensor], dict[str, Json]]:
         facts = json.loads((folder / FACTS).read_text("utf-8")) if (folder / FACTS).exists() else {}
         if not isinstance(facts, dict):
             raise ValueError(f"{FACTS} is no table")
+        if "seal" in facts and facts.pop("seal") != _seal(folder, facts):
+            raise ValueError("its files are not what was written")
         return load_file(folder / files_of(folder)[1]), facts
     except (OSError, SafetensorError, ValueError) as problem:
         raise _unreadable(folder, problem) from problem
+
+
+def _seal(folder: Path, facts: Mapping[str, Json]) -> str:
+    """SHA-256 over the facts and the files beside them; weights of a whole model have the version's own digest."""
+    total = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    for name in (STATE, WEIGHTS, CONFIG):
+        if (folder / name).is_file():
+            with (folder / name).open("rb") as stream:
+                total.update(hashlib.file_digest(stream, "sha256").digest())
+    return total.hexdigest()
 
 
 def _unreadable(folder: Path, problem: Exception) -> AdapterError:

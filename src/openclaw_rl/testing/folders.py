@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
 
-from openclaw_rl.core.adapter import digest_of_folder
+from openclaw_rl.core.adapter import CONFIG, WEIGHTS, digest_of_folder
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.manifest import Manifest, version_folder, write_manifest
 from openclaw_rl.core.message import Role, message
@@ -20,15 +19,29 @@ from openclaw_rl.testing.turns import a_sample, a_turn
 LONG = "A long text that is kept once. " * 100
 
 
-async def lived_in(home: Path, *, sessions: int = 2) -> None:
-    """In each session: trained twice over, ready, judged, paired, served, dropped, and a side turn."""
+Fill = Callable[[Path, PolicyVersion], None]
+
+
+def a_small_adapter(folder: Path, version: PolicyVersion) -> None:
+    """Files in the places of an adapter's, whole by their own header."""
+    header = b'{"w":{"dtype":"U8","shape":[32],"data_offsets":[0,32]}}'
+    body = bytes(range(version.number, version.number + 32))
+    (folder / WEIGHTS).write_bytes(len(header).to_bytes(8, "little") + header + body)
+    (folder / CONFIG).write_text('{"peft_type": "LORA", "r": 4}\n', "utf-8")
+
+
+async def lived_in(home: Path, *, sessions: int = 2, fill: Fill = a_small_adapter) -> None:
+    """In each session seven turns: two trained, the others ready, judged, paired, served and dropped.
+
+    `fill` writes the files of a version into its folder.
+    """
     store = await Store.open(home)
     for session in range(sessions):
         for name in ("one", "two", "ready", "judged", "paired", "served"):
             await _turn(store, f"{name}{session}", session, upto=name)
         await store.drop(await _turn(store, f"dropped{session}", session, upto="served"), DropReason.EMPTY)
     for number, name in ((1, "one"), (2, "two")):
-        await _step(store, home, number, tuple(f"{name}{session}" for session in range(sessions)))
+        await _step(store, home, number, fill, tuple(f"{name}{session}" for session in range(sessions)))
     await store.aclose()
 
 
@@ -47,24 +60,14 @@ async def _turn(store: Store, name: str, session: int, *, upto: str) -> str:
     return name
 
 
-async def _step(store: Store, home: Path, number: int, turns: tuple[str, ...]) -> None:
+async def _step(store: Store, home: Path, number: int, fill: Fill, turns: tuple[str, ...]) -> None:
     version, parent = PolicyVersion(SHARED, number), PolicyVersion(SHARED, number - 1)
     folder = version_folder(home, version)
     folder.mkdir(parents=True)
-    header = b'{"w":{"dtype":"F32","shape":[8],"data_offsets":[0,32]}}'
-    weights = len(header).to_bytes(8, "little") + header + bytes(range(number, number + 32))
-    (folder / "adapter_model.safetensors").write_bytes(weights)
-    (folder / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 4}\n')
+    fill(folder, version)
     digest = digest_of_folder(folder)
     write_manifest(folder, Manifest(version, parent, f"step{number}", turns, len(turns), digest, 5.0))
     row = VersionRow(version, parent, folder, digest, VersionStatus.CANDIDATE, "", 5.0, turns)
     await store.commit_step(StepRecord(f"step{number}", 4.0, 5.0, turns, (), {"loss": 0.5}, row))
     await store.settle(version, VersionStatus.LIVE, "passed the gate", {})
     await store.set_current(version, why="passed the gate")
-
-
-def spoil(home: Path, statement: str, *values: object) -> None:
-    """Changes rows behind the program's back."""
-    with closing(sqlite3.connect(home / "store.db", isolation_level=None)) as sql:
-        sql.execute("PRAGMA foreign_keys=OFF")
-        sql.execute(statement, values)  # type: ignore[arg-type]
