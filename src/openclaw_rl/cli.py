@@ -150,11 +150,11 @@ def demo(
 
 
 def _mount() -> None:
-    from openclaw_rl.commands import checking, connect, doctor, forgetting, hints, judging, keys, looking
+    from openclaw_rl.commands import checking, connect, doctor, forgetting, hints, judging, keys, looking, undo
     from openclaw_rl.commands import eval as evaluating
     from openclaw_rl.tiny.cli import app as tiny
 
-    for group in (looking.app, connect.app, doctor.app, checking.app, forgetting.app):
+    for group in (looking.app, undo.app, connect.app, doctor.app, checking.app, forgetting.app):
         app.add_typer(group)
     app.add_typer(hints.app, name="hints")
     app.add_typer(keys.app, name="keys")

@@ -150,6 +150,12 @@ def write_adapter(home: Path, made: PolicyVersion, parent: PolicyVersion, data: 
     return Adapter(folder, digest, made)
 
 
+def cut_weights(home: Path, made: PolicyVersion) -> None:
+    """Damages a version on disk."""
+    weights = version_folder(home, made) / WEIGHTS
+    weights.write_bytes(weights.read_bytes()[:-4])
+
+
 @dataclass
 class Flow:
     """The stage, its store and its engine."""

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from openclaw_rl.core.version import SHARED, PolicyVersion
-from openclaw_rl.publish.evidence import share_at_most, suspects, wealth, worth
+from openclaw_rl.publish.evidence import LEAST, share_at_most, suspects, wealth, worth
 from openclaw_rl.store.effects import Outcome
 
 CHANCE = 0.005
@@ -46,11 +46,12 @@ def test_a_version_that_is_corrected_again_and_again_is_found_out_within_a_few_t
     assert worth([True] * 20, [True] * 40) < 1 / CHANCE  # it was no better before
 
 
+@pytest.mark.parametrize("known", [LEAST, 40])
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.6])
-def test_a_version_that_does_no_worse_is_rarely_taken_for_one_that_does(share: float) -> None:
+def test_a_version_that_does_no_worse_is_rarely_taken_for_one_that_does(share: float, known: int) -> None:
     source, window, alarms = random.Random(7), 40, 0
     for _ in range(1000):
-        before = [source.random() < share for _ in range(window)]
+        before = [source.random() < share for _ in range(known)]
         since = [source.random() < share for _ in range(window)]
         alarms += worth(before, since) >= 1 / CHANCE
     assert alarms <= 10  # of 1000, at a chance of 0.005 each
@@ -59,7 +60,11 @@ def test_a_version_that_does_no_worse_is_rarely_taken_for_one_that_does(share: f
 def test_a_version_answers_for_itself_and_for_those_made_from_it() -> None:
     found = suspects([v(3), v(2), v(1), v(0)], outcomes((0, "x."), (1, ".."), (2, "x"), (3, "xx")), window=40)
     assert [(one.version, one.parent) for one in found] == [(v(3), v(2)), (v(2), v(1)), (v(1), v(0))]
-    assert [(len(one.before), sum(item.is_corrected for item in one.since)) for one in found] == [(5, 2), (4, 3), (2, 3)]
+    assert [(len(one.before), sum(item.is_corrected for item in one.since)) for one in found] == [
+        (5, 2),
+        (4, 3),
+        (2, 3),
+    ]
     assert found[1].words == "3 of 3 judged turns corrected since, 1 of 4 before"
 
 
@@ -71,6 +76,13 @@ def test_a_version_that_was_watched_to_the_end_is_left_alone() -> None:
 def test_what_versions_off_the_path_did_counts_for_nothing() -> None:
     found = suspects([v(3), v(1), v(0)], outcomes((0, "."), (1, "."), (2, "xxxx"), (3, ".")), window=5)
     assert [(len(one.before), len(one.since)) for one in found] == [(2, 1), (1, 2)]
+
+
+def test_the_turns_of_the_version_before_are_the_measure_and_earlier_ones_where_they_are_few() -> None:
+    many = suspects([v(2), v(1), v(0)], outcomes((0, "x" * 20), (1, "." * 12), (2, "x")), window=30)
+    assert [len(one.before) for one in many] == [12, 20]
+    few = suspects([v(2), v(1), v(0)], outcomes((0, "x" * 20), (1, "...."), (2, "x")), window=30)
+    assert [(len(one.before), sum(item.is_corrected for item in one.before)) for one in few] == [(8, 4), (20, 20)]
 
 
 def test_without_turns_before_nothing_is_said() -> None:

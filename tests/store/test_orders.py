@@ -95,3 +95,13 @@ async def test_outcomes_are_the_scored_turns_in_the_order_they_were_served(tmp_p
     assert await store.effects.samples(["a"]) == []
     assert await store.effects.learned(["a", "gone"]) == {"a": ()}
     await store.aclose()
+
+
+async def test_a_turn_right_after_a_correction_says_little_of_the_weights_and_is_left_out(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path)
+    for name, score in (("a", 1), ("b", -1), ("c", -1), ("d", 1), ("e", 1)):
+        await store.add_turn(a_turn(name), chain=name)
+        await store.pair(NextState(name, (message(Role.USER, "and?"),), NextStateSource.USER))
+        await store.judge(Verdict(name, score, VerdictSource.VOTES))
+    assert [outcome.turn for outcome in await store.effects.outcomes()] == ["a", "b", "e"]
+    await store.aclose()

@@ -1,4 +1,4 @@
-"""Commands that look at an installation, and the way back: inspect, versions, rollback, export, settings."""
+"""Commands that look at an installation: inspect, export, settings."""
 
 from __future__ import annotations
 
@@ -29,31 +29,6 @@ def inspect(home: Home = None, as_json: Annotated[bool, typer.Option("--json", h
     for name, count in facts.items():
         table.add_row(name, str(count))
     Console().print(table)
-
-
-@app.command()
-def versions(home: Home = None) -> None:
-    """List every version: what made it, whether it passed the gate, which one is served."""
-    from openclaw_rl.runtime.inspection import versions_of
-
-    table = Table("version", "parent", "status", "turns", "why")
-    for row in asyncio.run(versions_of(home_of(home))):
-        turns = row["turns"]
-        name = f"[bold]{row['version']} (served)[/]" if row["is_current"] else str(row["version"])
-        learned = str(len(turns)) if isinstance(turns, list) else ""
-        table.add_row(name, str(row["parent"] or ""), str(row["status"]), learned, str(row["why"]))
-    Console().print(table)
-
-
-@app.command()
-def rollback(
-    version: Annotated[str, typer.Argument(help="The version to serve again, as `openclaw-rl versions` lists it.")],
-    home: Home = None,
-) -> None:
-    """Serve an earlier version again; training goes on from it. Works while the server runs, and while it does not."""
-    from openclaw_rl.runtime.inspection import roll_back
-
-    print(asyncio.run(roll_back(home_of(home), version)))
 
 
 @app.command()

@@ -18,6 +18,7 @@ from openclaw_rl.store.effects import Outcome
 STEPS = 400  # of the numerical integral
 BETS = 24  # higher shares that are bet on, evenly spread
 SURE = 0.95  # of the share before
+LEAST = 8  # turns before; where the version before answered fewer, those of the versions before it count too
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +40,21 @@ def suspects(path: Sequence[PolicyVersion], outcomes: Sequence[Outcome], *, wind
     """Every version of the path that is still watched, newest first.
 
     `path` leads from the served version back to what it was made from. A version answers for itself and for those made
-    from it since, over the first `window` judged turns after it took over; the last `window` before are its measure.
+    from it since, over the first `window` judged turns after it took over. Its measure are the turns of the version
+    before, at most `window`, together with earlier ones where those are fewer than `LEAST`.
     """
     found = []
     for index, version in enumerate(path[:-1]):
         newer, older = set(path[: index + 1]), set(path[index + 1 :])
         since = [outcome for outcome in outcomes if outcome.version in newer]
         before = [outcome for outcome in outcomes if outcome.version in older]
+        own = sum(outcome.version == path[index + 1] for outcome in before)
         if len(since) > window:
             break  # those before it were watched to the end too
         if since and before:
-            found.append(Suspect(version, path[index + 1], tuple(before[-window:]), tuple(since)))
+            found.append(
+                Suspect(version, path[index + 1], tuple(before[-min(window, max(own, LEAST)) :]), tuple(since))
+            )
     return found
 
 

@@ -35,20 +35,6 @@ async def server_status(home: Path) -> dict[str, Json]:
     return await asked(home, "GET", "/v1/rl/status")
 
 
-async def versions_of(home: Path) -> list[dict[str, Json]]:
-    """Every version as `/v1/rl/versions` lists them."""
-    if address_of(home) is not None:
-        listed = (await asked(home, "GET", "/v1/rl/versions"))["versions"]
-        assert isinstance(listed, list)
-        return [item for item in listed if isinstance(item, dict)]
-    from openclaw_rl.serve.views import version_json
-
-    async with opened(home) as store:
-        rows = await store.versions()
-        current = {row.version.scope: await store.current(row.version.scope) for row in rows}
-        return [version_json(row, is_current=current[row.version.scope] == row.version) for row in rows]
-
-
 async def roll_back(home: Path, name: str) -> str:
     """Serves an earlier version again and says so. Raises ConfigError for one that cannot be served."""
     try:

@@ -63,11 +63,20 @@ class EffectBook:
 
 
 def outcomes(sql: sqlite3.Connection, limit: int) -> list[Outcome]:
-    """The newest scores that turns were given, as outcomes in the order of the turns."""
+    """The newest scores that turns were given, as outcomes in the order of the turns.
+
+    A turn right after a corrected one of its session is left out: it was told what was wrong, so how it was judged
+    says little about the weights.
+    """
     rows = sql.execute(
-        "SELECT turns.id, turns.version, verdicts.score, turns.seq FROM verdicts "
+        "SELECT turns.id, turns.version, verdicts.score, turns.seq, turns.session FROM verdicts "
         "JOIN turns ON turns.id = verdicts.turn WHERE verdicts.score IS NOT NULL ORDER BY verdicts.seq DESC LIMIT ?",
         (limit,),
     ).fetchall()
-    found = [Outcome(str(turn), parse_version(str(version)), score == -1, int(at)) for turn, version, score, at in rows]
-    return sorted(found, key=lambda outcome: outcome.at)
+    found: list[Outcome] = []
+    was_corrected: dict[str, bool] = {}
+    for turn, version, score, at, session in sorted(rows, key=lambda row: int(row[3])):
+        if not was_corrected.get(session):
+            found.append(Outcome(str(turn), parse_version(str(version)), score == -1, int(at)))
+        was_corrected[session] = score == -1
+    return found

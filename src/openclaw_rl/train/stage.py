@@ -102,14 +102,14 @@ class TrainStage:
     async def once(self) -> bool:
         """One round: admit, and step where one is due. True where something moved."""
         moved = await self.entry.admit()
-        if await self.store.orders.frozen_since_s() is not None:
-            self._stand_still()
-            return moved
         names = await self.store.waiting_scopes() or [SHARED]
         active = sorted({*self.active()} - {SHARED})
         self._scopes = {name: self._scopes.get(name) or ScopeSteps(self._parts, name) for name in (*names, *active)}
         looks = {name: await self._scopes[name].look() for name in names}
         self._note(looks)
+        if await self.store.orders.frozen_since_s() is not None:
+            self.status = replace(self.status, why_waiting=FROZEN)
+            return moved
         due = next((name for name, look in looks.items() if not look.why), None)
         if due is not None:
             await self._take(due, looks[due])
@@ -121,11 +121,6 @@ class TrainStage:
                     self._enter(taken, is_step=False)
                     return True
         return moved
-
-    def _stand_still(self) -> None:
-        """By the owner's order nothing is trained; what is ready waits."""
-        self._is_at_gate = False
-        self.status = replace(self.status, why_waiting=FROZEN)
 
     async def _take(self, scope: str, look: Look) -> None:
         self.status = replace(self.status, is_training=True)

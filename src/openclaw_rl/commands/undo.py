@@ -1,0 +1,189 @@
+"""Commands about versions: see them, go back, compare two, keep one, let none be trained."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.tree import Tree
+
+from openclaw_rl.commands.common import Home, home_of
+from openclaw_rl.core.message import Json
+from openclaw_rl.core.version import SHARED
+
+app = typer.Typer()
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Version = Annotated[str, typer.Argument(help="A version, as `openclaw-rl versions` lists it: 3, or user-ann.3.")]
+SHOWN = {  # metric -> how it is called beside a version
+    "loss": "loss",
+    "gate_kl": "nats from base",
+    "gate_wish_before": "from its hints before",
+    "gate_wish": "after",
+    "gate_tasks": "tasks done",
+    "watch_corrected": "corrected when watched",
+}
+COLOURS = {"live": "green", "refused": "red", "candidate": "yellow"}
+
+
+@app.command()
+def versions(
+    home: Home = None,
+    as_json: AsJson = False,
+    turns: Annotated[bool, typer.Option("--turns", help="Name the turns each version was trained on.")] = False,
+) -> None:
+    """Show all versions as a tree: what each was made from, what it learned, what was measured, which is served.
+
+    A version is served once it has passed the gate; one that then does worse than what was served before it is taken
+    back. Both are explained beside the version. Works while the server runs, and while it does not.
+    """
+    from openclaw_rl.runtime.undoing import version_tree
+
+    found = asyncio.run(version_tree(home_of(home)))
+    if as_json:
+        print(json.dumps(found))
+        return
+    out = Console(highlight=False, soft_wrap=True)
+    for root in _trees(found, with_turns=turns):
+        out.print(root)
+    if found.get("frozen_since") is not None:
+        out.print("[yellow]training is frozen; `openclaw-rl unfreeze` lets it go on[/]")
+
+
+@app.command()
+def rollback(version: Version, home: Home = None) -> None:
+    """Serve an earlier version again; training goes on from it. Works while the server runs, and while it does not."""
+    from openclaw_rl.runtime.inspection import roll_back
+
+    print(asyncio.run(roll_back(home_of(home), version)))
+
+
+@app.command()
+def pin(version: Version, home: Home = None) -> None:
+    """Serve this version whatever is trained: nothing that training makes is served until `openclaw-rl unpin`."""
+    from openclaw_rl.runtime.undoing import pin as order
+
+    print(asyncio.run(order(home_of(home), version)))
+
+
+@app.command()
+def unpin(
+    scope: Annotated[str, typer.Argument(help="Whose pin to lift: `shared`, or a user's or agent's scope.")] = SHARED,
+    home: Home = None,
+) -> None:
+    """Serve the newest version again that passed the gate."""
+    from openclaw_rl.runtime.undoing import unpin as order
+
+    print(asyncio.run(order(home_of(home), scope)))
+
+
+@app.command()
+def freeze(home: Home = None) -> None:
+    """Train nothing from now on; turns are served and judged, and wait. Kept through restarts."""
+    from openclaw_rl.runtime.undoing import freeze as order
+
+    print(asyncio.run(order(home_of(home), is_frozen=True)))
+
+
+@app.command()
+def unfreeze(home: Home = None) -> None:
+    """Let training go on."""
+    from openclaw_rl.runtime.undoing import freeze as order
+
+    print(asyncio.run(order(home_of(home), is_frozen=False)))
+
+
+@app.command()
+def diff(
+    one: Version,
+    other: Version,
+    *,
+    prompts: Annotated[
+        Path | None,
+        typer.Option("--prompts", help="A file with a prompt a line. [default: first words of the latest sessions]"),
+    ] = None,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", help="The longest answer.", min=1, max=4096)] = 256,
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what two versions say to the same prompts, side by side.
+
+    Asks the running server where there is one, else loads the model. Each answer is the version's likeliest, so the
+    same question gives the same answer again. Number 0 is the model before it learned anything.
+    """
+    from openclaw_rl.runtime.undoing import compared
+
+    found = asyncio.run(compared(home_of(home), [one, other], prompts, max_tokens=max_tokens))
+    if as_json:
+        print(json.dumps(found))
+        return
+    rows = _rows(found, "compared")
+    table = Table("asked", *(escape(str(name)) for name in _list(found["versions"])), show_lines=True)
+    for row in rows:
+        answers = [escape(str(text)) for text in _list(row["answers"])]
+        table.add_row(escape(_asked(row)), *(answers if not row["same"] else [answers[0], "[dim]the same[/]"]))
+    Console(highlight=False).print(table)
+    different = sum(not row["same"] for row in rows)
+    print(f"{different} of {len(rows)} answers differ")
+
+
+def _trees(found: dict[str, Json], *, with_turns: bool) -> list[Tree]:
+    """A tree for each scope, the base model at its root."""
+    rows = _rows(found, "versions")
+    known = {str(row["version"]): row for row in rows}
+    nodes: dict[str, Tree] = {}
+    roots: list[Tree] = []
+    for row in rows:  # oldest first, so that a parent stands there already
+        parent = str(row["parent"] or "")
+        if parent and parent not in known and parent not in nodes:
+            nodes[parent] = Tree(f"[bold]{escape(parent)}[/]  served as the shared version is")
+            roots.append(nodes[parent])
+        label = _label(row, with_turns=with_turns)
+        if parent in nodes:
+            nodes[str(row["version"])] = nodes[parent].add(label)
+        else:
+            nodes[str(row["version"])] = root = Tree(label)
+            roots.append(root)
+    return roots
+
+
+def _label(row: dict[str, Json], *, with_turns: bool) -> str:
+    status, turns = str(row["status"]), [str(turn) for turn in _list(row["turns"])]
+    marks = " ".join(
+        mark for name, mark in (("is_current", "[bold green]served[/]"), ("is_pinned", "pinned")) if row.get(name)
+    )
+    lines = [
+        f"[bold]{escape(str(row['version']))}[/] [{COLOURS.get(status, 'white')}]{status}[/] {marks}".rstrip()
+        + (f"  from {len(turns)} turns" if turns else "")
+        + f"  {escape(str(row['why']))}"
+    ]
+    metrics = row["metrics"] if isinstance(row["metrics"], dict) else {}
+    told = [f"{words} {value:.3g}" for name, words in SHOWN.items() if isinstance(value := metrics.get(name), float)]
+    if told:
+        lines.append(f"[dim]{', '.join(told)}[/]")
+    lines += [f"[italic]{escape(str(text))}[/]" for text in _list(row.get("learned", []))[:3]]
+    if with_turns and turns:
+        lines.append(f"[dim]{escape(', '.join(turns))}[/]")
+    return "\n".join(lines)
+
+
+def _asked(row: dict[str, Json]) -> str:
+    """The last message's text."""
+    messages = _list(row["messages"])
+    last = messages[-1] if messages else {}
+    content = last.get("content", "") if isinstance(last, dict) else ""
+    return content if isinstance(content, str) else json.dumps(content)
+
+
+def _rows(found: dict[str, Json], name: str) -> Sequence[dict[str, Json]]:
+    return [row for row in _list(found[name]) if isinstance(row, dict)]
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
