@@ -134,6 +134,20 @@ class Letters:
         return message(Role.ASSISTANT, text.removesuffix("$")), ()
 
 
+class Asking(Letters):
+    """A renderer whose prompt is the words of the last message."""
+
+    def prompt(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        served: Turn | None,
+        *,
+        options: Mapping[str, Json] | None = None,
+    ) -> Prompt:
+        return Prompt(tuple(map(ord, messages[-1].text)))
+
+
 def safetensors(data: bytes) -> bytes:
     header = json.dumps({"a": {"dtype": "U8", "shape": [len(data)], "data_offsets": [0, len(data)]}}).encode()
     return struct.pack("<Q", len(header)) + header + data
