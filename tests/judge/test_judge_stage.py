@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from judge_doubles import said, turn
@@ -112,9 +113,11 @@ class SlowStore(Store):
     committed = asyncio.Event()
     second_reading = asyncio.Event()
 
-    async def paired(self, *, limit: int) -> list[tuple[Turn, NextState, Feedback | None]]:
+    async def paired(
+        self, *, limit: int, failed: Mapping[str, int] = MappingProxyType({})
+    ) -> list[tuple[Turn, NextState, Feedback | None]]:
         self.readings += 1
-        rows = await super().paired(limit=limit)
+        rows = await super().paired(limit=limit, failed=failed)
         if self.readings == 2:
             self.second_reading.set()
             await self.committed.wait()

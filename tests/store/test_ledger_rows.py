@@ -36,6 +36,23 @@ async def test_a_pair_is_made_once(tmp_path: Path) -> None:
     await store.aclose()
 
 
+async def test_turns_whose_judging_failed_come_after_the_others_and_are_not_read_for_nothing(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path)
+    for name in "abcd":
+        await store.add_turn(a_turn(name), chain=name)
+        await store.pair(said(name))
+    for limit, failed, wanted in (
+        (2, {}, "ab"),
+        (2, {"a": 1}, "bc"),
+        (1, {"a": 1, "b": 3, "c": 2}, "d"),
+        (3, {"a": 2, "b": 1, "c": 3, "d": 9}, "bac"),
+        (2, {"a": 1, "gone": 5}, "bc"),
+    ):
+        rows = await store.paired(limit=limit, failed=failed)
+        assert "".join(turn.id for turn, _, _ in rows) == wanted
+    await store.aclose()
+
+
 async def test_a_side_turn_never_moves(tmp_path: Path) -> None:
     store = await Store.open(tmp_path)
     await store.add_turn(a_turn("t", kind=TurnKind.SIDE), chain="c")

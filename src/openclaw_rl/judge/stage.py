@@ -26,6 +26,7 @@ POLL_S = 5.0
 LOG_EVERY_S = 60.0
 # A turn that failed so often while others got their verdicts is itself the reason: it is given up as not voted on.
 GIVE_UP_AFTER = 8
+MOST_FAILED = 10_000  # turns whose failures are remembered
 Row = tuple[Turn, NextState, Feedback | None]
 
 
@@ -90,11 +91,12 @@ class JudgeStage:
                 self._freed.clear()
                 # A turn that is finished while this reads may still look paired: it was busy when the reading began.
                 busy = set(self._busy)
-                rows = await self.store.paired(limit=self.settings.at_once + len(busy) + len(self._failures))
+                failed = {turn: times for turn, (times, _) in self._failures.items()}
+                rows = await self.store.paired(limit=self.settings.at_once + len(busy), failed=failed)
                 free = [row for row in rows if row[0].id not in busy]
                 self.status = replace(self.status, waiting=len(free))
                 if free:
-                    row = min(free, key=lambda item: self._failures.get(item[0].id, (0, 0))[0])
+                    row = free[0]
                     self._busy.add(row[0].id)
                     self.status = replace(self.status, waiting=len(free) - 1, in_flight=len(self._busy))
                     return row
@@ -137,6 +139,8 @@ class JudgeStage:
     def _failed(self, turn: str, problem: JudgeError) -> None:
         times, before = self._failures.get(turn, (0, self.status.judged))
         self._failures[turn] = (times + 1, before)
+        if len(self._failures) > MOST_FAILED:  # the one that failed first is as if it had not
+            del self._failures[next(iter(self._failures))]
         delay = min(self.settings.retry_s * 2 ** min(self._in_a_row, 30), self.settings.retry_max_s)
         self._in_a_row += 1
         self._not_before_s = self.clock() + delay

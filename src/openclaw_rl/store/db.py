@@ -12,6 +12,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 from openclaw_rl.core.hint import Hint
@@ -203,9 +204,11 @@ class Store:
         """As `pair`, without waiting: it is written before whatever is asked of the store from now on."""
         return self._writer.begin(lambda tx: ledger.pair(tx, self._masker.next_state(next_state)))
 
-    async def paired(self, *, limit: int) -> list[tuple[Turn, NextState, Feedback | None]]:
-        """What waits for a judge, oldest first."""
-        return await self._sound(lambda sql: ledger.paired(sql, limit))
+    async def paired(
+        self, *, limit: int, failed: Mapping[str, int] = MappingProxyType({})
+    ) -> list[tuple[Turn, NextState, Feedback | None]]:
+        """What waits for a judge, oldest first; those that failed so many times come after the others."""
+        return await self._sound(lambda sql: ledger.paired(sql, limit, failed))
 
     async def judge(self, verdict: Verdict, *, keep: Hint | None = None) -> bool:
         """Stores votes and hints; PAIRED to JUDGED. False where the turn was not PAIRED.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 
 from openclaw_rl.core.hint import Hint, HintSource
 from openclaw_rl.core.ledger import DropReason, State, check_move
@@ -86,10 +87,16 @@ def add_feedback(transaction: Transaction, feedback: Feedback) -> None:
         pair(transaction, NextState(feedback.turn, said, NextStateSource.USER))
 
 
-def paired(sql: sqlite3.Connection, limit: int) -> tuple[list[tuple[Turn, NextState, Feedback | None]], list[str]]:
-    """What waits for a judge, oldest first, and the turns among them that cannot be read."""
+def paired(
+    sql: sqlite3.Connection, limit: int, failed: Mapping[str, int]
+) -> tuple[list[tuple[Turn, NextState, Feedback | None]], list[str]]:
+    """What waits for a judge, oldest first, and the turns among them that cannot be read.
+
+    Those that `failed`, which may be thousands after a judge was away, come after the others, the more often the later.
+    """
     found, damaged = [], []
-    for name in waiting(sql, State.PAIRED, limit):
+    names = sorted(waiting(sql, State.PAIRED, limit + len(failed)), key=lambda name: failed.get(name, 0))
+    for name in names[:limit]:
         try:
             turn, next_state, feedback = turns.get(sql, name), next_state_of(sql, name), feedback_of(sql, name)
         except DamageError:
