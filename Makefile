@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := bench-learning bench-tokens bench-swap bench-serve bench-train bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-updates bench-soak fuzz-store eval-separate eval-joint eval-wishes bench-feedback bench-steadiness eval-judge
+FIGURES := bench-forget bench-learning bench-tokens bench-swap bench-serve bench-train bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-updates bench-soak fuzz-store eval-separate eval-joint eval-wishes bench-feedback bench-steadiness bench-attacks eval-judge
 .PHONY: test-oracle test-peers help install demo serve test test-node test-openclaw check format tiny clean $(FIGURES)
 
 help:  ## what can be made
@@ -81,6 +81,9 @@ bench-share: .venv/installed  ## gaps between tokens while a step runs on the sa
 bench-drift: .venv/installed  ## by template, what goes on exactly through a client that rewrites, and what does not
 	@$(BIN)/python -m benchmarks.drift
 
+bench-forget: .venv/installed  ## a phrase learned and forgotten: in no byte of the folder, no likelier than to one that never saw it
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.forget
+
 bench-captures: .venv/installed  ## session, kind and next state of a real client's recorded requests (CAPTURES: their folder)
 	@$(BIN)/python -m benchmarks.captures
 
@@ -130,6 +133,9 @@ test-peers: .venv/installed-bench  ## losses and gradients against TRL's
 
 test-oracle: .venv/oracle/installed  ## answers read as mistral-common and transformers read them
 	@.venv/oracle/bin/python -m pytest -q -m slow tests/render/test_published_parsers.py
+
+bench-attacks: .venv/installed  ## words in tool output, mail and pages that try to teach, and floods: how many got through
+	@$(BIN)/python -m benchmarks.attacks
 
 eval-judge: .venv/installed  ## how well the bundled model's judge judges, on 375 labelled cases
 	@$(BIN)/openclaw-rl eval judge $(if $(QUICK),--quick)

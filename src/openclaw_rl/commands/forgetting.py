@@ -53,7 +53,15 @@ def forget(
     at = home_of(home)
     settings = read_config(config, overrides={"home": str(at), "model": model})
     what = What(session=session, user=user, turn=turn, before_s=None if before is None else _moment(before))
-    found = asyncio.run(forgetting.preview(at, what))
+    earlier = [] if dry_run else asyncio.run(forgetting.finish(settings))
+    for certificate in earlier:
+        say.print(f"finished what was begun earlier: {forgetting.certificate_path(at, certificate)}", soft_wrap=True)
+    try:
+        found = asyncio.run(forgetting.preview(at, what))
+    except ConfigError:
+        if earlier:  # it was this that was begun
+            return
+        raise
     if found.is_nothing:
         say.print("there is nothing to forget")
         return
