@@ -110,7 +110,9 @@ class CarryStage:
         if self._known[0] != changes:
             kept = await self.store.hints.everyone()
             self._known = changes, tuple(dict.fromkeys(item.user for item in kept if item.is_in_use))
-            self._newest = {user: turn for user, turn in self._newest.items() if user in self._known[1]}
+            users = frozenset(self._known[1])
+            self._newest = {user: turn for user, turn in self._newest.items() if user in users}
+            self._seen = {user: seen for user, seen in self._seen.items() if user in users}
         return self._known[1]
 
     async def _turns(self, user: str) -> list[Turn]:

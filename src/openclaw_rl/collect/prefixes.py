@@ -109,6 +109,15 @@ class Index:
         self._turns: OrderedDict[str, Turn] = OrderedDict()
         self._tokens = 0
 
+    @property
+    def held(self) -> dict[str, int]:
+        """How much is in memory: conversations, turns, and what these take in tokens."""
+        return {
+            "collect_conversations_held": len(self._chains),
+            "collect_turns_held": len(self._turns),
+            "collect_tokens_held": self._tokens,
+        }
+
     def add(self, chain: str, known: Known) -> None:
         """Notes a turn; the newest of a digest stands last."""
         held = self._chains.setdefault(chain, [])

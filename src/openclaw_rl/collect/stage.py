@@ -67,7 +67,7 @@ class CollectSettings:
     """Tokens of recent turns held in memory, so that the next request need not read them from the store."""
 
 
-def everybody_teaches(key_name: str) -> bool:
+def every_key(key_name: str) -> bool:
     """No key is left out."""
     return True
 
@@ -82,13 +82,15 @@ class Collect:
         now_s: Callable[[], float],
         *,
         clients: Sequence[ClientRules] = CLIENTS,
-        may_teach: Callable[[str], bool] = everybody_teaches,
+        may_teach: Callable[[str], bool] = every_key,
+        may_name: Callable[[str], bool] = every_key,
     ) -> None:
         self._store = store
         self._settings = settings
         self._now_s = now_s
         self._clients = clients
-        self._may_teach = may_teach  # told the name of a key
+        self._may_teach = may_teach  # both are told the name of a key
+        self._may_name = may_name
         self._index = Index(chains=settings.known_conversations, tokens=settings.held_tokens)
         self._past = Past(store, self._index)
         self._asked = Remembered()
@@ -128,7 +130,7 @@ class Collect:
         self.tally.placed(kind, is_fresh=is_fresh, goes_on=bool(going.links), has_history=bool(history.replies()))
         return Placement(
             session=told.session,
-            user=user_of(arrival),
+            user=user_of(arrival, may_name=self._may_name(arrival.key_name)),
             agent=agent_of(arrival),
             kind=kind,
             why="; ".join(each for each in (rule, told.how, going.why) if each),
@@ -159,6 +161,11 @@ class Collect:
         """The session is over; `session` is its full name."""
         await self._store.end_session(session, why=why, at_s=self._now_s())
         log.info("ended session=%s why=%s", session, why)
+
+    @property
+    def held(self) -> dict[str, int]:
+        """How much is in memory, each kind within its bound."""
+        return {**self._index.held, "collect_histories_held": len(self._asked), "collect_closing": len(self._closing)}
 
     def session_name(self, key_name: str, given: str) -> str:
         """The full name of the session that a client of this key calls `given`, which may be the full name already."""

@@ -62,6 +62,11 @@ class JudgeStage:
     _logged_s: float = float("-inf")
     _seconds: deque[float] = field(default_factory=lambda: deque(maxlen=200))
 
+    @property
+    def failures_held(self) -> int:
+        """Turns that wait and whose judging failed before."""
+        return len(self._failures)
+
     async def run(self) -> None:
         """Judges until cancelled."""
         async with asyncio.TaskGroup() as group:

@@ -60,6 +60,11 @@ class ChatRenderer:
         self._forms: Held[str, Message] = Held(most=_KEPT_FORMS, most_size=_KEPT_FORM_CHARS)
         self.shape = shape_of(self.template, self.ids_of)
 
+    @property
+    def held(self) -> dict[str, int]:
+        """How much is in memory, in letters, each kind within its bound."""
+        return {"render_encoded_chars_held": self._encoded.size, "render_form_chars_held": self._forms.size}
+
     def prompt(
         self,
         messages: Sequence[Message],

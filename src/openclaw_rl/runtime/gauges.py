@@ -1,4 +1,4 @@
-"""Where learning stands, for Prometheus: read from the stages' own status at each scrape."""
+"""Where learning stands and what is queued and held, for Prometheus: read from the parts' own status at each scrape."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ PREFIX = "openclaw_rl"
 
 
 class LearningGauges(Collector):
-    """Gauges of judging, training and publishing; `train_rollout_logp_gap` and its like come from the last step."""
+    """Gauges of judging, training and publishing; `train_rollout_logp_gap` and its like come from the last step.
+
+    Beside them one for each bounded queue and each thing held in memory: docs/operation.md tells what gives way.
+    """
 
     def __init__(self, parts: Installation) -> None:
         self._parts = parts
@@ -36,8 +39,13 @@ class LearningGauges(Collector):
             "versions_refused": publishing.refused,
             "versions_own": publishing.owners,
             "version": parts.served.current(SHARED).number,
+            "requests_open": parts.activity.running,
+            "requests_turned_away": parts.activity.turned_away,
+            "versions_loaded": len(parts.served.loaded),
+            "judge_failures_held": parts.judging.failures_held,
         }
         yield from _gauges(facts)
+        yield from _gauges({**parts.store.waiting, **parts.collect.held, **parts.renderer.held})
         yield from _gauges(training.last_metrics)
 
 

@@ -105,6 +105,11 @@ class Store:
         event.clear()
         return True
 
+    @property
+    def waiting(self) -> dict[str, int]:
+        """How many writes and reads wait for their turn."""
+        return {"store_writes_waiting": self._writer.waiting, "store_reads_waiting": self._reader.waiting}
+
     # -- sessions and turns
     async def see_session(self, session: Session) -> None:
         """Makes the session or notes that it was seen again."""

@@ -24,12 +24,17 @@ class Reader:
         self._connection = connection
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
         self._is_closed = False
+        self.waiting = 0  # reads asked for and not answered; their askers wait, so there are no more than those
 
     async def do(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
         """What `work` read, all of it from one state of the store."""
         if self._is_closed:
             raise StoreError("the store is closed")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._read, work)
+        self.waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._read, work)
+        finally:
+            self.waiting -= 1
 
     def close(self) -> None:
         """Finishes what is queued, joins the thread and closes the connection. Blocks."""

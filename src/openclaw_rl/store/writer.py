@@ -66,7 +66,11 @@ class _Job:
 
 
 class Writer:
-    """Owns the writing connection and its thread. The queue is bounded by the callers: each waits for its own row."""
+    """Owns the writing connection and its thread.
+
+    The queue is bounded by the callers: each waits for its own row, and beside it a request begins no more than the
+    next states of its history. `waiting` counts it.
+    """
 
     def __init__(self, connection: sqlite3.Connection, on_moved: Callable[[set[State]], None]) -> None:
         self._connection = connection
@@ -102,6 +106,11 @@ class Writer:
 
         self._queue.put(_Job(run, fail, is_synced, loop, lambda: None))
         return future
+
+    @property
+    def waiting(self) -> int:
+        """Pieces of work that no transaction has taken up yet."""
+        return self._queue.qsize()
 
     def close(self) -> None:
         """Finishes what is queued, joins the thread and closes the connection. Blocks."""
