@@ -103,14 +103,14 @@ def main() -> None:
 
 async def _serve(home: Path, renderer: ChatRenderer, begin: float) -> None:
     store = await Store.open(home)
-    engine = _engine(renderer)
+    engine = scripted_engine(renderer)
     served = Served(store, engine)
     publishing, training = _learning(store, engine, renderer, served, home)
     await publishing.start()
     collect = Collect(store, CollectSettings(session_idle_s=5.0, sweep_s=0.5), time.time)
     judge = ScriptedJudge(lambda turn, state: (-1, "Write it in plain sentences.") if "no" in state.text else 1)
     judging = JudgeStage(store, judge, JudgeSettings())
-    runner = runner_of(build_app(_parts(store, renderer, engine, collect, served)))
+    runner = runner_of(build_app(serve_parts(store, renderer, engine, collect, served)))
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     print(f"{runner.addresses[0][1]} {os.getpid()} {time.monotonic() - begin:.4f}", flush=True)
@@ -119,7 +119,9 @@ async def _serve(home: Path, renderer: ChatRenderer, begin: float) -> None:
             group.create_task(stage)
 
 
-def _engine(renderer: ChatRenderer) -> ScriptedEngine:
+def scripted_engine(renderer: ChatRenderer) -> ScriptedEngine:
+    """An engine that answers each prompt with a sentence of its own."""
+
     def script(prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> tuple[int, ...]:
         engine.asked.clear()
         mark = sum(prompt.tokens) % 997
@@ -150,9 +152,11 @@ def _learning(
     return publishing, training
 
 
-def _parts(
+def serve_parts(
     store: Store, renderer: ChatRenderer, engine: ScriptedEngine, collect: Collect, served: Served
 ) -> ServeParts:
+    """The product's server over these."""
+
     async def status() -> Mapping[str, Json]:
         return {}
 

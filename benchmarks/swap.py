@@ -71,23 +71,25 @@ def main() -> None:
     finish(figures)
 
 
-async def serve(model: Path, adapters: list[Adapter]) -> Record:
+async def serve(
+    model: Path, adapters: list[Adapter], *, streams: int = STREAMS, between_s: float = BETWEEN_S
+) -> Record:
     """Runs the streams while version after version is loaded, made current, and the one before it let go."""
     record = Record()
-    settings = LocalEngineSettings(model=str(model), device="cpu", threads=1, max_rows=STREAMS)
+    settings = LocalEngineSettings(model=str(model), device="cpu", threads=1, max_rows=streams)
     engine = await LocalEngine.start(settings)
     try:
         async with asyncio.TaskGroup() as group:
-            for number in range(STREAMS):
+            for number in range(streams):
                 group.create_task(_stream(engine, number, record))
-            await asyncio.sleep(2 * BETWEEN_S)
+            await asyncio.sleep(2 * between_s)
             for adapter in adapters:
                 begin, before = time.perf_counter(), record.current
                 await engine.load(adapter)
                 record.current = adapter.version
                 await engine.unload(before)
                 record.changes.append((begin, time.perf_counter()))
-                await asyncio.sleep(BETWEEN_S)
+                await asyncio.sleep(between_s)
             record.is_over = True
     finally:
         await engine.aclose()

@@ -19,6 +19,7 @@ from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import StoreError, TrainerError
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import StepRecord, VersionStatus
+from openclaw_rl.train.stage import FROZEN
 
 ONE, TWO = PolicyVersion(SHARED, 1), PolicyVersion(SHARED, 2)
 
@@ -291,3 +292,29 @@ async def test_the_stage_runs_by_itself_from_verdict_to_version(tmp_path: Path) 
         finally:
             running.cancel()
         assert flow.trainer.batches == [["a", "b"], ["c", "d"]]
+
+
+async def test_while_training_is_frozen_what_is_ready_waits(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        await flow.store.orders.freeze(at_s=1.0)
+        await flow.judged("a", -1)
+        await flow.judged("b", -1)
+        await rounds(flow)
+        assert flow.trainer.batches == []
+        assert (flow.stage.status.ready, flow.stage.status.why_waiting) == (2, FROZEN)
+        await flow.store.orders.unfreeze()
+        assert await flow.stage.once()
+        assert flow.trainer.batches == [["a", "b"]]
+
+
+async def test_behind_a_pin_a_step_goes_on_from_what_was_trained_last(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        for name in ("a", "b", "c", "d"):
+            await flow.judged(name, -1)
+        assert await flow.stage.once()
+        await flow.pass_gate(ONE)
+        await flow.store.orders.pin(PolicyVersion(SHARED, 0), at_s=1.0)
+        await rounds(flow)
+        row = await flow.store.version(TWO)
+        assert row is not None and row.parent == ONE
+        assert flow.trainer.resumed == [None, tmp_path / "versions" / "shared.1"]

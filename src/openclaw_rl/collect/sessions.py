@@ -72,9 +72,15 @@ def previous_response(arrival: Arrival) -> str | None:
     return _word(arrival.facts.get("previous_response_id")) or None
 
 
-def user_of(arrival: Arrival) -> str:
-    """Who speaks: as the header says, else the owner of the key."""
-    return tidy(arrival.headers.get("x-user-id", "")) or tidy(arrival.key_name)
+def user_of(arrival: Arrival, *, may_name: bool = True) -> str:
+    """Who speaks: as the header says, else the owner of the key.
+
+    A key that may not name users names its own alone: nobody's words become those of another key's user.
+    """
+    claimed, own = tidy(arrival.headers.get("x-user-id", "")), tidy(arrival.key_name)
+    if claimed and claimed != own and not may_name:
+        return tidy(f"{own}/{claimed}")
+    return claimed or own
 
 
 def agent_of(arrival: Arrival) -> str:

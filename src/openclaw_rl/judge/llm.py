@@ -19,7 +19,7 @@ from openclaw_rl.judge.budget import Budget, ForgetfulBudget
 from openclaw_rl.judge.hint import accepted, distinct, marked_text
 from openclaw_rl.judge.prompt import Question, question
 from openclaw_rl.judge.settings import HintFrom, HintWhen, JudgeSettings
-from openclaw_rl.judge.signals import followup_hint, owner_messages, tool_status
+from openclaw_rl.judge.signals import followup_hint, foreign_messages, owner_messages, tool_status
 from openclaw_rl.judge.vote import majority, mean_of, vote_of
 
 _DAY_S = 86400
@@ -50,11 +50,12 @@ class LlmJudge:
         """The verdict on a turn. Raises JudgeError where a question got no answer at all, and then the turn waits."""
         said = owner_messages(next_state)
         status = tool_status(next_state)
-        wants_score = status is None and (bool(said) or self.settings.tool_votes)
+        voted_on = said or (foreign_messages(next_state) if self.settings.tool_votes else ())
+        wants_score = status is None and bool(voted_on)
         wants_hint = bool(said) and self.settings.hint_source is not HintFrom.FOLLOWUP
         is_late = self.settings.hint_when is HintWhen.CORRECTIVE
         first = await asyncio.gather(
-            self._ask(Question.SCORE, turn, next_state.messages if wants_score else ()),
+            self._ask(Question.SCORE, turn, voted_on if wants_score else ()),
             self._ask(Question.HINT, turn, said if wants_hint and not is_late else ()),
         )
         scores, hinting = (_or_raise(item) for item in first)

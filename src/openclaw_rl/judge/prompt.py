@@ -7,6 +7,7 @@ from enum import StrEnum
 from importlib.resources import files
 
 from openclaw_rl.core.message import Message, Role, message
+from openclaw_rl.judge.quoted import disarmed
 
 HISTORY_CHARS = 1200  # the recent history, oldest left out first
 LINE_CHARS = 500  # each message in it
@@ -53,7 +54,8 @@ def _start_of_request(spoken: Sequence[Message]) -> int:
 
 def _line(item: Message) -> str:
     calls = "".join(f"\n[calls {call.name} {call.arguments}]" for call in item.tool_calls)
-    return f"{item.role.value}{' (reports an error)' if item.is_error else ''}: {item.text}{calls}"
+    text = disarmed(item.text) if item.role is Role.TOOL else item.text
+    return f"{item.role.value}{' (reports an error)' if item.is_error else ''}: {text}{calls}"
 
 
 def _fenced(text: str) -> str:

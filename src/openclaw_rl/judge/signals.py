@@ -13,6 +13,7 @@ from openclaw_rl.core.hint import Hint, HintSource
 from openclaw_rl.core.message import Json, Message, Role
 from openclaw_rl.core.next_state import Feedback, NextState, NextStateSource
 from openclaw_rl.judge.hint import says_something
+from openclaw_rl.judge.quoted import LEFT_OUT, disarmed, has_own_words, own_words
 
 _FAILED_WORDS = frozenset({"error", "failed", "failure", "timeout"})
 _WORKED_WORDS = frozenset({"ok", "success", "succeeded", "completed"})
@@ -36,20 +37,28 @@ def tool_status(next_state: NextState) -> int | None:
 
 
 def owner_messages(next_state: NextState) -> tuple[Message, ...]:
-    """The part of a next state that may word a hint: what was said, without what tools fetched."""
-    return tuple(item for item in next_state.messages if item.role is Role.USER)
+    """The part of a next state that teaches: what was said, without what tools fetched and what was only quoted."""
+    spoken = (item for item in next_state.messages if item.role is Role.USER and has_own_words(item.text))
+    return tuple(item.with_text(own_words(item.text)) for item in spoken)
+
+
+def foreign_messages(next_state: NextState) -> tuple[Message, ...]:
+    """What tools gave back, to be voted on where nobody spoke: without the lines that are written for a reader."""
+    given = (item for item in next_state.messages if item.role is Role.TOOL)
+    return tuple(item.with_text(disarmed(item.text)) for item in given)
 
 
 def followup_hint(next_state: NextState) -> Hint | None:
     """The user's own next words as a hint, where they say something. For replies that were found bad."""
     if next_state.source is not NextStateSource.USER:
         return None
-    return _own_words("\n".join(item.text for item in owner_messages(next_state)))
+    said = "\n".join(item.text for item in owner_messages(next_state))
+    return _own_words(said.replace(LEFT_OUT, "").strip())
 
 
 def feedback_hint(feedback: Feedback) -> Hint | None:
     """What the user wrote beside a thumb down, where it says something."""
-    return _own_words(feedback.text or "") if feedback.score < 0 else None
+    return _own_words(own_words(feedback.text or "").replace(LEFT_OUT, "")) if feedback.score < 0 else None
 
 
 def _own_words(text: str) -> Hint | None:

@@ -57,6 +57,7 @@ class JudgeStage:
     _busy: set[str] = field(default_factory=set)
     _freed: asyncio.Event = field(default_factory=asyncio.Event)
     _failures: dict[str, tuple[int, int]] = field(default_factory=dict)  # turn -> times, verdicts given before
+    _since_success: set[str] = field(default_factory=set)  # turns that failed since a verdict was last given
     _in_a_row: int = 0
     _not_before_s: float = 0.0
     _logged_s: float = float("-inf")
@@ -133,6 +134,7 @@ class JudgeStage:
             verdict = Verdict(turn.id, None, VerdictSource.VOTES)
         else:
             self._in_a_row, self._not_before_s = 0, 0.0
+            self._forgive()
             self._seconds.append(self.clock() - started)
             self.status = replace(
                 self.status, judged=self.status.judged + 1, last_error="", seconds_p50=statistics.median(self._seconds)
@@ -153,6 +155,12 @@ class JudgeStage:
         if self.clock() - self._logged_s >= LOG_EVERY_S:
             self._logged_s = self.clock()
             log.warning("the judge does not answer, turns wait: %s", problem)
+
+    def _forgive(self) -> None:
+        """Where so many turns failed one after the other it was the judge's doing: they come first again, oldest first."""
+        if len(self._since_success) > 2 * self.settings.at_once:
+            self._failures = {name: held for name, held in self._failures.items() if name not in self._since_success}
+        self._since_success.clear()
 
     def _is_hopeless(self, turn: str) -> bool:
         times, before = self._failures[turn]

@@ -204,7 +204,7 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
         store=store,
         engine=engine,
         renderer=renderer,
-        collect=Collect(store, config.collect, time.time, may_teach=keys.may_teach),
+        collect=Collect(store, config.collect, time.time, may_teach=keys.may_teach, may_name=keys.may_name),
         served=served,
         judging=JudgeStage(store, built.judge, config.judge, is_idle=lambda: activity.is_idle),
         training=training,

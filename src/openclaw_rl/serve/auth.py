@@ -102,6 +102,12 @@ class Keys:
         known = next((known for known in self._others() if known.name == name), None)
         return known is not None and known.is_valid and Right.TEACH in known.rights
 
+    def may_name(self, name: str) -> bool:
+        """Whether a key may say by X-User-Id whose words it brings, as what stands before many users does."""
+        if name == OPEN or any(known.name == name for known in self._own):
+            return True
+        return any(known.name == name and Right.ADMIN in known.rights for known in self._others())
+
 
 def key_digest(key: str) -> str:
     """What is kept of a key."""

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from aiohttp import web
 
-from openclaw_rl.errors import EngineError, OpenClawRLError, RequestError
+from openclaw_rl.errors import AdapterError, ConfigError, EngineError, OpenClawRLError, RequestError
 
 log = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -48,6 +48,8 @@ def error_body(problem: BaseException) -> tuple[int, bytes]:
         case EngineError():
             log.error("engine failed: %s", problem)
             return 503, _encoded(str(problem), 503, None, "engine_unavailable")
+        case ConfigError() | AdapterError():  # an order about a version that cannot be met as things stand
+            return 409, _encoded(str(problem), 409, None, "conflict")
     name = uuid.uuid4().hex[:12]
     log.error("unexpected error id=%s", name, exc_info=problem)
     text = str(problem) if isinstance(problem, OpenClawRLError) else f"unexpected error {name}: see the server's log"
