@@ -1,0 +1,98 @@
+"""Versions seen, kept, gone back to and frozen, by commands on a folder that no server runs on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from openclaw_rl.cli import app
+from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
+from openclaw_rl.errors import ConfigError
+from openclaw_rl.runtime.undoing import read_prompts
+from openclaw_rl.store.db import Store
+from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
+
+ONE, TWO, THREE = (PolicyVersion(SHARED, number) for number in (1, 2, 3))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Versions 1 and 2 in a row, and a refused one beside 2."""
+
+    async def make() -> None:
+        store = await Store.open(tmp_path)
+        for version, parent in ((ONE, BASE), (TWO, ONE), (THREE, ONE)):
+            metrics = {"loss": 0.25, "gate_kl": 0.5}
+            row = VersionRow(version, parent, None, "d", VersionStatus.CANDIDATE, "", 1.0, (), metrics)
+            await store.commit_step(StepRecord(f"step {version}", 1.0, 2.0, (), (), {}, row))
+            is_good = version != THREE
+            status, why = (VersionStatus.LIVE, "passed the gate") if is_good else (VersionStatus.REFUSED, "too far")
+            await store.settle(version, status, why, {})
+            if is_good:
+                await store.set_current(version, why=why)
+        await store.aclose()
+
+    asyncio.run(make())
+    return tmp_path
+
+
+def run(home: Path, *words: str) -> str:
+    done = CliRunner().invoke(app, [*words, "--home", str(home)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def told(home: Path) -> dict[str, object]:
+    found: dict[str, object] = json.loads(run(home, "versions", "--json"))
+    return found
+
+
+def test_versions_stand_under_what_they_were_made_from_with_what_became_of_them(home: Path) -> None:
+    lines = run(home, "versions", "--turns").splitlines()
+    assert [line.index("shared") for line in lines if "shared." in line] == [0, 4, 8, 8]
+    assert [word in lines[3] for word in ("shared.2", "live", "served", "passed the gate")] == [True] * 4
+    assert "too far" in lines[5]
+    assert "loss 0.25, nats from base 0.5" in lines[2]
+
+
+def test_a_pin_is_served_and_shown_until_it_is_lifted(home: Path) -> None:
+    assert "shared.1 will be served from the next start on" in run(home, "pin", "1")
+    found = told(home)
+    assert (found["pins"], found["current"]) == ({SHARED: "shared.1"}, {SHARED: "shared.1"})
+    assert "pinned" in run(home, "versions")
+    with pytest.raises(ConfigError, match=r"shared\.1 is pinned"):
+        run(home, "rollback", "2")
+    assert "shared.2 will be served" in run(home, "unpin")
+    assert told(home)["pins"] == {}
+    run(home, "rollback", "1")
+    assert told(home)["current"] == {SHARED: "shared.1"}
+
+
+def test_what_cannot_be_served_is_refused_in_plain_words(home: Path) -> None:
+    with pytest.raises(ConfigError, match=r"shared\.3 is refused: too far"):
+        run(home, "pin", "3")
+    with pytest.raises(ConfigError, match="no version of shared is pinned"):
+        run(home, "unpin")
+    with pytest.raises(ConfigError, match="is no version"):
+        run(home, "pin", "three")
+
+
+def test_freezing_is_told_and_lifted(home: Path) -> None:
+    assert told(home)["frozen_since"] is None
+    assert "nothing is trained" in run(home, "freeze")
+    assert isinstance(told(home)["frozen_since"], float)
+    assert "training is frozen" in run(home, "versions")
+    assert "training goes on" in run(home, "unfreeze")
+    assert told(home)["frozen_since"] is None
+
+
+def test_prompts_are_read_a_line_each_as_text_or_json(tmp_path: Path) -> None:
+    path = tmp_path / "prompts"
+    path.write_text('How many?\n\n{"prompt": "Two\\nlines?"}\n{"other": 1}\n', "utf-8")
+    assert read_prompts(path) == ["How many?", "Two\nlines?", '{"other": 1}']
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_prompts(tmp_path / "none")
