@@ -146,6 +146,7 @@ class JudgeStage:
     def _failed(self, turn: str, problem: JudgeError) -> None:
         times, before = self._failures.get(turn, (0, self.status.judged))
         self._failures[turn] = (times + 1, before)
+        self._since_success.add(turn)
         if len(self._failures) > MOST_FAILED:  # the one that failed first is as if it had not
             del self._failures[next(iter(self._failures))]
         delay = min(self.settings.retry_s * 2 ** min(self._in_a_row, 30), self.settings.retry_max_s)
@@ -157,7 +158,7 @@ class JudgeStage:
             log.warning("the judge does not answer, turns wait: %s", problem)
 
     def _forgive(self) -> None:
-        """Where so many turns failed one after the other it was the judge's doing: they come first again, oldest first."""
+        """Many turns that failed one after the other are no fault of theirs: they come first again, oldest first."""
         if len(self._since_success) > 2 * self.settings.at_once:
             self._failures = {name: held for name, held in self._failures.items() if name not in self._since_success}
         self._since_success.clear()
