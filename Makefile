@@ -137,6 +137,9 @@ test-oracle: .venv/oracle/installed  ## answers read as mistral-common and trans
 bench-attacks: .venv/installed  ## words in tool output, mail and pages that try to teach, and floods: how many got through
 	@$(BIN)/python -m benchmarks.attacks
 
+bench-attacks: .venv/installed  ## words in tool output, mail and pages that try to teach, and floods: how many got through
+	@$(BIN)/python -m benchmarks.attacks
+
 eval-judge: .venv/installed  ## how well the bundled model's judge judges, on 375 labelled cases
 	@$(BIN)/openclaw-rl eval judge $(if $(QUICK),--quick)
 
