@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := bench-forget bench-learning bench-tokens bench-swap bench-serve bench-train bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-updates bench-soak fuzz-store eval-separate eval-joint eval-wishes bench-feedback bench-steadiness bench-attacks eval-judge
+FIGURES := bench-forget bench-gate bench-learning bench-tokens bench-swap bench-serve bench-train bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-updates bench-soak fuzz-store eval-separate eval-joint eval-wishes bench-feedback bench-steadiness bench-attacks eval-judge
 .PHONY: test-oracle test-peers help install demo serve test test-node test-openclaw check format tiny clean $(FIGURES)
 
 help:  ## what can be made
@@ -75,6 +75,9 @@ bench-serve: .venv/installed  ## tokens a second against transformers generate
 bench-train: .venv/installed-bench  ## the trainer's step against TRL's, and merged sessions
 	@$(BIN)/python -m benchmarks.train
 
+bench-gate: .venv/installed  ## bad versions at the gate and on the way back, beside good ones
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.gate
+
 bench-share: .venv/installed  ## gaps between tokens while a step runs on the same cores
 	@$(BIN)/python -m benchmarks.share
 
@@ -133,9 +136,6 @@ test-peers: .venv/installed-bench  ## losses and gradients against TRL's
 
 test-oracle: .venv/oracle/installed  ## answers read as mistral-common and transformers read them
 	@.venv/oracle/bin/python -m pytest -q -m slow tests/render/test_published_parsers.py
-
-bench-attacks: .venv/installed  ## words in tool output, mail and pages that try to teach, and floods: how many got through
-	@$(BIN)/python -m benchmarks.attacks
 
 bench-attacks: .venv/installed  ## words in tool output, mail and pages that try to teach, and floods: how many got through
 	@$(BIN)/python -m benchmarks.attacks
