@@ -8,7 +8,6 @@ from importlib.resources import files
 
 from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.judge.quoted import disarmed
-from openclaw_rl.judge.quoted import disarmed
 
 HISTORY_CHARS = 1200  # the recent history, oldest left out first
 LINE_CHARS = 500  # each message in it

@@ -14,7 +14,6 @@ from openclaw_rl.core.message import Json, Message, Role
 from openclaw_rl.core.next_state import Feedback, NextState, NextStateSource
 from openclaw_rl.judge.hint import says_something
 from openclaw_rl.judge.quoted import LEFT_OUT, disarmed, has_own_words, own_words
-from openclaw_rl.judge.quoted import LEFT_OUT, disarmed, has_own_words, own_words
 
 _FAILED_WORDS = frozenset({"error", "failed", "failure", "timeout"})
 _WORKED_WORDS = frozenset({"ok", "success", "succeeded", "completed"})

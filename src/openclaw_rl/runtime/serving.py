@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from openclaw_rl.config import Config, unused_names
 from openclaw_rl.core.version import SHARED
+from openclaw_rl.runtime import retaining
 from openclaw_rl.runtime.installation import Installation, installed
 from openclaw_rl.runtime.listening import listening
 from openclaw_rl.runtime.models import served_name
@@ -25,6 +26,7 @@ async def run(config: Config, *, learn: bool = True, announce: Callable[[str], N
         log.warning("%s", line)
     async with installed(config) as parts, listening(parts, learns=learn) as url, asyncio.TaskGroup() as group:
         behind = [group.create_task(parts.collect.run())]
+        behind.append(group.create_task(retaining.run(parts.store, config.store.keep_days)))
         if learn:
             behind.append(group.create_task(parts.learn()))
         _introduce(parts, url, announce)

@@ -33,6 +33,7 @@ from openclaw_rl.store.order_book import OrderBook
 from openclaw_rl.store.overview import Overview, overview
 from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.redact import Masker
+from openclaw_rl.store.retention import erase_older
 from openclaw_rl.store.rows import Judged, StepRecord, TurnRow, VersionRow, VersionStatus
 from openclaw_rl.store.standing import Standing, standing
 from openclaw_rl.store.turns import Served
@@ -288,6 +289,10 @@ class Store:
     async def overview(self) -> Overview:
         """What the newest turns, verdicts and versions look like."""
         return await self._reader.do(overview)
+
+    async def erase_older(self, before_s: float) -> int:
+        """Erases some of the settled turns from before; gives how many. Asked again until it gives 0, all are gone."""
+        return await self._writer.do(lambda tx: erase_older(tx.sql, before_s))
 
     # -- versions
     async def settle(self, version: PolicyVersion, status: VersionStatus, why: str, metrics: dict[str, float]) -> None:

@@ -38,6 +38,13 @@ def erase(sql: sqlite3.Connection, what: Going) -> None:
             sql.execute(f"DELETE FROM {table} WHERE scope = ?", (what.scope,))
 
 
+def erase_turns(sql: sqlite3.Connection, names: Collection[str]) -> None:
+    """Takes these turns out with all that hangs on them, and the long texts that no other turn names."""
+    texts = _texts_of(sql, names)
+    _delete(sql, "turns", "id", names)
+    _drop_texts(sql, texts)
+
+
 def nearest_clean(rows: Iterable[VersionRow], version: PolicyVersion, gone: Collection[PolicyVersion]) -> PolicyVersion:
     """The version itself, or its nearest ancestor that may be served and is not among those that go."""
     by_version = {row.version: row for row in rows}
