@@ -9,8 +9,20 @@ from prometheus_client.registry import Collector
 
 from openclaw_rl.core.version import SHARED
 from openclaw_rl.runtime.installation import Installation
+from openclaw_rl.serve.door import Door
 
 PREFIX = "openclaw_rl"
+
+
+class DoorGauges(Collector):
+    """How many connections there are, and how many there was no place for."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    def collect(self) -> Iterable[Metric]:
+        """One gauge a number."""
+        return _gauges({"connections_open": self._door.open, "connections_refused": self._door.refused})
 
 
 class LearningGauges(Collector):

@@ -6,12 +6,11 @@ import asyncio
 import json
 import logging
 import os
+import ssl
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-
-from aiohttp import web
 
 from openclaw_rl.core.message import Json, Message
 from openclaw_rl.core.scope import own_scope
@@ -20,17 +19,21 @@ from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.publish.compare import Compared, Comparison
 from openclaw_rl.publish.swap import pin, rollback, unpin
-from openclaw_rl.runtime.gauges import LearningGauges
+from openclaw_rl.runtime.gauges import DoorGauges, LearningGauges
 from openclaw_rl.runtime.guarding import GuardGauges, Metered, meter_of, tls_of
+from openclaw_rl.runtime.handles import room_for
 from openclaw_rl.runtime.home import Address, forget_address, note_address
 from openclaw_rl.runtime.installation import Installation
 from openclaw_rl.runtime.models import served_name
 from openclaw_rl.serve.app import build_app, runner_of
+from openclaw_rl.serve.door import Door
 from openclaw_rl.serve.metrics import Metrics
 from openclaw_rl.serve.params import defaults_of
 from openclaw_rl.serve.parts import Control, Orders, ServeParts
+from openclaw_rl.serve.settings import ServeSettings
 
 log = logging.getLogger(__name__)
+BACKLOG = 128  # connections the system holds until they are taken
 
 
 @asynccontextmanager
@@ -49,26 +52,31 @@ async def listening(parts: Installation, *, learns: bool) -> AsyncIterator[str]:
     app.middlewares.append(parts.activity.middleware)
     runner = runner_of(app)
     await runner.setup()
-    site = web.TCPSite(runner, settings.host, settings.port, ssl_context=tls)
+    assert runner.server is not None
+    door = Door(runner.server, room_for(settings.max_connections))
+    serve_parts.metrics.registry.register(DoorGauges(door))
+    listener: asyncio.Server | None = None
     try:
-        await _start(site, settings.host, settings.port)
-        host, port = runner.addresses[0][:2]
+        listener = await _listener(door, settings, tls)
+        host, port = listener.sockets[0].getsockname()[:2]
         url = f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
         await asyncio.to_thread(note_address, parts.config.home, Address(url, os.getpid()))
         yield url
         await parts.activity.finished(settings.finish_s)  # whoever comes meanwhile is told to come again
-        await site.stop()
     finally:
+        if listener is not None:
+            listener.close()
         await asyncio.to_thread(forget_address, parts.config.home)
         await runner.cleanup()
 
 
-async def _start(site: web.TCPSite, host: str, port: int) -> None:
+async def _listener(door: Door, settings: ServeSettings, tls: ssl.SSLContext | None) -> asyncio.Server:
+    loop = asyncio.get_running_loop()
     try:
-        await site.start()
+        return await loop.create_server(door, settings.host, settings.port, ssl=tls, backlog=BACKLOG)
     except OSError as problem:
         raise ConfigError(
-            f"{host}:{port} cannot be listened on: {problem.strerror or problem}",
+            f"{settings.host}:{settings.port} cannot be listened on: {problem.strerror or problem}",
             fix="stop what listens there, or give another --port (0 takes any free one)",
         ) from problem
 

@@ -59,6 +59,8 @@ class ServeSettings:
     """A request's body must have arrived within this time."""
     keepalive_s: float = 75.0
     """A connection without a request is closed after this time; a request's headers must arrive within it too."""
+    max_connections: int = 2000
+    """How many connections may be open at once, idle ones included; one too many is answered 503 and closed."""
     finish_s: float = 600.0
     """How long a server that was asked to stop finishes what it is answering; what takes longer is cut off."""
 
@@ -79,5 +81,7 @@ class ServeSettings:
             raise ConfigError(
                 "serve.stalled_s, body_s, keepalive_s and finish_s are times", fix="make them longer than 0 seconds"
             )
+        if self.max_connections < 1:
+            raise ConfigError(f"serve.max_connections is {self.max_connections}", fix="it is at least 1")
         if self.max_choices < 1:
             raise ConfigError(f"serve.max_choices is {self.max_choices}", fix="it is at least 1")
