@@ -212,7 +212,10 @@ class _Talk:
         """The turns that stay and whose next state is in the first words that go."""
         found: set[str] = set()
         sessions = {self._turns[name].session for name in gone}
-        staying = [n for n in self.order if n not in gone and self._turns[n].session in sessions]
+        staying: dict[str, list[str]] = {}
+        for name in self.order:
+            if name not in gone and self._turns[name].session in sessions:
+                staying.setdefault(self._turns[name].session, []).append(name)
         for name in gone:
             turn = self._turns[name]
             if turn.parent in gone:
@@ -221,8 +224,8 @@ class _Talk:
                 found.add(turn.parent)
             told = turns.get(self._sql, name)
             own = set() if told is None else _own_words(told.messages)
-            for other in staying:
-                if self._turns[other].session == turn.session and other not in found:
+            for other in staying.get(turn.session, []):
+                if other not in found:
                     followed = ledger.next_state_of(self._sql, other)
                     if followed is not None and not own.isdisjoint(item.text for item in followed.messages):
                         found.add(other)
