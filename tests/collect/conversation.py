@@ -38,7 +38,10 @@ class Served:
     def __init__(self, store: Store, settings: CollectSettings, clients: Sequence[ClientRules]) -> None:
         self.store = store
         self.clock = Clock()
-        self.collect = Collect(store, settings, self.clock, clients=clients)
+        self.collect = Collect(store, settings, self._now_s, clients=clients)
+
+    def _now_s(self) -> float:
+        return self.clock()  # which a test may change for another
 
     async def ask(
         self,

@@ -29,12 +29,19 @@ def main() -> None:
         _serve(calls, answers)
     except OpenClawRLError as problem:
         pipe.write(answers, Failed(problem.problem, problem.fix))
-    except MemoryError:
-        pipe.write(answers, Failed("the trainer ran out of memory", "lower trainer.max_tokens_per_pass"))
     except Exception as problem:  # the edge of the process: its owner must hear of it
-        traceback.print_exc()
-        pipe.write(answers, Failed(f"{type(problem).__name__}: {problem}"))
+        if is_out_of_memory(problem):
+            pipe.write(answers, Failed("the trainer ran out of memory", "lower trainer.max_tokens_per_pass"))
+        else:
+            traceback.print_exc()
+            pipe.write(answers, Failed(f"{type(problem).__name__}: {problem}"))
     os._exit(1)
+
+
+def is_out_of_memory(problem: Exception) -> bool:
+    """Whether memory is what was lacking: torch says so in words alone on a CPU, by a kind of its own on a GPU."""
+    words = str(problem).lower()
+    return isinstance(problem, MemoryError) or "out of memory" in words or "can't allocate memory" in words
 
 
 def _own_stdout() -> BinaryIO:
