@@ -138,6 +138,16 @@ async def test_the_base_model_is_served_where_every_version_saw_it(tmp_path: Pat
     await store.aclose()
 
 
+async def test_a_conversation_that_goes_on_under_another_name_goes_along(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path)
+    await taught(store, "a1", ("first",), session="k:one")
+    await taught(store, "a2", ("first", "second"), session="k:two", parent="a1")
+    await taught(store, "a3", ("third",), session="k:three")
+    what = await forgotten(store, What(session="k:one"))
+    assert (what.turns, what.unsaid, what.sessions) == (("a1", "a2"), (), ("k:one", "k:two"))
+    await store.aclose()
+
+
 async def test_a_pin_moves_to_the_nearest_version_that_never_saw_it(tmp_path: Path) -> None:
     store = await Store.open(tmp_path)
     await conversation(store)
