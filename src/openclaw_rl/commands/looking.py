@@ -35,11 +35,12 @@ def inspect(home: Home = None, as_json: Annotated[bool, typer.Option("--json", h
 def export(
     out: Annotated[Path, typer.Argument(help="The JSONL file to write.")],
     home: Home = None,
+    user: Annotated[str | None, typer.Option("--user", help="Only what this user said and was told.")] = None,
 ) -> None:
     """Write every turn with its next state, votes, score and hints as one line of JSON each."""
     from openclaw_rl.runtime.inspection import export_to
 
-    print(f"{asyncio.run(export_to(home_of(home), out))} turns in {out}")
+    print(f"{asyncio.run(export_to(home_of(home), out, user=user))} turns in {out}")
 
 
 @app.command()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 LEFT_OUT = "[quoted text left out]"
+LINE_LEFT_OUT = "[a line left out]"
 # From such a line on, all that follows was written by somebody else.
 _FORWARDED = re.compile(
     r"^[ \t>]*(?:-{2,}[ \t]*(?:original|forwarded)[ \t]+message[ \t]*-{2,}"
@@ -76,5 +77,5 @@ def disarmed(text: str) -> str:
     """Foreign text without the lines that are addressed to whoever reads it."""
     if _ADDRESSES.search(text) is None:
         return text
-    lines = ["[a line left out]" if _ADDRESSES.search(line) else line for line in text.split("\n")]
+    lines = [LINE_LEFT_OUT if _ADDRESSES.search(line) else line for line in text.split("\n")]
     return "\n".join(lines)

@@ -13,7 +13,7 @@ from openclaw_rl.core.hint import Hint, HintSource
 from openclaw_rl.core.message import Json, Message, Role
 from openclaw_rl.core.next_state import Feedback, NextState, NextStateSource
 from openclaw_rl.judge.hint import says_something
-from openclaw_rl.judge.quoted import LEFT_OUT, disarmed, has_own_words, own_words
+from openclaw_rl.judge.quoted import LEFT_OUT, LINE_LEFT_OUT, disarmed, has_own_words, own_words
 
 _FAILED_WORDS = frozenset({"error", "failed", "failure", "timeout"})
 _WORKED_WORDS = frozenset({"ok", "success", "succeeded", "completed"})
@@ -44,8 +44,8 @@ def owner_messages(next_state: NextState) -> tuple[Message, ...]:
 
 def foreign_messages(next_state: NextState) -> tuple[Message, ...]:
     """What tools gave back, to be voted on where nobody spoke: without the lines that are written for a reader."""
-    given = (item for item in next_state.messages if item.role is Role.TOOL)
-    return tuple(item.with_text(disarmed(item.text)) for item in given)
+    given = (item.with_text(disarmed(item.text)) for item in next_state.messages if item.role is Role.TOOL)
+    return tuple(item for item in given if item.text.replace(LINE_LEFT_OUT, "").strip())
 
 
 def followup_hint(next_state: NextState) -> Hint | None:

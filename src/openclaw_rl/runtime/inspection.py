@@ -56,15 +56,15 @@ async def roll_back(home: Path, name: str) -> str:
     return f"version {version} will be served from the next start on"
 
 
-async def export_to(home: Path, out: Path) -> int:
-    """How many turns were written to `out`."""
+async def export_to(home: Path, out: Path, *, user: str | None = None) -> int:
+    """How many turns were written to `out`: a user's, or everybody's."""
     from openclaw_rl.store.export import export
 
     if address_of(home) is not None:
         raise StoreError(f"{home} is in use by a running server", fix="stop it first; then export")
     async with opened(home) as store:
         await store.forgettings.note_export(out, at_s=time.time())  # what is forgotten is taken out of it
-        return await export(store, out)
+        return await export(store, out, user=user)
 
 
 @asynccontextmanager
