@@ -87,8 +87,13 @@ class Clients:
             try:
                 await self._turn(line, talk)
             except ConnectionError:
-                self.book.refused += 1
                 line = None
+                if used > 1:  # the server may close a kept connection just as it is used: clients ask once more
+                    self.book.note("asked again")
+                    talk.messages.pop()
+                else:
+                    self.book.refused += 1
+                    talk.done += 1
             if talk.done < talk.turns:
                 self._pool.append(talk)
         if line is not None:

@@ -36,6 +36,7 @@ from openclaw_rl.engines.local.settings import EngineInfo, EngineStats
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
+from openclaw_rl.runtime.allocator import giving_back
 from openclaw_rl.runtime.installation import Built, Installation, assembled
 from openclaw_rl.runtime.listening import listening
 from openclaw_rl.serve.settings import ServeSettings
@@ -68,6 +69,7 @@ async def _serve(home: Path) -> None:
         await parts.publishing.start()
         async with listening(parts, learns=True) as url, asyncio.TaskGroup() as group:
             behind = [group.create_task(parts.collect.run()), group.create_task(parts.learn())]
+            behind.append(group.create_task(giving_back()))
             print(url.rpartition(":")[2], flush=True)
             await stop.wait()
             parts.activity.stop()

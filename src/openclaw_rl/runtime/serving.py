@@ -11,6 +11,7 @@ from collections.abc import Callable
 from openclaw_rl.config import Config, unused_names
 from openclaw_rl.core.version import SHARED
 from openclaw_rl.runtime import retaining
+from openclaw_rl.runtime.allocator import giving_back
 from openclaw_rl.runtime.installation import Installation, installed
 from openclaw_rl.runtime.listening import listening
 from openclaw_rl.runtime.models import served_name
@@ -25,7 +26,7 @@ async def run(config: Config, *, learn: bool = True, announce: Callable[[str], N
     for line in unused_names():
         log.warning("%s", line)
     async with installed(config) as parts, listening(parts, learns=learn) as url, asyncio.TaskGroup() as group:
-        behind = [group.create_task(parts.collect.run())]
+        behind = [group.create_task(giving_back()), group.create_task(parts.collect.run())]
         behind.append(group.create_task(retaining.run(parts.store, config.store.keep_days)))
         if learn:
             behind.append(group.create_task(parts.learn()))
