@@ -34,6 +34,7 @@ DROPPED = {
     DropReason.NOT_FINITE: "training on it gave numbers that are not finite",
     DropReason.TRAINER_FAILED: "the trainer failed on it",
     DropReason.FORGOTTEN: "it was forgotten on request",
+    DropReason.DAMAGED: "its bytes were changed on the disk, so it cannot be read any more",
 }
 STANDS = {
     State.SERVED: "it waits for what follows it: nobody has gone on from it yet",
