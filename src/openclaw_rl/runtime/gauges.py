@@ -49,6 +49,7 @@ class LearningGauges(Collector):
             "train_running": training.is_training,
             "versions_published": publishing.published,
             "versions_refused": publishing.refused,
+            "versions_taken_back": publishing.taken_back,
             "versions_own": publishing.owners,
             "version": parts.served.current(SHARED).number,
             "requests_open": parts.activity.running,
