@@ -92,6 +92,7 @@ def main() -> None:
             try:
                 asyncio.run(_serve(Path(line.strip()), renderer, begin))
             except OpenClawRLError as problem:
+                print(problem, file=sys.stderr, flush=True)
                 print(f"refused {type(problem).__name__}", flush=True)
                 os._exit(1)
             except BaseException:

@@ -102,13 +102,15 @@ async def _one_home(server: asyncio.subprocess.Process, number: int, kills: int)
         async with asyncio.TaskGroup() as group:
             for client in range(CLIENTS):
                 group.create_task(talk(client, str(number), target, told))
-            for _ in range(kills):
-                before = set(told.acknowledged)
-                starts += await _start_and_kill(server, home, target, source)
-                uncommitted += len(not_committed(home, told.versions))
-                told.versions.clear()
-                missing += len(not_there(home, set(told.acknowledged) - before))
-            target.is_over = True
+            try:
+                for _ in range(kills):
+                    before = set(told.acknowledged)
+                    starts += await _start_and_kill(server, home, target, source)
+                    uncommitted += len(not_committed(home, told.versions))
+                    told.versions.clear()
+                    missing += len(not_there(home, set(told.acknowledged) - before))
+            finally:
+                target.is_over = True
         twice, consumed, versions = await trained_twice(home)
         report = await asyncio.to_thread(check_home, home)
         gone = await lost(home, told)
@@ -139,16 +141,19 @@ async def _start_and_kill(
     server.stdin.write(f"{home}\n".encode())
     pid = int((await server.stdout.readline()).split()[1])
     starts: list[float] = []
-    if source.random() < DURING_START and (home / "store.db").is_file():
-        await asyncio.sleep(source.random() * 0.15)
-    else:
-        line = (await server.stdout.readline()).split()
-        if not line[0].isdigit():
-            raise RuntimeError("the server did not start; its messages stand above")
-        target.url, starts = f"http://127.0.0.1:{int(line[0])}", [float(line[2])]
-        await asyncio.sleep(source.random() * LONGEST_S)
-    os.kill(pid, signal.SIGKILL)
-    target.url = None
+    try:
+        if source.random() < DURING_START and (home / "store.db").is_file():
+            await asyncio.sleep(source.random() * 0.15)
+        else:
+            line = (await server.stdout.readline()).split()
+            if not line[0].isdigit():
+                raise RuntimeError(f"the server did not start; its messages stand above: {line}")
+            target.url, starts = f"http://127.0.0.1:{int(line[0])}", [float(line[2])]
+            await asyncio.sleep(source.random() * LONGEST_S)
+    finally:
+        target.url = None
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     while not (await server.stdout.readline()).startswith(b"gone"):
         pass
     return starts
