@@ -105,9 +105,11 @@ async def test_too_many_requests_are_told_when_to_come_again(
         clock.now_s = 30.0
         async with http.post("/v1/chat/completions", json=CHAT) as answer:
             assert answer.status == 200
-    async with aiohttp.ClientSession(server.url, headers={"x-api-key": "secret"}) as http:
-        async with http.post("/v1/chat/completions", json=CHAT) as answer:
-            assert answer.status == 200  # another key has its own
+    async with (
+        aiohttp.ClientSession(server.url, headers={"x-api-key": "secret"}) as http,
+        http.post("/v1/chat/completions", json=CHAT) as answer,
+    ):
+        assert answer.status == 200  # another key has its own
 
 
 async def test_a_flood_of_feedback_is_stopped_and_chat_goes_on(
@@ -151,10 +153,12 @@ async def test_a_key_with_a_smaller_limit_is_told_that_its_request_is_too_large(
     async def pieces() -> AsyncIterator[bytes]:
         yield body
 
-    async with aiohttp.ClientSession(server.url, headers={"x-api-key": "bobs"}) as http:
-        async with http.post("/v1/chat/completions", data=pieces() if is_chunked else body) as answer:
-            assert answer.status == 413
-            assert (await answer.json())["error"]["code"] == "body_too_large"
+    async with (
+        aiohttp.ClientSession(server.url, headers={"x-api-key": "bobs"}) as http,
+        http.post("/v1/chat/completions", data=pieces() if is_chunked else body) as answer,
+    ):
+        assert answer.status == 413
+        assert (await answer.json())["error"]["code"] == "body_too_large"
 
 
 def test_only_valid_keys_with_the_right_teach() -> None:

@@ -65,7 +65,7 @@ def test_a_user_gives_only_so_many_samples_a_day_where_that_is_set() -> None:
 
 @pytest.mark.parametrize("changed", [{"user_share": 0.0}, {"user_share": 1.1}, {"same_words_a_day": -1}])
 def test_shares_and_limits_that_mean_nothing_are_refused(changed: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="user_share|same_words_a_day"):
+    with pytest.raises(ValueError, match=r"user_share|same_words_a_day"):
         TrainStageSettings(**changed)  # type: ignore[arg-type]
 
 
