@@ -78,7 +78,9 @@ def test_a_step_moves_the_upper_adapter_alone_and_is_written_as_one(
 
 
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.*:FutureWarning")
-def test_peft_reads_the_two_as_one_and_says_the_same(trainer: LoraTrainer, recorder: Recorder, tmp_path: Path) -> None:
+def test_peft_reads_the_two_as_one_and_says_the_same(
+    trainer: LoraTrainer, trainer_model: Path, recorder: Recorder, tmp_path: Path
+) -> None:
     from peft import PeftModel
 
     below = shared(trainer, recorder, tmp_path / "shared.1", SHARED_ONE, steps=2)
@@ -86,8 +88,9 @@ def test_peft_reads_the_two_as_one_and_says_the_same(trainer: LoraTrainer, recor
     trainer.step(own_batch(recorder))
     both = trainer.export(tmp_path / "ann.1", ANN_ONE)
     praised = own_batch(recorder)[0]
-    recorder.model = PeftModel.from_pretrained(recorder.model, str(both.folder)).eval()
-    theirs = torch.tensor(recorder.logp(praised.prompt, praised.response))
+    other = Recorder(trainer_model)  # peft changes the model it is given
+    other.model = PeftModel.from_pretrained(other.model, str(both.folder)).eval()
+    theirs = torch.tensor(other.logp(praised.prompt, praised.response))
     assert float((theirs - policy_logp(trainer, praised)).abs().max()) < 1e-5
 
 

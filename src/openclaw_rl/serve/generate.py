@@ -121,17 +121,21 @@ class Generation:
         A client that goes away ends the sampling at once; the turns are committed as cancelled, and then ClientGone or
         CancelledError rises.
         """
-        self.parts.metrics.in_flight.inc(len(self.choices))
         try:
-            await self._sample_all(sink)
+            await self._in_flight(sink)
         except (asyncio.CancelledError, ClientGone):
             for choice in self.choices:
                 choice.cancel()
             await self._commit()
             raise
+        await self._commit()
+
+    async def _in_flight(self, sink: Sink) -> None:
+        self.parts.metrics.in_flight.inc(len(self.choices))
+        try:
+            await self._sample_all(sink)
         finally:
             self.parts.metrics.in_flight.dec(len(self.choices))
-        await self._commit()
 
     async def admitted(self) -> None:
         """Returns once `run`, in a task of its own, has handed every answer to the engine.

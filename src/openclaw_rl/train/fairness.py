@@ -47,7 +47,7 @@ class Floods:
     _seen: set[str] = field(default_factory=set)
 
     def refusal(self, turn: Turn, verdict: Verdict) -> DropReason | None:
-        """Why this is one too many of its user's; None where it is not, and then it counts. Asked twice, counts once."""
+        """Why this is one too many of its user's; None where it is not. Then it counts, once however often asked."""
         if turn.id in self._seen:
             return None
         counts = self._counts(turn.user)

@@ -50,7 +50,7 @@ class TrainStageSettings:
     max_sample_tokens: int = 8192
     """Turns longer than this, prompt and answer together, are not trained on."""
     user_share: float = 0.5
-    """How much of `batch_size` may come from one user in a step of a shared version, where more than one user teaches."""
+    """How much of `batch_size` may come from one user in a step of a shared version, where several users teach."""
     same_words_a_day: int = 100
     """How often in a day (UTC) one user may teach the same correction; further ones are dropped. 0 for no limit."""
     user_samples_a_day: int = 0
