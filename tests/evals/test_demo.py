@@ -13,9 +13,10 @@ KEYS = {"sessions", "converged_at", "refused", "versions", "seconds", "condition
     f"{what}_{when}" for what in ("wish", "accuracy") for when in ("before", "after")
 }
 DEMO = """
-import asyncio, sys
+import asyncio, signal, sys
 from pathlib import Path
 from openclaw_rl.evals.demo import run_demo
+signal.signal(signal.SIGINT, signal.default_int_handler)  # as at a terminal, also where a shell started us behind
 asyncio.run(run_demo(Path(sys.argv[1]), sessions=int(sys.argv[2]), problems=4))
 """
 
