@@ -11,7 +11,7 @@ from serve_doubles import Serving, serving
 
 from openclaw_rl.core.rights import ALL_RIGHTS, KnownKey, Limits, Right
 from openclaw_rl.render.renderer import ChatRenderer
-from openclaw_rl.serve.app import ROUTES, right_for
+from openclaw_rl.serve.app import ROUTES
 from openclaw_rl.serve.auth import Keys, key_digest
 from openclaw_rl.serve.limits import Meter
 from openclaw_rl.serve.parts import ServeParts
@@ -47,7 +47,7 @@ async def guarded(
 
 
 def test_every_route_but_those_that_anybody_may_ask_needs_the_right_it_is_for() -> None:
-    needed = {(method, path): right_for(path) for method, path, _, is_open in ROUTES if not is_open}
+    needed = {(method, path): right for method, path, _, right in ROUTES if right is not None}
     admin = {path for (_, path), right in needed.items() if right is Right.ADMIN}
     assert admin == {path for _, path in needed if path.startswith("/v1/rl/")} - {"/v1/rl/session_done"}
     assert needed["POST", "/v1/feedback"] is Right.FEEDBACK

@@ -46,10 +46,6 @@ class Engine(Protocol):
         ...
 
 
-class Delta(Protocol):
-    """What one or more tokens added to a reply; see render.parsers for the concrete kinds."""
-
-
 class Renderer(Protocol):
     """Messages to ids."""
 

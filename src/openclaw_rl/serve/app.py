@@ -15,7 +15,7 @@ from openclaw_rl.serve.completions import completions
 from openclaw_rl.serve.control import answer
 from openclaw_rl.serve.failures import Handler, answer_errors, error_response
 from openclaw_rl.serve.messages import count_tokens, messages
-from openclaw_rl.serve.openapi import Answering, described
+from openclaw_rl.serve.openapi import Answering, Route, described
 from openclaw_rl.serve.origins import allow_origins
 from openclaw_rl.serve.parts import ALIAS, ServeParts
 from openclaw_rl.serve.settings import ServeSettings
@@ -65,40 +65,40 @@ def _model_json(parts: ServeParts, name: str) -> dict[str, Json]:
     }
 
 
-# Method, path, what answers it, and whether it is answered without a key. Another API is another line.
-ROUTES: tuple[tuple[str, str, Answering, bool], ...] = (
-    ("POST", "/v1/chat/completions", chat_completions, False),
-    ("POST", "/v1/completions", completions, False),
-    ("POST", "/v1/responses", responses.responses, False),
-    ("POST", "/v1/responses/input_tokens", responses.input_tokens, False),
-    ("GET", "/v1/responses/{id}", responses.response, False),
-    ("DELETE", "/v1/responses/{id}", responses.response_deleted, False),
-    ("GET", "/v1/responses/{id}/input_items", responses.response_input, False),
-    ("POST", "/v1/responses/{id}/cancel", responses.response_cancelled, False),
-    ("POST", "/v1/messages", messages, False),
-    ("POST", "/v1/messages/count_tokens", count_tokens, False),
-    ("GET", "/v1/models", models, True),  # agents ask for it without a key, to see whether anybody is there
-    ("GET", "/v1/models/{id:.+}", model, True),
-    ("GET", "/healthz", health, True),
-    ("GET", "/metrics", metrics, True),
-    ("GET", "/openapi.json", openapi, True),
-    ("POST", "/v1/feedback", control.feedback, False),
-    ("POST", "/v1/sessions/{id}/done", control.session_done, False),
-    ("POST", "/v1/rl/session_done", control.session_done, False),
-    ("GET", "/v1/rl/status", control.status, False),
-    ("GET", "/v1/rl/turns", control.turns, False),
-    ("GET", "/v1/rl/turns/{id}", control.turn, False),
-    ("GET", "/v1/rl/versions", control.versions, False),
-    ("POST", "/v1/rl/rollback", control.rollback, False),
-    ("POST", "/v1/rl/pin", orders.pin, False),
-    ("POST", "/v1/rl/unpin", orders.unpin, False),
-    ("POST", "/v1/rl/freeze", orders.freeze, False),
-    ("POST", "/v1/rl/unfreeze", orders.unfreeze, False),
-    ("POST", "/v1/rl/compare", orders.compare, False),
-    ("GET", "/v1/rl/hints", hints.listed, False),
-    ("PUT", "/v1/rl/hints", hints.add, False),
-    ("PUT", "/v1/rl/hints/{id}", hints.change, False),
-    ("DELETE", "/v1/rl/hints/{id}", hints.remove, False),
+# Method, path, what answers it, and what a key must be allowed to do for it; None where no key is needed.
+ROUTES: tuple[Route, ...] = (
+    ("POST", "/v1/chat/completions", chat_completions, Right.CHAT),
+    ("POST", "/v1/completions", completions, Right.CHAT),
+    ("POST", "/v1/responses", responses.responses, Right.CHAT),
+    ("POST", "/v1/responses/input_tokens", responses.input_tokens, Right.CHAT),
+    ("GET", "/v1/responses/{id}", responses.response, Right.CHAT),
+    ("DELETE", "/v1/responses/{id}", responses.response_deleted, Right.CHAT),
+    ("GET", "/v1/responses/{id}/input_items", responses.response_input, Right.CHAT),
+    ("POST", "/v1/responses/{id}/cancel", responses.response_cancelled, Right.CHAT),
+    ("POST", "/v1/messages", messages, Right.CHAT),
+    ("POST", "/v1/messages/count_tokens", count_tokens, Right.CHAT),
+    ("GET", "/v1/models", models, None),  # agents ask for it without a key, to see whether anybody is there
+    ("GET", "/v1/models/{id:.+}", model, None),
+    ("GET", "/healthz", health, None),
+    ("GET", "/metrics", metrics, None),
+    ("GET", "/openapi.json", openapi, None),
+    ("POST", "/v1/feedback", control.feedback, Right.FEEDBACK),
+    ("POST", "/v1/sessions/{id}/done", control.session_done, Right.CHAT),
+    ("POST", "/v1/rl/session_done", control.session_done, Right.CHAT),
+    ("GET", "/v1/rl/status", control.status, Right.ADMIN),
+    ("GET", "/v1/rl/turns", control.turns, Right.ADMIN),
+    ("GET", "/v1/rl/turns/{id}", control.turn, Right.ADMIN),
+    ("GET", "/v1/rl/versions", control.versions, Right.ADMIN),
+    ("POST", "/v1/rl/rollback", control.rollback, Right.ADMIN),
+    ("POST", "/v1/rl/pin", orders.pin, Right.ADMIN),
+    ("POST", "/v1/rl/unpin", orders.unpin, Right.ADMIN),
+    ("POST", "/v1/rl/freeze", orders.freeze, Right.ADMIN),
+    ("POST", "/v1/rl/unfreeze", orders.unfreeze, Right.ADMIN),
+    ("POST", "/v1/rl/compare", orders.compare, Right.ADMIN),
+    ("GET", "/v1/rl/hints", hints.listed, Right.ADMIN),
+    ("PUT", "/v1/rl/hints", hints.add, Right.ADMIN),
+    ("PUT", "/v1/rl/hints/{id}", hints.change, Right.ADMIN),
+    ("DELETE", "/v1/rl/hints/{id}", hints.remove, Right.ADMIN),
 )
 
 
@@ -106,18 +106,10 @@ def build_app(parts: ServeParts) -> web.Application:
     """The server's application."""
     app = web.Application(middlewares=[answer_errors], client_max_size=parts.settings.max_body_bytes)
     app[_SETTINGS] = parts.settings
-    for method, path, answering, is_open in ROUTES:
-        app.router.add_route(method, path, _handler(answering, parts, path, is_open=is_open))
+    for method, path, answering, right in ROUTES:
+        app.router.add_route(method, path, _handler(answering, parts, path, right))
     allow_origins(app, parts.settings.allowed_origins)
     return app
-
-
-def right_for(path: str) -> Right:
-    """What a key must be allowed to do to be answered on this path."""
-    if path == "/v1/feedback":
-        return Right.FEEDBACK
-    is_own = path == "/v1/rl/session_done"
-    return Right.ADMIN if path.startswith("/v1/rl/") and not is_own else Right.CHAT
 
 
 def runner_of(app: web.Application) -> web.AppRunner:
@@ -125,21 +117,21 @@ def runner_of(app: web.Application) -> web.AppRunner:
     return web.AppRunner(app, handler_cancellation=True, access_log=None, keepalive_timeout=app[_SETTINGS].keepalive_s)
 
 
-def _admitted(request: web.Request, parts: ServeParts, path: str) -> Caller:
+def _admitted(request: web.Request, parts: ServeParts, right: Right) -> Caller:
     """Whose request it is. Raises RequestError (401, 403, 429) and HTTPRequestEntityTooLarge."""
-    caller, right = parts.keys.caller(request.headers), right_for(path)
+    caller = parts.keys.caller(request.headers)
     caller.check(right)
     parts.meter.size(caller, request.content_length or 0)
     parts.meter.request(caller, is_feedback=right is Right.FEEDBACK)
     return caller
 
 
-def _handler(answering: Answering, parts: ServeParts, path: str, *, is_open: bool) -> Handler:
+def _handler(answering: Answering, parts: ServeParts, path: str, right: Right | None) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         try:
-            caller = NOBODY if is_open else _admitted(request, parts, path)
+            caller = NOBODY if right is None else _admitted(request, parts, right)
             await received(request, parts.settings)
-            if request.body_exists and not is_open:
+            if request.body_exists and right is not None:
                 parts.meter.size(caller, len(await request.read()))  # its headers need not have named it
             response = await answering(request, parts, caller.name)
         except Exception as problem:  # the edge of a request: recorded where the body is made

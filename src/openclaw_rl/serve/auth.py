@@ -63,14 +63,10 @@ class Keys:
         self._others = others
         self._used = used
 
-    @property
-    def is_open(self) -> bool:
-        """Whether no key is asked for."""
-        return not self._own and not self._others()
-
     def caller(self, headers: Mapping[str, str]) -> Caller:
         """Whose key this is. Raises RequestError (401) without a right one."""
-        if self.is_open:
+        accepted = (*self._own, *self._others())
+        if not accepted:
             return Caller(OPEN)
         given = _given(headers)
         if not given:
@@ -82,7 +78,7 @@ class Keys:
             )
         digest = key_digest(given)
         # All are compared, so that the time taken says nothing of which one was nearly right.
-        found = [known for known in (*self._own, *self._others()) if hmac.compare_digest(known.digest, digest)]
+        found = [known for known in accepted if hmac.compare_digest(known.digest, digest)]
         if not found or not found[0].is_valid:
             raise RequestError(
                 "the API key was revoked" if found else "the API key is not one of this server's",

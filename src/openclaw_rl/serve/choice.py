@@ -31,11 +31,6 @@ class Choice:
         self._has_ended = False
 
     @property
-    def is_over(self) -> bool:
-        """Whether no more tokens are wanted."""
-        return self.finish is not None
-
-    @property
     def stop_met(self) -> str | None:
         """The stop text that ended the answer."""
         return None if self._stops is None else self._stops.met

@@ -11,11 +11,12 @@ from aiohttp import web
 from openclaw_rl import __version__
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Json
+from openclaw_rl.core.rights import Right
 from openclaw_rl.serve import control, hints, messages_wire, orders, responses_wire, wire
 from openclaw_rl.serve.parts import ServeParts
 
 Answering = Callable[[web.Request, ServeParts, str], Awaitable[web.StreamResponse]]
-Route = tuple[str, str, Answering, bool]
+Route = tuple[str, str, Answering, Right | None]  # method, path, what answers it, the right a key needs
 
 # What each route that takes a body parses it into; the others take none.
 BODIES: dict[tuple[str, str], type[msgspec.Struct]] = {
@@ -149,9 +150,9 @@ def described(routes: Sequence[Route]) -> dict[str, Json]:
             _narrow(found[kind]["properties"][name], words)
     names = iter(schemas)
     paths: dict[str, dict[str, Json]] = {}
-    for method, path, answering, is_open in routes:
+    for method, path, answering, right in routes:
         body: Json = next(names) if (method, path) in BODIES else None
-        paths.setdefault(_plain(path), {})[method.lower()] = _operation(method, path, answering, is_open, body)
+        paths.setdefault(_plain(path), {})[method.lower()] = _operation(method, path, answering, right, body)
     components: dict[str, Json] = {**found, "Error": _OPENAI_ERROR, "AnthropicError": _ANTHROPIC_ERROR}
     return {
         "openapi": "3.1.0",
@@ -175,7 +176,7 @@ def _narrow(schema: dict[str, Json], words: Mapping[str, Json]) -> None:
     next(item for item in held if item.get("type") != "null").update(words)
 
 
-def _operation(method: str, path: str, answering: Answering, is_open: bool, body: Json) -> dict[str, Json]:
+def _operation(method: str, path: str, answering: Answering, right: Right | None, body: Json) -> dict[str, Json]:
     summary, _, more = _doc(answering).partition("\n\n")
     found: dict[str, Json] = {
         "operationId": f"{method.lower()}{re.sub(r'[^a-zA-Z0-9]+', '_', _plain(path)).rstrip('_')}",
@@ -187,7 +188,7 @@ def _operation(method: str, path: str, answering: Answering, is_open: bool, body
         found["description"] = more
     if body is not None:
         found["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
-    if is_open:
+    if right is None:
         found["security"] = []
     return found
 

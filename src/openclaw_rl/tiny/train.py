@@ -273,15 +273,6 @@ def _width(row: Encoded) -> int:
     return -(-len(row.ids) // GRAIN) * GRAIN
 
 
-def _rounded(learned: Tensor) -> Tensor:
-    """The places that are learned, and as many others as make their number a multiple of the grain."""
-    import torch
-
-    places = learned.nonzero().flatten()
-    others = (~learned).nonzero().flatten()
-    return torch.cat((places, others[: -len(places) % GRAIN]))
-
-
 def _rate(step: int, schedule: Schedule) -> float:
     """The share of the rates at a step: linear warm-up, then a cosine down to the final share."""
     if step < schedule.warmup:

@@ -39,11 +39,6 @@ class Reply:
         return bool(self._text)
 
     @property
-    def has_thought(self) -> bool:
-        """Whether it holds any thinking."""
-        return bool(self._reasoning)
-
-    @property
     def calls(self) -> int:
         """How many calls have begun."""
         return len(self._calls)
