@@ -11,18 +11,15 @@ written is a silent corruption. Some hundred cases go through a whole start of t
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import os
 import random
 import shutil
-import signal
-import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -33,6 +30,7 @@ import torch
 import openclaw_rl
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
 from benchmarks.http import KEY
+from benchmarks.kill_forks import Forks, StallError
 from openclaw_rl.config import read_config
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.version import PolicyVersion
@@ -73,6 +71,7 @@ class Outcome:
     silent: int = 0
     told: int = 0
     harmless: int = 0
+    stalls: int = 0  # waits for a whole start that were cut
     unmended: int = 0  # after --repair something was left, and said so
     by_file: Counter[str] = field(default_factory=Counter)
 
@@ -109,6 +108,7 @@ def main() -> None:
         "cases": outcome.cases + outcome.starts,
         "crashes": outcome.crashes,
         "silent_corruptions": outcome.silent,
+        "stalls": outcome.stalls,
         "told": outcome.told,
         "harmless": outcome.harmless,
         "unmended": outcome.unmended,
@@ -227,41 +227,33 @@ def _guarded(case: str, outcome: Outcome, work: Callable[[], Result]) -> Result 
 
 async def _started(starts: int, home: Path, pristine: Bytes, outcome: Outcome) -> None:
     """Whole starts of the server over damaged folders: it serves, or says why it does not."""
-    server = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "benchmarks.kill_server",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env={**os.environ, "TOKENIZERS_PARALLELISM": "false"},
-    )
-    assert server.stdin is not None and server.stdout is not None
-    for number in range(starts):
-        source = random.Random(f"start {number}")
-        name = source.choice([*pristine, "store.db", "store.db", "store.db-wal"])
-        how = source.choice(list(HARMS))
-        _written(home, {**pristine, name: HARMS[how](bytearray(pristine[name]), source)})
-        outcome.starts += 1
-        server.stdin.write(f"{home}\n".encode())
-        pid = int((await server.stdout.readline()).split()[1])
-        line = (await server.stdout.readline()).split()
-        if line[0].isdigit():
-            problem = await _asked(int(line[0]))
-            if problem:
-                outcome.crash(f"start {number} {name} {how}", RuntimeError(problem))
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            while not line[0].startswith(b"gone"):
-                line = (await server.stdout.readline()).split()
-            continue
-        outcome.told += line[0] == b"refused"
-        if line[0] == b"gone":
-            outcome.crash(f"start {number} {name} {how}", RuntimeError("the server ended without a word"))
-        else:
-            await server.stdout.readline()
-    server.stdin.close()
-    await server.wait()
+    async with aclosing(Forks()) as forks:
+        for number in range(starts):
+            source = random.Random(f"start {number}")
+            name = source.choice([*pristine, "store.db", "store.db", "store.db-wal"])
+            how = source.choice(list(HARMS))
+            _written(home, {**pristine, name: HARMS[how](bytearray(pristine[name]), source)})
+            outcome.starts += 1
+            case = f"start {number} {name} {how}"
+            try:
+                await _one_start(forks, case, home, outcome)
+            except StallError as problem:
+                progress(f"STALL {case}: {problem}")
+        outcome.stalls += forks.stalls.total()
+
+
+async def _one_start(forks: Forks, case: str, home: Path, outcome: Outcome) -> None:
+    await forks.fork(home)
+    said = await forks.word()
+    if said[0] == "listening":
+        problem = await _asked(int(said[1]))
+        if problem:
+            outcome.crash(case, RuntimeError(f"{problem}\n{forks.messages()}"))
+    elif said[0] == "refused":
+        outcome.told += 1
+    else:
+        outcome.crash(case, RuntimeError(f"the server ended without a word\n{forks.messages()}"))
+    await forks.kill()
 
 
 async def _asked(port: int) -> str:
@@ -276,7 +268,7 @@ async def _asked(port: int) -> str:
                     if answer.status != 200 and "damaged" not in str(body) and "cannot be written" not in str(body):
                         return f"status {answer.status}: {body}"
                 await asyncio.sleep(0.05)
-    except aiohttp.ClientError as problem:
+    except (aiohttp.ClientError, TimeoutError) as problem:
         return f"{type(problem).__name__}: {problem}"
     return ""
 

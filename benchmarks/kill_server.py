@@ -3,16 +3,18 @@
 Everything is loaded once; each `HOME` on a line of its own is then served by a child that is forked off, so that a
 thousand starts are a thousand starts of the loop and not of the interpreter. A child is the product's server,
 collector, store, judging, training and publishing stages on a real folder. Only the engine, the judge and what the
-trainer computes are scripted; its versions are written to disk as a trainer writes them. A line is printed for each
-child that was forked (`forked PID`), that listens (`PORT PID SECONDS`, counted from the fork), that could not start for
-a reason it could name (`refused KIND`) and that is gone (`gone STATUS`).
+trainer computes are scripted; its versions are written to disk as a trainer writes them. A child says that it is there
+(`forked PID`), that it listens (`listening PORT SECONDS`, counted from the fork) or cannot, for a reason it can name
+(`refused KIND`); that it is gone (`gone STATUS`) says who forked it. SIGUSR1 has either write its threads' stacks.
 """
 
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import json
 import os
+import signal
 import sys
 import time
 import traceback
@@ -85,21 +87,27 @@ def main() -> None:
     model = bundled_model()
     assert model is not None
     renderer = ChatRenderer(read_template(model))
+    faulthandler.register(signal.SIGUSR1)
     for line in sys.stdin:
         begin = time.monotonic()
         pid = os.fork()
         if pid == 0:
+            _tell(f"forked {os.getpid()}")  # the child itself: whoever forks it may not run before it has started
             try:
                 asyncio.run(_serve(Path(line.strip()), renderer, begin))
             except OpenClawRLError as problem:
                 print(problem, file=sys.stderr, flush=True)
-                print(f"refused {type(problem).__name__}", flush=True)
+                _tell(f"refused {type(problem).__name__}")
                 os._exit(1)
             except BaseException:
                 traceback.print_exc()
             os._exit(70)
-        print(f"forked {pid}", flush=True)
-        print(f"gone {os.waitpid(pid, 0)[1]}", flush=True)
+        _tell(f"gone {os.waitpid(pid, 0)[1]}")
+
+
+def _tell(line: str) -> None:
+    """In one write, which a pipe takes whole or not at all: `print` may make two of it, and a kill may come between."""
+    os.write(1, f"{line}\n".encode())
 
 
 async def _serve(home: Path, renderer: ChatRenderer, begin: float) -> None:
@@ -114,7 +122,7 @@ async def _serve(home: Path, renderer: ChatRenderer, begin: float) -> None:
     runner = runner_of(build_app(serve_parts(store, renderer, engine, collect, served)))
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    print(f"{runner.addresses[0][1]} {os.getpid()} {time.monotonic() - begin:.4f}", flush=True)
+    _tell(f"listening {runner.addresses[0][1]} {time.monotonic() - begin:.4f}")
     async with asyncio.TaskGroup() as group:
         for stage in (collect.run(), judging.run(), training.run(), publishing.run()):
             group.create_task(stage)

@@ -10,21 +10,18 @@ that a run that was stopped goes on; a finished run begins anew.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
 import random
-import signal
-import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 from statistics import median
 
 from benchmarks import kills_real
 from benchmarks.common import Figures, conditions, finish, is_quick, progress, quantile
 from benchmarks.kill_clients import CLIENTS, Target, Told, lost, not_committed, not_there, talk, trained_twice
+from benchmarks.kill_forks import Forks, StallError
 from openclaw_rl.runtime.checking import check_home
 
 LANES = 2
@@ -62,10 +59,10 @@ async def _scripted(done: dict[str, Counts], homes: int, a_home: int) -> None:
     waiting = [number for number in range(homes) if str(number) not in done]
 
     async def lane() -> None:
-        async with _forking() as server:
+        async with aclosing(Forks()) as forks:
             while waiting:
                 number = waiting.pop(0)
-                done[str(number)] = await _one_home(server, number, a_home)
+                done[str(number)] = await _one_home(forks, number, a_home)
                 _keep(done)
                 progress(f"folder {number}: {done[str(number)]}")
 
@@ -74,29 +71,11 @@ async def _scripted(done: dict[str, Counts], homes: int, a_home: int) -> None:
             group.create_task(lane())
 
 
-@contextlib.asynccontextmanager
-async def _forking() -> AsyncIterator[asyncio.subprocess.Process]:
-    child = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "benchmarks.kill_server",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"},
-    )
-    try:
-        yield child
-    finally:
-        if child.stdin is not None:
-            child.stdin.close()
-        await child.wait()
-
-
-async def _one_home(server: asyncio.subprocess.Process, number: int, kills: int) -> Counts:
+async def _one_home(forks: Forks, number: int, kills: int) -> Counts:
     """One folder through all its kills, and what is true of it at the end."""
     source, told, target = random.Random(number), Told(), Target()
     starts: list[float] = []
-    uncommitted, missing = 0, 0
+    uncommitted, missing, stalled = 0, 0, forks.stalls.total()
     with tempfile.TemporaryDirectory() as place:
         home = Path(place) / "home"
         async with asyncio.TaskGroup() as group:
@@ -105,7 +84,7 @@ async def _one_home(server: asyncio.subprocess.Process, number: int, kills: int)
             try:
                 for _ in range(kills):
                     before = set(told.acknowledged)
-                    starts += await _start_and_kill(server, home, target, source)
+                    starts += await _start_and_kill(forks, home, target, source)
                     uncommitted += len(not_committed(home, told.versions))
                     told.versions.clear()
                     missing += len(not_there(home, set(told.acknowledged) - before))
@@ -119,6 +98,7 @@ async def _one_home(server: asyncio.subprocess.Process, number: int, kills: int)
             progress(f"folder {number}: {line}")
         return {
             "kills": kills,
+            "stalls": forks.stalls.total() - stalled,
             "acknowledged": len(told.acknowledged),
             "lost_turns": max(gone, missing),
             "trained_twice": twice,
@@ -133,35 +113,32 @@ async def _one_home(server: asyncio.subprocess.Process, number: int, kills: int)
         }
 
 
-async def _start_and_kill(
-    server: asyncio.subprocess.Process, home: Path, target: Target, source: random.Random
-) -> list[float]:
-    """One life: how long it took to listen, empty where it was not let come so far."""
-    assert server.stdin is not None and server.stdout is not None
-    server.stdin.write(f"{home}\n".encode())
-    pid = int((await server.stdout.readline()).split()[1])
+async def _start_and_kill(forks: Forks, home: Path, target: Target, source: random.Random) -> list[float]:
+    """One life: how long it took to listen, empty where it was not let come so far. A stall ends it too."""
     starts: list[float] = []
     try:
+        await forks.fork(home)
         if source.random() < DURING_START and (home / "store.db").is_file():
             await asyncio.sleep(source.random() * 0.15)
         else:
-            line = (await server.stdout.readline()).split()
-            if not line[0].isdigit():
-                raise RuntimeError(f"the server did not start; its messages stand above: {line}")
-            target.url, starts = f"http://127.0.0.1:{int(line[0])}", [float(line[2])]
+            said = await forks.word()
+            if said[0] != "listening":
+                raise RuntimeError(f"the server did not start: {said}\n{forks.messages()}")
+            target.url, starts = f"http://127.0.0.1:{said[1]}", [float(said[2])]
             await asyncio.sleep(source.random() * LONGEST_S)
+        target.url = None
+        await forks.kill()
+    except StallError as problem:
+        progress(f"{home} stalled: {problem}")
     finally:
         target.url = None
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    while not (await server.stdout.readline()).startswith(b"gone"):
-        pass
     return starts
 
 
 def _figures(done: dict[str, Counts]) -> Figures:
     names = (
         "kills",
+        "stalls",
         "acknowledged",
         "lost_turns",
         "trained_twice",

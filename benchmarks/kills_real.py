@@ -23,6 +23,7 @@ from openclaw_rl.engines import LocalEngine, LocalEngineSettings
 from openclaw_rl.runtime.checking import check_home
 
 START_S = 180.0
+END_S = 60.0  # for a killed or ended server to be gone
 LONGEST_S = 12.0  # between two kills
 CONFIG = """
 [engine]
@@ -58,7 +59,7 @@ async def run(kills: int) -> dict[str, float]:
     """Kills server, engine and trainer in turn, at random instants; what was true afterwards."""
     source, told, target = random.Random(7), Told(), Target()
     starts: list[float] = []
-    uncommitted, of_kind = 0, dict.fromkeys(("server", "engine", "trainer"), 0)
+    uncommitted, stalls, of_kind = 0, 0, dict.fromkeys(("server", "engine", "trainer"), 0)
     model = bundled_model()
     assert model is not None
     loads = [await _load_s(model) for _ in range(3)]
@@ -82,14 +83,14 @@ async def run(kills: int) -> dict[str, float]:
                     of_kind[kind] += 1
                     if kind == "server":
                         target.url = None
-                        await server.process.wait()
+                        stalls += not await _ended(server)
                         uncommitted += len(not_committed(home, told.versions))
                         told.versions.clear()
                         server = await _started(home, target, starts)
                     progress(f"real kill {number + 1}: {kind}, {len(told.acknowledged)} acknowledged")
                 target.is_over = True
             server.process.send_signal(signal.SIGTERM)
-            await server.process.wait()
+            stalls += not await _ended(server)
         finally:
             await runner.cleanup()
         uncommitted += len(not_committed(home, told.versions))
@@ -101,6 +102,7 @@ async def run(kills: int) -> dict[str, float]:
         return {
             "kills": kills,
             **{f"kills_{kind}": count for kind, count in of_kind.items()},
+            "stalls": stalls,
             "acknowledged": len(told.acknowledged),
             "lost_turns": await lost(home, told),
             "trained_twice": twice,
@@ -118,7 +120,8 @@ async def run(kills: int) -> dict[str, float]:
 async def _load_s(model: Path) -> float:
     """How long the engine's process takes until its model is loaded."""
     begin = time.monotonic()
-    engine = await LocalEngine.start(LocalEngineSettings(model=str(model), device="cpu"))
+    async with asyncio.timeout(START_S):
+        engine = await LocalEngine.start(LocalEngineSettings(model=str(model), device="cpu"))
     seconds = time.monotonic() - begin
     await engine.aclose()
     return seconds
@@ -139,7 +142,22 @@ async def _started(home: Path, target: Target, starts: list[float]) -> Server:
             target.url = found[1]
             return Server(process, log)
         await asyncio.sleep(0.02)
+    if process.returncode is None:
+        process.kill()
     raise RuntimeError(f"the server did not come up: {log.read_text('utf-8', 'replace')[-2000:]}")
+
+
+async def _ended(server: Server) -> bool:
+    """Waits until it is gone; False where it had to be killed for that."""
+    try:
+        async with asyncio.timeout(END_S):
+            await server.process.wait()
+    except TimeoutError:
+        progress(f"a stall: {server.process.pid} does not end: {server.log.read_text('utf-8', 'replace')[-2000:]}")
+        server.process.kill()
+        await server.process.wait()
+        return False
+    return True
 
 
 def _child(parent: int, module: str) -> int | None:
