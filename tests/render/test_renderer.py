@@ -289,3 +289,22 @@ def test_the_bare_prompt_of_a_turn_is_its_own_without_the_hint(renderer: ChatRen
     turn = replace(behind, messages=(SYSTEM, ASKED), carried=carried)
     assert renderer.reread(turn, turn.messages).tokens == plain.prompt.tokens
     assert renderer.reread(turn, turn.read) == turn.prompt
+
+
+@pytest.mark.parametrize("changed", ["nothing", "the system text", "its length", "a tool"])
+def test_a_long_text_keeps_its_ids_only_to_the_letter_and_shared_ids_are_counted_exactly(
+    renderer: ChatRenderer, changed: str
+) -> None:
+    words = "You help with all that is asked. " * 60
+    turn = served(renderer, (message(Role.SYSTEM, words), ASKED), letters("hello") + end(renderer), tools=TOOLS)
+    text = {"the system text": words[:-2] + "! ", "its length": "Today. " + words}.get(changed, words)
+    tools = (replace(TOOLS[0], name=TOOLS[0].name.swapcase()), *TOOLS[1:]) if changed == "a tool" else TOOLS
+    talk = (message(Role.SYSTEM, text), ASKED, turn.reply, MORE)
+    prompt = renderer.prompt(talk, tools, turn)
+    before = turn.prompt.tokens + turn.completion.tokens
+    both = enumerate(zip(prompt.tokens, before, strict=False))
+    same = next((at for at, (mine, its) in both if mine != its), len(before))
+    assert prompt.continued == same
+    assert (same == len(before)) == (changed == "nothing")
+    alone = renderer.prompt(talk[:1], tools, None).tokens
+    assert prompt.tokens[: prompt.segments[0].stop] == alone[: prompt.segments[0].stop]

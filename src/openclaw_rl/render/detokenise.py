@@ -29,12 +29,21 @@ class TokenBytes:
         self.drops_first_space = self._is_sentence_piece and bool(kinds & {"Strip", "Metaspace"})
         self._alphabet = _byte_alphabet()
         self._known: dict[int, bytes] = {}
+        self._silent: dict[frozenset[str], frozenset[int]] = {}
 
     def __call__(self, token: int) -> bytes:
         """The bytes this id stands for; none for an id the tokenizer does not know."""
         found = self._known.get(token)
         if found is None:
             found = self._known[token] = self._look_up(token)
+        return found
+
+    def silent(self, marks: frozenset[str]) -> frozenset[int]:
+        """The special ids that are none of these marks; kept, since a family has few sets of marks."""
+        found = self._silent.get(marks)
+        if found is None:
+            found = frozenset(token for token in self.special if self(token).decode() not in marks)
+            self._silent[marks] = found
         return found
 
     def text(self, tokens: Sequence[int]) -> str:

@@ -34,17 +34,21 @@ class Blocks(Protocol):
 
     def ids_of(self, text: str, after: str) -> tuple[int, ...]: ...
 
+    def is_of(self, block: Block, digest: str) -> bool: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Continued:
     """Blocks in order, each with the ids and key it keeps, or None where it is to be encoded.
 
-    `forms` are replies as they were read, by the keys under which they stand now.
+    `forms` are replies as they were read, by the keys under which they stand now. `shared` leading ids stand where they
+    stood in the served prompt and reply; more may.
     """
 
     pieces: tuple[tuple[Block, tuple[int, ...] | None, str], ...]
     forms: Mapping[str, Message]
     holds_reply: bool
+    shared: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,7 @@ def _pieces(
     reply_at = next((new for new, at in pairs.items() if at == len(old.turn.read)), None)
     spare = _sampled_replies(old, pairs)
     following = [*cut.blocks[1:], cut.opening]
+    shared, is_in_place = 0, True
     for block, after in zip(cut.blocks, following, strict=True):
         start, stop = block.run
         if reply_at is not None and start <= reply_at < stop:
@@ -115,12 +120,16 @@ def _pieces(
             ids, key = _reply(blocks, old.turn, block, after)
             kept[key] = old.turn.reply
             pieces.append((block, ids, key))
+            if is_in_place and shared == old.turn.prompt.segments[-1].start:
+                shared = min(shared + len(ids), len(old.turn.prompt) + len(old.turn.completion.tokens))
+            is_in_place = False
             continue
         found = old.segment_of(_old_run(block.run, pairs))
-        if found is None or found[1].digest != block.digest:
+        if found is None or not blocks.is_of(block, found[1].digest):
             if any(index in spare for index in range(start, stop)):
                 return REWRITTEN
             pieces.append((block, None, ""))
+            is_in_place = False
             continue
         segment, told = found
         key = str(BlockKey(block.run, told.digest, told.sampled))
@@ -128,8 +137,10 @@ def _pieces(
         if told.sampled is not None and form is not None:
             kept[key] = form
         pieces.append((block, old.ids(segment), key))
+        is_in_place = is_in_place and segment.start == shared
+        shared = segment.stop if is_in_place else shared
     pieces.append((cut.opening, None, ""))
-    return Continued(tuple(pieces), kept, reply_at is not None)
+    return Continued(tuple(pieces), kept, reply_at is not None, shared)
 
 
 def _sampled_replies(old: _Old, pairs: Mapping[int, int]) -> set[int]:

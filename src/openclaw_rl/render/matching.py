@@ -17,18 +17,17 @@ def matching(old: Sequence[Message], new: Sequence[Message]) -> dict[int, int]:
     Replies are matched first, and all else between them: a client's insert that moves along behind every turn must not
     take a reply's place, for the reply alone has ids that nothing can give back.
     """
-    old_keys, new_keys = [key_of(item) for item in old], [key_of(item) for item in new]
     replies = _pairs(
-        [(index, old_keys[index]) for index in range(len(old)) if old[index].role is Role.ASSISTANT],
-        [(index, new_keys[index]) for index in range(len(new)) if new[index].role is Role.ASSISTANT],
+        [(index, item) for index, item in enumerate(old) if item.role is Role.ASSISTANT],
+        [(index, item) for index, item in enumerate(new) if item.role is Role.ASSISTANT],
     )
     found = dict(replies)
     edges = [(-1, -1), *sorted(replies), (len(new), len(old))]
     for (new_start, old_start), (new_stop, old_stop) in pairwise(edges):
         found.update(
             _pairs(
-                [(at, old_keys[at]) for at in range(old_start + 1, old_stop) if old[at].role is not Role.ASSISTANT],
-                [(at, new_keys[at]) for at in range(new_start + 1, new_stop) if new[at].role is not Role.ASSISTANT],
+                [(at, old[at]) for at in range(old_start + 1, old_stop) if old[at].role is not Role.ASSISTANT],
+                [(at, new[at]) for at in range(new_start + 1, new_stop) if new[at].role is not Role.ASSISTANT],
             )
         )
     return found
@@ -53,11 +52,22 @@ def with_served_ids(new: Sequence[Message], served: Sequence[Message | None]) ->
     return found
 
 
-def _pairs(old: Sequence[tuple[int, str]], new: Sequence[tuple[int, str]]) -> list[tuple[int, int]]:
-    """Pairs (new index, old index) of equal keys, both rising."""
-    matcher = SequenceMatcher(None, [key for _, key in old], [key for _, key in new], autojunk=False)
+def _pairs(old: Sequence[tuple[int, Message]], new: Sequence[tuple[int, Message]]) -> list[tuple[int, int]]:
+    """Pairs (new index, old index) of messages that mean the same, both rising.
+
+    Where one list begins as the whole of the other, no longer match can be found, and no text is digested to see it.
+    """
+    if all(_means_the_same(before, after) for (_, before), (_, after) in zip(old, new, strict=False)):
+        return [(at, was) for (was, _), (at, _) in zip(old, new, strict=False)]
+    matcher = SequenceMatcher(
+        None, [key_of(item) for _, item in old], [key_of(item) for _, item in new], autojunk=False
+    )
     return [
         (new[match.b + offset][0], old[match.a + offset][0])
         for match in matcher.get_matching_blocks()
         for offset in range(match.size)
     ]
+
+
+def _means_the_same(before: Message, after: Message) -> bool:
+    return before == after or key_of(before) == key_of(after)

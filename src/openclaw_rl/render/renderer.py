@@ -56,6 +56,9 @@ class ChatRenderer:
         self._encoded: Held[tuple[str, str], tuple[int, ...]] = Held(
             most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS
         )
+        # long blocks by their digests: texts are compared faster than they are digested
+        self._blocks: Held[str, tuple[str, str]] = Held(most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS)
+        self._leads: dict[str, int] = {}  # how many ids each added token has that a block may stand behind
         # replies as they were read, by their segments' keys
         self._forms: Held[str, Message] = Held(most=_KEPT_FORMS, most_size=_KEPT_FORM_CHARS)
         self.shape = shape_of(self.template, self.ids_of)
@@ -63,7 +66,8 @@ class ChatRenderer:
     @property
     def held(self) -> dict[str, int]:
         """How much is in memory, in letters, each kind within its bound."""
-        return {"render_encoded_chars_held": self._encoded.size, "render_form_chars_held": self._forms.size}
+        encoded = self._encoded.size + self._blocks.size
+        return {"render_encoded_chars_held": encoded, "render_form_chars_held": self._forms.size}
 
     def prompt(
         self,
@@ -111,7 +115,7 @@ class ChatRenderer:
             start, stop = block.run
             is_sampled = key is not None and key.sampled is not None
             is_same = (
-                tuple(messages[start:stop]) == was[start:stop] if is_sampled else key and key.digest == block.digest
+                tuple(messages[start:stop]) == was[start:stop] if is_sampled else key and self.is_of(block, key.digest)
             )
             pieces.append(
                 (turn.prompt.tokens[segment.start : segment.stop], segment.key)
@@ -119,7 +123,7 @@ class ChatRenderer:
                 else self._encoded_piece(block)
             )
         pieces.append((turn.prompt.tokens[segments[-1].start :], segments[-1].key))
-        return _joined(pieces, turn.prompt.tokens)
+        return _joined(pieces, (turn.prompt.tokens,))
 
     def parser(
         self, prompt: Prompt | None = None, *, call_prefix: str = "call_", tools: Sequence[Tool] | None = None
@@ -171,8 +175,14 @@ class ChatRenderer:
 
     def ids_of(self, text: str, after: str) -> tuple[int, ...]:
         """Ids of a block's text in its place behind the added token `after`."""
-        if len(text) < _LONG_CHARS:
-            return self._ids(text, after)
+        return self._ids(text, after) if len(text) < _LONG_CHARS else self._kept_ids(text, after)
+
+    def is_of(self, block: Block, digest: str) -> bool:
+        """Whether this is the block's digest."""
+        return self._blocks.get(digest) == (block.after, block.text) or block.digest == digest
+
+    def _kept_ids(self, text: str, after: str) -> tuple[int, ...]:
+        """The same ids, for what is likely to be asked again."""
         found = self._encoded.get((after, text))
         if found is None:
             found = self._ids(text, after)
@@ -182,31 +192,40 @@ class ChatRenderer:
     def _ids(self, text: str, after: str) -> tuple[int, ...]:
         if not after or not text:
             return self.encode(text)
-        return self.encode(after + text)[len(self.encode(after)) :]
+        lead = self._leads.get(after)
+        if lead is None:
+            lead = self._leads[after] = len(self.encode(after))
+        return self.encode(after + text)[lead:]
 
     def _whole(self, messages: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None) -> Prompt:
         cut = self.cut(messages, tools, options)
         if cut is not None:
-            return _joined([self._encoded_piece(block) for block in (*cut.blocks, cut.opening)], ())
+            return _joined([self._encoded_piece(block) for block in (*cut.blocks, cut.opening)])
         self.stats["whole"] += 1
         if self.family is Family.MISTRAL:
             messages = with_nine_letters(messages)
         text = self.template.text(messages, tools, generation_prompt=True, options=options)
-        return _joined([self._encoded_piece(Block((0, len(messages)), text, ""))], ())
+        return _joined([self._encoded_piece(Block((0, len(messages)), text, ""))])
 
     def _encoded_piece(self, block: Block) -> Piece:
-        return self.ids_of(block.text, block.after), str(BlockKey(block.run, block.digest))
+        is_own = block.run[0] == block.run[1]  # the template's own words, such as an answer's opening, do not change
+        ids = self._kept_ids(block.text, block.after) if is_own else self.ids_of(block.text, block.after)
+        digest = block.digest
+        if len(block.text) >= _LONG_CHARS:
+            self._blocks.put(digest, (block.after, block.text), size=len(block.text))
+        return ids, str(BlockKey(block.run, digest))
 
     def _joined_on(self, found: Continued, served: Turn) -> Prompt:
         for key, form in found.forms.items():
             self._keep_form(key, form)
-        before = (*served.prompt.tokens, *served.completion.tokens)
         pieces = [self._encoded_piece(block) if ids is None else (ids, key) for block, ids, key in found.pieces]
-        prompt = _joined(pieces, before)
+        before = (served.prompt.tokens, served.completion.tokens)
+        prompt = _joined(pieces, before, found.shared)
+        size = len(before[0]) + len(before[1])
         if not found.holds_reply:
             self.stats["rejoined"] += 1
         else:
-            self.stats["continued" if prompt.continued == len(before) else "spliced"] += 1
+            self.stats["continued" if prompt.continued == size else "spliced"] += 1
         return prompt
 
     def _keep_form(self, key: str, form: Message) -> None:
@@ -228,18 +247,23 @@ def _family(template: ChatTemplate, settings: RenderSettings) -> Family:
     return found
 
 
-def _joined(pieces: Sequence[Piece], served: Sequence[int]) -> Prompt:
+def _joined(pieces: Sequence[Piece], served: Sequence[Sequence[int]] = (), shared: int = 0) -> Prompt:
+    """The pieces as one prompt; so many leading ids are known to be those of `served`, and the others are compared."""
     tokens: list[int] = []
     segments: list[Segment] = []
     for ids, key in pieces:
         segments.append(Segment(len(tokens), len(tokens) + len(ids), key))
         tokens.extend(ids)
-    return Prompt(tuple(tokens), tuple(segments), continued=_shared(tokens, served))
+    rest, at = list[int](), 0
+    for ids in served:
+        rest.extend(ids[max(0, shared - at) :])
+        at += len(ids)
+    shared += _alike(tokens[shared : shared + len(rest)], rest)
+    return Prompt(tuple(tokens), tuple(segments), continued=shared)
 
 
-def _shared(tokens: Sequence[int], served: Sequence[int]) -> int:
+def _alike(ours: Sequence[int], theirs: Sequence[int]) -> int:
     """How many leading ids both have; halving, since comparing slices is much faster than a loop."""
-    ours, theirs = tuple(tokens), tuple(served)
     low, high = 0, min(len(ours), len(theirs))
     while low < high:
         middle = (low + high + 1) // 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 from openclaw_rl.core.message import Json, Message, Role, Tool, ToolCall
 from openclaw_rl.errors import ModelError, RequestError
 from openclaw_rl.render.passes import Rendering, compiled, rendered
+from openclaw_rl.render.written import KnownTools, Written
 
 
 class _Generation(jinja2.ext.Extension):
@@ -49,6 +50,7 @@ class ChatTemplate:
     template: jinja2.Template
     special: Mapping[str, str]  # bos_token, eos_token and the like, as templates name them
     manner: Manner = Manner()
+    tools: KnownTools = field(default_factory=KnownTools, compare=False)
 
     def text(
         self,
@@ -70,33 +72,41 @@ class ChatTemplate:
         options: Mapping[str, Json] | None = None,
     ) -> Rendering:
         """The same, with where each message's part starts."""
+        offered = self.tools.told(tools)
         given: dict[str, object] = {
             **self.special,
             **(options or {}),
-            "tools": [tool.as_json() for tool in tools] or None,
+            "tools": offered or None,
             "add_generation_prompt": generation_prompt,
         }
-        as_text = replace(self.manner, are_arguments_text=True)
-        one_each = _one_call_each(messages)
-        attempts: list[tuple[Sequence[Message], Manner, bool]] = [
-            (messages, self.manner, False),
-            (messages, as_text, False),  # some join arguments to text, and want them as written
-            (messages, self.manner, True),
-            (one_each, self.manner, True),  # some take one call a message
-            (one_each, as_text, True),
-        ]
         problem: Exception | None = None
-        for talk, manner, is_object in attempts if any(item.tool_calls for item in messages) else attempts[:1]:
+        for talk, manner, is_object in self._attempts(messages):
             told = [_as_template_sees(item, manner, is_object) for item in talk]
             try:
                 found = rendered(self.template, told, given)
             except (jinja2.TemplateError, TypeError, ValueError) as refused:
                 problem = problem or refused
             else:
+                self.tools.keep(tools, offered)
                 return found if talk is messages else replace(found, ends={})  # whose parts cannot be told apart
         raise RequestError(
             f"the model's chat template refuses these messages: {problem}", param="messages"
         ) from problem
+
+    def _attempts(self, messages: Sequence[Message]) -> list[tuple[Sequence[Message], Manner, bool]]:
+        """What the template is told, one after the other until it takes it; without calls there is one way alone."""
+        plain: tuple[Sequence[Message], Manner, bool] = (messages, self.manner, False)
+        if not any(item.tool_calls for item in messages):
+            return [plain]
+        as_text = replace(self.manner, are_arguments_text=True)
+        one_each = _one_call_each(messages)
+        return [
+            plain,
+            (messages, as_text, False),  # some join arguments to text, and want them as written
+            (messages, self.manner, True),
+            (one_each, self.manner, True),  # some take one call a message
+            (one_each, as_text, True),
+        ]
 
     def encode(self, text: str) -> list[int]:
         """Ids of text that may hold the template's own special tokens; nothing is added in front."""
@@ -220,6 +230,8 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
+    if isinstance(value, Written):
+        return value.text(ensure_ascii, indent, separators, sort_keys)
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 

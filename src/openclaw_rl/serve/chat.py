@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 from aiohttp import web
 
@@ -24,7 +26,7 @@ from openclaw_rl.serve.params import (
 )
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.stream import streamed, whole
-from openclaw_rl.serve.wire import ChatBody, facts_of, fields_of, messages_of, parsed, tools_of
+from openclaw_rl.serve.wire import ChatBody, facts_of, fields_of, messages_of, parsed
 
 _TAKEN = frozenset(ChatBody.__struct_fields__)
 
@@ -41,7 +43,7 @@ async def chat_completions(request: web.Request, parts: ServeParts, key_name: st
     model = parts.model_named(body.model)
     wants_logprobs, top_logprobs = top_logprobs_of(body)
     has_usage = includes_usage(body)
-    asked = _asked(parts, body, facts_of(fields), top_logprobs)
+    asked = _asked(parts, body, fields, top_logprobs)
     generation = await begin(parts, asked, request.headers, key_name)
     response_id = f"chatcmpl-{generation.choices[0].turn}"
     table = parts.renderer.table if wants_logprobs else None
@@ -52,12 +54,12 @@ async def chat_completions(request: web.Request, parts: ServeParts, key_name: st
     return _answer(generation, response_id, model, table) if gone is None else gone
 
 
-def _asked(parts: ServeParts, body: ChatBody, facts: dict[str, Json], top_logprobs: int) -> Asked:
-    limit = limit_of(body, parts.settings)
+def _asked(parts: ServeParts, body: ChatBody, fields: Mapping[str, msgspec.Raw], top_logprobs: int) -> Asked:
+    facts, limit = facts_of(fields), limit_of(body, parts.settings)
     return Asked(
         api="chat",
         messages=messages_of(body.messages),
-        tools=tools_of(body.tools or ()) if offers_tools(body.tool_choice) else (),
+        tools=parts.offered.tools(body.tools, fields["tools"]) if offers_tools(body.tool_choice) and body.tools else (),
         sampling=sampling_of(body, parts.defaults, parts.eos_ids, max_tokens=limit or 1, top_logprobs=top_logprobs),
         max_tokens=limit,
         count=count_of(body, parts.settings.max_choices),

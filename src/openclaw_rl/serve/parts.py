@@ -18,6 +18,7 @@ from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.serve.auth import Keys
 from openclaw_rl.serve.limits import Meter
 from openclaw_rl.serve.metrics import Metrics
+from openclaw_rl.serve.offered import Offered
 from openclaw_rl.serve.params import SamplingDefaults
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.db import Store
@@ -109,6 +110,7 @@ class ServeParts:
     orders: Orders | None = None
     metrics: Metrics = field(default_factory=Metrics)
     meter: Meter = field(default_factory=Meter)
+    offered: Offered = field(default_factory=Offered)
     clock: Callable[[], float] = time.time
 
     def model_named(self, name: str | None) -> str:

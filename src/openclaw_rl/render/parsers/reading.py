@@ -29,7 +29,7 @@ class FormatParser:
     """Marks are found in the text, so it does not matter whether a tokenizer has one id for them."""
 
     def __init__(self, table: TokenBytes, form: Format, reply: Reply) -> None:
-        self._special = frozenset(token for token in table.special if table(token).decode() not in form.marks)
+        self._special = table.silent(form.marks)
         self._detokeniser = Detokeniser(table)
         self._format = form
         self._reply = reply

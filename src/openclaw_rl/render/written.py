@@ -1,0 +1,79 @@
+"""Tools as templates see them, each with the JSON text that was made of it, so that the next request makes none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from openclaw_rl.core.message import Json, Tool
+from openclaw_rl.render.held import Held
+
+_KEPT, _KEPT_CHARS = 64, 4_000_000
+
+
+class Written(dict[str, Json]):
+    """A mapping that remembers its JSON text. Nothing may change it; the sandbox lets no template do so.
+
+    Templates ask whether a tool is a mapping, so it is one and does not hold one.
+    """
+
+    __slots__ = ("_texts",)
+
+    def __init__(self, held: dict[str, Json]) -> None:
+        super().__init__(held)
+        self._texts: dict[tuple[bool, int | None, tuple[str, str] | None, bool], str] = {}
+
+    @property
+    def size(self) -> int:
+        """How many letters are remembered."""
+        return sum(len(text) for text in self._texts.values())
+
+    def text(self, ensure_ascii: bool, indent: int | None, separators: tuple[str, str] | None, sort_keys: bool) -> str:
+        """The JSON text in this manner."""
+        asked = (ensure_ascii, indent, separators and (separators[0], separators[1]), sort_keys)
+        found = self._texts.get(asked)
+        if found is None:
+            found = self._texts[asked] = json.dumps(
+                self, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+            )
+        return found
+
+
+class KnownTools:
+    """The tools of late requests as templates see them. A request that offers just those again finds their texts.
+
+    Tools are known by their identity, which whoever reads requests keeps for equal ones; equal ones that are not the
+    same are told anew. May be asked from several threads.
+    """
+
+    def __init__(self) -> None:
+        self._held: Held[int, tuple[Sequence[Tool], list[Json]]] = Held(most=_KEPT, most_size=_KEPT_CHARS)
+
+    def told(self, tools: Sequence[Tool]) -> list[Json]:
+        """The tools in OpenAI's shape."""
+        found = self._held.get(id(tools))
+        return found[1] if found is not None and found[0] is tools else [_told(tool) for tool in tools]
+
+    def keep(self, tools: Sequence[Tool], told: list[Json]) -> None:
+        """Remembers them where the template wrote any as JSON; `tools` are held too, so that their id stays theirs."""
+        found = self._held.get(id(tools))
+        if isinstance(tools, tuple) and tools and (found is None or found[0] is not tools):
+            size = sum(_size(tool) for tool in told)
+            if size:
+                self._held.put(id(tools), (tools, told), size=size)
+
+
+def _told(tool: Tool) -> Written:
+    body = tool.as_json()
+    function = body["function"]
+    assert isinstance(function, dict)
+    parameters = function["parameters"]
+    assert isinstance(parameters, dict)
+    return Written({**body, "function": Written({**function, "parameters": Written(parameters)})})
+
+
+def _size(value: Json) -> int:
+    """Letters remembered of a tool and of what is in it."""
+    if not isinstance(value, Written):
+        return 0
+    return value.size + sum(_size(held) for held in value.values())
