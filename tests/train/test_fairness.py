@@ -36,10 +36,16 @@ def test_a_step_takes_no_more_of_one_user_than_their_share() -> None:
         replace(sample(name), user=user)
         for name, user in zip("abcde", ("bob", "bob", "ann", "bob", "ann"), strict=True)
     ]
-    assert [
-        item.turn for item in shared_fairly(samples, most_of_one(TrainStageSettings(batch_size=4, min_batch=1)))
-    ] == list("abce")
+    most = most_of_one(TrainStageSettings(batch_size=4, min_batch=1))
+    assert [item.turn for item in shared_fairly(samples, most, lambda one: True)] == list("abce")
     assert most_of_one(TrainStageSettings(batch_size=1, min_batch=1)) == 1  # a step always has room for one
+
+
+def test_what_trains_the_anchor_alone_takes_nothing_of_a_users_share() -> None:
+    riders = [replace(sample(name, 0.0, is_promoted=True), user="bob") for name in ("r1", "r2")]
+    samples = [*riders, replace(sample("a"), user="bob"), replace(sample("b"), user="bob")]
+    kept = shared_fairly(samples, 1, lambda one: not one.is_promoted)
+    assert [item.turn for item in kept] == ["r1", "r2", "a"]
 
 
 def test_the_same_correction_counts_only_so_often_a_day() -> None:

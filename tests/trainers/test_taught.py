@@ -60,7 +60,7 @@ def gradient_of(trainer: LoraTrainer, sample: Sample, monkey: pytest.MonkeyPatch
 def moved(model: Path, recorder: Recorder, method: Method, **changes: float) -> LoraTrainer:
     """A trainer a step away from the base, so that a ratio would not be 1."""
     settings = MethodSettings(name=method, kl_beta=0.0, **changes)  # type: ignore[arg-type]
-    trainer = LoraTrainer.open(model, settings_of(settings, grad_clip=1e9))
+    trainer = LoraTrainer.open(model, settings_of(settings, grad_clip=1e9, updates=1))
     for _ in range(3):
         trainer.step([*recorder.batch(), taught(recorder)])
     return trainer

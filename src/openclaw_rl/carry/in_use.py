@@ -51,10 +51,10 @@ class HintsInUse:
     async def beside(self, turn: Turn) -> tuple[PlacedHint, ...]:
         """What the user asked for beside the hints in a turn's prompt, retired hints included: a teacher heeds it too.
 
-        They stand behind the last user message. None where the prompt is left alone, unless `rehearse` says otherwise.
+        They stand behind the last user message. None where weights learn nothing, or `rehearse` says so.
         """
         last = last_user_index(turn.messages)
-        if last is None or not (self.settings.rehearse and self.carry is Carry.BRIDGE):
+        if last is None or not (self.settings.rehearse and self.carry is not Carry.MEMORY):
             return ()
         there = {item.id for item in turn.carried}
         kept = [item for item in await self.store.hints.of_user(turn.user) if item.id not in there]

@@ -14,7 +14,7 @@ class HintsSettings:
     max_tokens: int = 400
     """How many tokens they may take together."""
     rehearse: bool = True
-    """Whether a teacher also reads what else the user has asked for, retired hints included, where carry is bridge."""
+    """Whether a teacher also reads what else the user has asked for, retired hints included."""
     own_replies: bool = True
     """Whether the weights are also taught on replies of their own to the prompt without hints, sampled for it."""
     probes: int = 8

@@ -17,12 +17,15 @@ DAY_S = 86_400
 USERS = 10_000  # remembered within a day; the longest unheard are forgotten first
 
 
-def shared_fairly(samples: Sequence[Sample], most: int) -> list[Sample]:
-    """The samples without those beyond `most` of one user, in their order; the rest waits for another step."""
+def shared_fairly(samples: Sequence[Sample], most: int, teaches: Callable[[Sample], bool]) -> list[Sample]:
+    """The samples without the teaching ones beyond `most` of one user, in their order; those wait for another step.
+
+    Riders, which teach nothing by themselves, are no part of anybody's share: they would stand in their own user's way.
+    """
     taken: Counter[str] = Counter()
     kept: list[Sample] = []
     for sample in samples:
-        taken[sample.user] += 1
+        taken[sample.user] += teaches(sample)
         if taken[sample.user] <= most:
             kept.append(sample)
     return kept

@@ -125,7 +125,7 @@ class ScopeSteps:
         settings = self.parts.settings
         size = min(self.retries.most or settings.batch_size, settings.batch_size)
         if self.scope == SHARED and await self.parts.store.has_several_teachers():
-            ready = shared_fairly(ready, most_of_one(settings))
+            ready = shared_fairly(ready, most_of_one(settings), self._teaches)
         samples = batch(ready, self._teaches, size=size, put_off=self.retries.put_off)
         ground = await self._ground()
         started = self.parts.now()

@@ -27,10 +27,11 @@ from openclaw_rl.trainers.full import FullModel, open_full
 from openclaw_rl.trainers.lessons import Lesson, lessons, shares
 from openclaw_rl.trainers.model import CausalModel, Speaker, learning_rate, load
 from openclaw_rl.trainers.objective import Objective, Tally, Targets
-from openclaw_rl.trainers.settings import HintSelection, Teacher, TrainerSettings
+from openclaw_rl.trainers.settings import Distill, HintSelection, Teacher, TrainerSettings
 from openclaw_rl.trainers.shelf import Shelf
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
+ADAM_EPS = 1e-8
 
 
 class LoraTrainer:
@@ -50,7 +51,7 @@ class LoraTrainer:
         self._parameters = dict(model.named())
         self._optimizer = self._fresh_optimizer()
         self._ema: dict[str, Tensor] = {}
-        self._steps = 0
+        self._steps = 0  # updates of the optimiser so far
         self._upon: checkpoint.Under | None = None
         self._shelf = Shelf(settings.scopes_in_memory)
         self._spoken: PolicyVersion | None = BASE  # the version these weights are; None once they are none
@@ -74,20 +75,51 @@ class LoraTrainer:
         taught = lessons([sample for sample in samples if sample.turn not in unusable], self._method)
         if not any(one.has_signal for one in taught):
             return StepReport(False, {}, tuple(dropped), "no sample carries a signal for this method")
-        tally = Tally()
-        self._optimizer.zero_grad(set_to_none=True)
-        not_finite = self._accumulate(taught, tally)
-        norm = float(torch.nn.utils.clip_grad_norm_(self._parameters.values(), self._settings.grad_clip))
-        if not_finite or not math.isfinite(norm) or not math.isfinite(tally.loss):
-            self._optimizer.zero_grad(set_to_none=True)
-            dropped += [(turn, DropReason.NOT_FINITE.value) for turn in not_finite]
-            return StepReport(False, {}, tuple(dropped), "the loss or its gradient is not finite")
-        self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
+        targets = self._targets(taught)
+        first, last, updates = Tally(), Tally(), 0
+        norm = 0.0
+        while updates < self._most_updates(taught) and not (updates and self._is_enough(first, last)):
+            last = Tally()
+            length, not_finite = self._update(taught, targets, last)
+            if length is None:
+                dropped += [(turn, DropReason.NOT_FINITE.value) for turn in not_finite]
+                return StepReport(False, {}, tuple(dropped), "the loss or its gradient is not finite")
+            if not updates:
+                first, norm = last, length
+            updates += 1
         self._follow()
-        self._steps += 1
-        self._spoken = None
-        return StepReport(True, _metrics(tally, taught, norm, time.perf_counter() - began_s), tuple(dropped))
+        self._steps += updates
+        metrics = _metrics(first, taught, norm) | {
+            "loss_distill_last": last.distill,
+            "updates": float(updates),
+            "seconds": time.perf_counter() - began_s,
+        }
+        return StepReport(True, metrics, tuple(dropped))
+
+    def _most_updates(self, taught: Sequence[Lesson]) -> int:
+        """More than one only toward a distribution that says how far to go: a score or an advantage does not."""
+        has_distance = self._method.weights.distill > 0 and self._method.form is Distill.TAIL
+        if any(one.hints and (one.is_taught or has_distance) for one in taught):
+            return self._settings.updates
+        return 1
+
+    def _is_enough(self, first: Tally, last: Tally) -> bool:
+        """Whether what was left before the last update was little: then that one closed most of it."""
+        return last.distill <= self._settings.enough * first.distill
+
+    def _update(
+        self, taught: Sequence[Lesson], targets: Sequence[Targets], tally: Tally
+    ) -> tuple[float | None, list[str]]:
+        """One update of the optimiser. Returns the gradient's norm, or None and the turns where it was not finite."""
+        self._optimizer.zero_grad(set_to_none=True)
+        not_finite = self._accumulate(taught, targets, tally)
+        norm = float(torch.nn.utils.clip_grad_norm_(self._parameters.values(), self._settings.grad_clip))
+        is_finite = not not_finite and math.isfinite(norm) and math.isfinite(tally.loss)
+        if is_finite:
+            self._optimizer.step()
+            self._spoken = None
+        self._optimizer.zero_grad(set_to_none=True)
+        return (norm if is_finite else None), not_finite
 
     def export(self, folder: Path, version: PolicyVersion) -> Adapter:
         """Writes the adapter and the trainer's own state, on the disk when this returns. Raises OSError."""
@@ -159,6 +191,7 @@ class LoraTrainer:
             self._parameters.values(),
             lr=learning_rate(settings, self.model.parameters),
             betas=(settings.beta1, settings.beta2),
+            eps=max(ADAM_EPS, settings.still_norm / math.sqrt(sum(one.numel() for one in self._parameters.values()))),
             weight_decay=settings.weight_decay,
             fused=True,
         )
@@ -183,9 +216,8 @@ class LoraTrainer:
         spoken = self._spoken
         return spoken is not None and (sample.version == spoken or (sample.version.is_base and spoken.is_base))
 
-    def _accumulate(self, taught: Sequence[Lesson], tally: Tally) -> list[str]:
+    def _accumulate(self, taught: Sequence[Lesson], targets: Sequence[Targets], tally: Tally) -> list[str]:
         """Adds the whole batch's gradient up, a pass at a time. Returns the turns whose loss was not finite."""
-        targets = self._targets(taught)
         not_finite: list[str] = []
         readings = [one.reading() for one in taught]
         for one in read(self.model, readings, self._settings.max_tokens_per_pass):
@@ -272,7 +304,7 @@ class LoraTrainer:
         return found
 
 
-def _metrics(tally: Tally, taught: Sequence[Lesson], norm: float, seconds: float) -> dict[str, float]:
+def _metrics(tally: Tally, taught: Sequence[Lesson], norm: float) -> dict[str, float]:
     found = {
         "loss": tally.loss,
         "loss_policy": tally.policy,
@@ -284,7 +316,6 @@ def _metrics(tally: Tally, taught: Sequence[Lesson], norm: float, seconds: float
         "samples_scored": float(sum(one.advantage is not None for one in taught)),
         "samples_hinted": float(sum(bool(one.hints) for one in taught)),
         "tokens": float(tally.tokens),
-        "seconds": seconds,
     }
     if tally.advantage_tokens:
         found["advantage_abs"] = tally.advantage / tally.advantage_tokens

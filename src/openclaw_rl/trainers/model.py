@@ -190,7 +190,7 @@ def learning_rate(settings: TrainerSettings, parameters: int) -> float:
         return settings.lr
     if settings.parameters == "full":
         return 1e-4 if parameters < SMALL else 1e-5
-    return 3e-3 if parameters < SMALL else 2e-4
+    return 1e-2 if parameters < SMALL else 2e-4
 
 
 class _Given(nn.Module):

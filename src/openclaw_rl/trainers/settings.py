@@ -162,13 +162,19 @@ class TrainerSettings:
     targets: str = "all-linear"
     """Which layers are adapted: all-linear (experts and their routers excepted), or names with commas between them."""
     lr: float | None = None
-    """Learning rate; left out, 3e-3 for models under 100 M parameters and 2e-4 above (full: 1e-4 and 1e-5)."""
+    """Learning rate; left out, 1e-2 for models under 100 M parameters and 2e-4 above (full: 1e-4 and 1e-5)."""
     weight_decay: float = 0.0
     """AdamW's decay of the LoRA weights."""
-    beta1: float = 0.9
-    """AdamW's decay of the mean gradient."""
+    beta1: float = 0.5
+    """AdamW's decay of the mean gradient: low, since what the last step learned is no direction for the next one."""
     beta2: float = 0.999
     """AdamW's decay of the mean squared gradient."""
+    updates: int = 8
+    """Most updates of the optimiser in one step toward a teacher's top-k distribution; any other objective has one."""
+    enough: float = 0.1
+    """A step ends early once the distance to the teacher is this share of what it was; 0 makes all updates."""
+    still_norm: float = 0.35
+    """Gradients well below this norm move the weights in proportion, longer ones at the full rate; 0 is plain AdamW."""
     grad_clip: float = 1.0
     """Largest norm of a gradient; longer ones are scaled down to it."""
     seed: int = 0
@@ -193,14 +199,16 @@ class TrainerSettings:
     """How long one step may take before its process is ended."""
 
     def __post_init__(self) -> None:
-        if min(self.rank, self.threads, self.max_tokens_per_pass, self.logits_per_chunk) < 1:
-            raise ValueError("rank, threads, max_tokens_per_pass and logits_per_chunk are at least 1")
+        if min(self.rank, self.threads, self.max_tokens_per_pass, self.logits_per_chunk, self.updates) < 1:
+            raise ValueError("rank, threads, updates, max_tokens_per_pass and logits_per_chunk are at least 1")
         if self.parameters == "full" and (self.dtype == "bfloat16" or self.method.teacher is Teacher.EMA):
             raise ValueError(
                 "parameters is full: every weight is trained in float32, and the teacher is base or model, not ema"
             )
         if self.scopes_in_memory < 0:
             raise ValueError(f"scopes_in_memory is {self.scopes_in_memory}: it is 0 or more")
+        if not 0.0 <= self.enough < 1.0 or self.still_norm < 0:
+            raise ValueError(f"enough is {self.enough} and still_norm {self.still_norm}: at least 0, enough below 1")
         if (self.lr is not None and self.lr <= 0) or self.alpha <= 0 or self.grad_clip <= 0 or self.timeout_s <= 0:
             raise ValueError("lr, alpha, grad_clip and timeout_s lie above 0")
         if not (0.0 <= self.beta1 < 1.0 and 0.0 <= self.beta2 < 1.0) or self.weight_decay < 0:

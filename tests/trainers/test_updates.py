@@ -1,0 +1,100 @@
+"""Several updates toward a teacher within one step: when there are more than one, when they end, and how far they go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from trainer_models import Recorder, policy_logp, settings_of
+
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.trainers.lora import LoraTrainer
+from openclaw_rl.trainers.settings import Method, MethodSettings, TrainerSettings
+
+TOPK = MethodSettings(name=Method.TOPK, kl_beta=0.0)
+ONE = PolicyVersion("shared", 1)
+
+
+def told(method: MethodSettings = TOPK, **more: object) -> TrainerSettings:
+    return replace(settings_of(method), **more)  # type: ignore[arg-type]
+
+
+def test_several_updates_bring_the_policy_nearer_to_the_teacher_than_one(
+    trainer_model: Path, recorder: Recorder
+) -> None:
+    left = {}
+    for updates in (1, 6):
+        trainer = LoraTrainer.open(trainer_model, told(updates=updates, enough=0.0))
+        report = trainer.step(recorder.batch())
+        assert report.metrics["updates"] == updates
+        again = trainer.step(recorder.batch())
+        left[updates] = again.metrics["loss_distill"]
+    assert left[6] < 0.5 * left[1]
+
+
+def test_a_step_ends_early_once_little_is_left(trainer_model: Path, recorder: Recorder) -> None:
+    trainer = LoraTrainer.open(trainer_model, told(updates=50, enough=0.5))
+    report = trainer.step(recorder.batch())
+    assert 1 < report.metrics["updates"] < 50
+    assert report.metrics["loss_distill_last"] <= 0.5 * report.metrics["loss_distill"]
+
+
+@pytest.mark.parametrize("name", [Method.BINARY, Method.OPD, Method.COMBINE, Method.HYBRID])
+def test_a_score_or_an_advantage_is_followed_once(trainer_model: Path, recorder: Recorder, name: Method) -> None:
+    trainer = LoraTrainer.open(trainer_model, told(MethodSettings(name=name), updates=6))
+    assert trainer.step(recorder.batch()).metrics["updates"] == 1
+
+
+def test_where_little_is_to_be_learned_the_weights_hardly_move(trainer_model: Path, recorder: Recorder) -> None:
+    """Plain AdamW moves every weight by its whole rate, however small the gradient: that is noise to all else."""
+    hinted = recorder.batch()[0]
+    little = replace(hinted, hints=(replace(hinted.hints[0], tokens=hinted.prompt),))  # the teacher knows no more
+    moved = {}
+    for still in (0.0, 1.0):
+        trainer = LoraTrainer.open(trainer_model, told(MethodSettings(name=Method.TOPK), still_norm=still, updates=1))
+        trainer.step([hinted])
+        before = trainer.model.weights()
+        trainer.step([little])
+        after = trainer.model.weights()
+        moved[still] = float(sum((after[name] - one).norm() ** 2 for name, one in before.items()) ** 0.5)
+    assert moved[1.0] < 0.5 * moved[0.0]
+
+
+def test_a_step_of_several_updates_is_the_same_again_from_where_it_was_exported(
+    trainer_model: Path, recorder: Recorder, tmp_path: Path
+) -> None:
+    trainer = LoraTrainer.open(trainer_model, told(updates=3, enough=0.0))
+    trainer.step(recorder.batch())
+    trainer.export(tmp_path / "one", ONE)
+    trainer.step(recorder.batch())
+    other = LoraTrainer.open(trainer_model, told(updates=3, enough=0.0))
+    other.restore(tmp_path / "one")
+    other.step(recorder.batch())
+    assert all(torch.equal(one, other.model.weights()[name]) for name, one in trainer.model.weights().items())
+
+
+def test_what_fails_in_a_later_update_leaves_no_version_behind(
+    trainer_model: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = LoraTrainer.open(trainer_model, told(updates=3, enough=0.0))
+    update, calls = LoraTrainer._update, []
+
+    def failing(self: LoraTrainer, *given: object) -> tuple[float | None, list[str]]:
+        calls.append(1)
+        return (None, ["hinted"]) if len(calls) == 2 else update(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(LoraTrainer, "_update", failing)
+    report = trainer.step(recorder.batch())
+    assert not report.took_step and "finite" in report.why
+    assert ("hinted", "not_finite") in report.dropped
+    monkeypatch.undo()
+    trainer.restore(None)
+    assert torch.allclose(policy_logp(trainer, recorder.batch()[0]), torch.tensor(recorder.batch()[0].logp), atol=1e-5)
+
+
+@pytest.mark.parametrize("wrong", [{"updates": 0}, {"enough": 1.0}, {"enough": -0.1}, {"still_norm": -1.0}])
+def test_settings_that_mean_nothing_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=r"updates|enough"):
+        TrainerSettings(**wrong)  # type: ignore[arg-type]
