@@ -1,4 +1,4 @@
-"""Several updates toward a teacher within one step: when there are more than one, when they end, and how far they go."""
+"""Several updates toward a teacher within one step: when there are more than one, when they end, how far they go."""
 
 from __future__ import annotations
 
