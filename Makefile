@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := bench-forget bench-gate bench-learning bench-tokens bench-swap bench-serve bench-train bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-updates bench-soak fuzz-store eval-separate eval-joint eval-wishes bench-feedback bench-steadiness bench-attacks eval-judge
+FIGURES := bench-forget bench-gate bench-learning bench-tokens bench-swap bench-serve bench-train bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-updates bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-feedback bench-steadiness bench-attacks eval-judge
 .PHONY: test-oracle test-peers help install demo serve test test-node test-openclaw check format tiny clean $(FIGURES)
 
 help:  ## what can be made
@@ -109,12 +109,16 @@ fuzz-store: .venv/installed  ## damaged stores, adapters, manifests and settings
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fuzz_store
 
 # Finished trials are kept in eval/, so a run that was stopped goes on; AT_ONCE trials run beside each other.
-EVAL = $(BIN)/openclaw-rl eval personalization --method all --at-once $(or $(AT_ONCE),1) $(if $(QUICK),--quick)
+EVAL = $(BIN)/openclaw-rl eval personalization --sessions 14 --probes 40 --at-once $(or $(AT_ONCE),1) $(if $(QUICK),--quick)
 eval-separate: .venv/installed  ## sessions until each of three users' wishes holds, every method, a model each
-	@mkdir -p eval && OMP_NUM_THREADS=1 $(EVAL) --mode separate --report eval/separate.html --json eval/separate.json $(RESULTS)
+	@mkdir -p eval && OMP_NUM_THREADS=1 $(EVAL) --method all --mode separate --report eval/separate.html --json eval/separate.json $(RESULTS)
 
 eval-joint: .venv/installed  ## the same with three users on one model
-	@mkdir -p eval && OMP_NUM_THREADS=1 $(EVAL) --mode joint --report eval/joint.html --json eval/joint.json $(RESULTS)
+	@mkdir -p eval && OMP_NUM_THREADS=1 $(EVAL) --method all --mode joint --report eval/joint.html --json eval/joint.json $(RESULTS)
+
+eval-ablations: .venv/installed  ## what each part of the recipe does: the recipe with one thing changed, on two seeds
+	@mkdir -p eval && OMP_NUM_THREADS=1 $(EVAL) --method recipe --method ablations --seeds 2 --section ablations \
+		--report eval/ablations.html --json eval/ablations.json $(RESULTS)
 
 eval-wishes: .venv/installed  ## twelve wishes one after another: how many hold, and prompt tokens spent, by what carries them
 	@mkdir -p eval && OMP_NUM_THREADS=1 $(BIN)/openclaw-rl eval wishes --at-once $(or $(AT_ONCE),1) $(if $(QUICK),--quick) \

@@ -73,7 +73,8 @@ def personalization(
     method: Annotated[
         list[str] | None,
         typer.Option(
-            "--method", help="A method's name, a TOML file of settings, or all; may be given again. [default: all]"
+            "--method",
+            help="A method's name, a TOML file of settings, all, or ablations; may be given again. [default: all]",
         ),
     ] = None,
     seeds: Annotated[int, typer.Option("--seeds", help="So many seeds, from 0 on.", min=1)] = 5,
@@ -93,6 +94,9 @@ def personalization(
     json_file: JsonFile = None,
     report: Report = None,
     results: Results = None,
+    section: Annotated[
+        str, typer.Option("--section", help="Which section of that document. [default: the mode]", show_default=False)
+    ] = "",
     quick: Quick = False,
 ) -> None:
     """Teach three people's hidden wishes to a model and count the sessions it takes, method by method.
@@ -118,7 +122,7 @@ def personalization(
         at_once=at_once,
     )
     trials = _run(plan)
-    _deliver(plan, trials, json_file, report, results)
+    _deliver(plan, trials, json_file, report, (results, section))
 
 
 @app.command()
@@ -207,7 +211,7 @@ def _run(plan: Plan) -> list[Trial]:
 
 
 def _deliver(
-    plan: Plan, trials: list[Trial], json_file: Path | None, report: Path | None, results: Path | None
+    plan: Plan, trials: list[Trial], json_file: Path | None, report: Path | None, results: tuple[Path | None, str]
 ) -> None:
     """The figures, to everywhere they are wanted."""
     from openclaw_rl.evals import personalization_report as reports
@@ -218,6 +222,7 @@ def _deliver(
         json_file.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
     if report is not None:
         report.write_text(reports.as_html(plan, found, trials), "utf-8")
-    if results is not None:
-        reports.write_results(results, plan, found, trials)
+    document, section = results
+    if document is not None:
+        reports.write_results(document, plan, found, trials, section)
     print(json.dumps(found))

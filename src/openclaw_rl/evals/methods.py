@@ -72,6 +72,32 @@ METHODS: tuple[Method, ...] = (
         "bridge", "the recipe, hints served until the weights follow", {"carry": "bridge"}, carries=True, is_ours=True
     ),
 )
+# What each part of the recipe does: the recipe with one thing changed.
+ABLATIONS: tuple[Method, ...] = (
+    Method("one-update", "one update of the optimiser a step", {"trainer.updates": 1}),
+    Method("plain-adamw", "AdamW moves every weight by its full rate", {"trainer.still_norm": 0.0}),
+    Method(
+        "earlier-recipe",
+        "one update of plain AdamW, a teacher that reads one hint",
+        {
+            "trainer.updates": 1,
+            "trainer.still_norm": 0.0,
+            "trainer.beta1": 0.9,
+            "trainer.lr": 5e-3,
+            "hints.rehearse": False,
+        },
+    ),
+    Method("this-hint-alone", "the teacher reads no other hints of the user's", {"hints.rehearse": False}),
+    Method("no-anchor", "no k3 term to the base", {"trainer.method.kl_beta": 0.0}),
+    Method("ema-teacher", "a moving average of the policy reads the hint", {"trainer.method.teacher": "ema"}),
+    Method("reverse", "reverse divergence to the teacher", {"trainer.method.divergence": "reverse"}),
+    Method("jsd", "Jensen-Shannon divergence to the teacher", {"trainer.method.divergence": "jsd"}),
+    Method("top-4", "4 tokens and a tail compared, not 50", {"trainer.method.top_k": 4}),
+    Method("scored", "a score on every judged reply beside it", {"trainer.method.w_rl": 1.0}),
+    Method("four-a-step", "a step takes four samples", {"train.batch_size": 4, "train.min_batch": 4}),
+    Method("rank-32", "rank 32 instead of 8", {"trainer.rank": 32, "trainer.alpha": 64.0}),
+    Method("attention-only", "LoRA in the attention alone", {"trainer.targets": "q_proj,k_proj,v_proj,o_proj"}),
+)
 # What a wish costs and how long it holds, by what carries it.
 CARRIES: tuple[Method, ...] = (
     Method("weights", "nothing is added to any prompt", is_ours=True),
@@ -81,23 +107,26 @@ CARRIES: tuple[Method, ...] = (
 
 
 def chosen(names: Sequence[str], among: Sequence[Method] = METHODS) -> tuple[Method, ...]:
-    """The methods of these names, `all` being every one and a TOML file being settings of your own.
+    """The methods of these names, `all` being every one, `ablations` the recipe's parts, a TOML file your own settings.
 
     Raises ConfigError for a name that is none.
     """
     known = {method.name: method for method in among}
+    parts = {method.name: method for method in ABLATIONS} if among is METHODS else {}
     found: dict[str, Method] = {}
     for name in names:
         if name == "all":
             found |= known
-        elif name in known:
-            found[name] = known[name]
+        elif name == "ablations":
+            found |= parts
+        elif name in known or name in parts:
+            found[name] = (known | parts)[name]
         elif name.endswith(".toml"):
             file = Path(name)
             found[file.stem] = Method(file.stem, f"settings of {file.name}", _flat(read_recipe(file)), is_ours=True)
         else:
             raise ConfigError(
-                f"there is no method {name!r}", fix=f"use all, a TOML file, or some of {', '.join(known)}"
+                f"there is no method {name!r}", fix=f"use all, a TOML file, or some of {', '.join((*known, *parts))}"
             )
     return tuple(found.values())
 

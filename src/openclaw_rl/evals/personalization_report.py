@@ -119,10 +119,13 @@ def put_section(document: Path, name: str, text: str) -> None:
     document.write_text(f"{head}{start}\n{text}\n{stop}{tail}", "utf-8")
 
 
-def write_results(document: Path, plan: Plan, figures: dict[str, Json], trials: Sequence[Trial]) -> None:
-    """The plan's section of the document, and its picture beside it."""
-    picture = document.with_name(f"{document.stem}-{plan.mode}.svg")
-    put_section(document, f"eval-{plan.mode}", as_markdown(plan, figures, picture.name))
+def write_results(
+    document: Path, plan: Plan, figures: dict[str, Json], trials: Sequence[Trial], section: str = ""
+) -> None:
+    """The plan's section of the document, named after the mode unless told otherwise, and its picture beside it."""
+    section = section or plan.mode
+    picture = document.with_name(f"{document.stem}-{section}.svg")
+    put_section(document, f"eval-{section}", as_markdown(plan, figures, picture.name))
     drawn = [pictures.curves(method.name, _of(trials, method.name)) for method in plan.methods]
     picture.write_text(pictures.sheet(drawn), "utf-8")
 
