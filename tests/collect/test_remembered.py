@@ -15,7 +15,8 @@ def test_a_history_is_found_by_its_own_messages_alone_until_its_turn_is_entered(
     held, mine = Remembered(), _talk(3)
     history = history_of("owner", mine)
     held.note(mine, history)
-    assert held.of(mine) is history
+    noted = held.of(mine)
+    assert noted is not None and noted.history is history
     assert held.of(_talk(3)) is None  # the same words, another request
     held.forget(mine)
     assert (held.of(mine), len(held), held.size) == (None, 0, 0)

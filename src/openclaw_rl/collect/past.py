@@ -37,13 +37,15 @@ class Link:
 class Going:
     """What a request goes on from, the latest first, and how we know.
 
-    `over` are sessions in which nothing can be gone on from any more, once the links have their next states.
+    `over` are sessions in which nothing can be gone on from any more, once the links have their next states. With
+    `may_ask_again` nobody has looked yet whether the session answered the same before; nothing but words hangs on it.
     """
 
     links: tuple[Link, ...] = ()
     why: str = ""
     over: tuple[str, ...] = ()
     over_why: str = ""
+    may_ask_again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,19 @@ class Past:
             )
         if whose.session is None:
             return Going(why="none of the replies in its history was served here" if replies else "")
+        if whose.family is None and not replies:  # nothing to go on from, and no session of which one could be over
+            return (
+                Going(why="after a compaction, which kept no reply that waited")
+                if is_summed
+                else Going(may_ask_again=True)
+            )
         standing = await self._store.standing(whose.session, prefix=history.prefix, family=whose.family)
         return self._of_session(history, whose.session, whose.family, standing, rules)
+
+    async def asked_again(self, history: History, session: str) -> str:
+        """Which turn of a session answered the same before, in words; empty where none did."""
+        found = await self._store.standing(session, prefix=history.prefix, limit=0)
+        return "" if found.asked is None else _asked_again(found.asked)
 
     async def links(self, history: History, session: str | None, *, reply: str | None = None) -> list[Link]:
         """Where replies of served turns of one session stand in the history, the latest first."""
@@ -126,7 +139,7 @@ class Past:
         if history.replies():
             return Going(why="none of the replies in its history was served here in this session")
         if standing.asked is not None:
-            return Going(why=f"asks again what turn {standing.asked} answered")
+            return Going(why=_asked_again(standing.asked))
         if (standing.waiting or standing.before) and over and rules.starts_over(history.spoken):
             return Going(why="begins its session anew", over=over, over_why="the conversation began anew")
         return Going()
@@ -136,7 +149,7 @@ class Past:
             return ""
         again = self._index.asked(links[0].known.session, history.prefix)
         told = f"goes on from turn {links[0].known.turn}"
-        return told if again is None else f"{told}, and asks again what turn {again} answered"
+        return told if again is None else f"{told}, and {_asked_again(again)}"
 
     async def _latest(self, history: History, whose: Belonging, rules: ClientRules) -> Link | None:
         """The turn whose reply stands last in the history, though what is before it was cut or changed."""
@@ -166,6 +179,10 @@ class Past:
                 found.append(Link(at, best))
                 session = best.session
         return found
+
+
+def _asked_again(turn: str) -> str:
+    return f"asks again what turn {turn} answered"
 
 
 def _kept(history: History, waiting: Sequence[Turn], rules: ClientRules, *, least: int) -> tuple[Link, ...]:

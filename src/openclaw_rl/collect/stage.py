@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from urllib.parse import unquote
 
@@ -15,7 +15,7 @@ from openclaw_rl.collect.clients.rules import CLIENTS, AnyClient, ClientRules, r
 from openclaw_rl.collect.next_state import next_state_of
 from openclaw_rl.collect.past import Belonging, Going, Link, Past
 from openclaw_rl.collect.prefixes import History, Index, Known, extended, history_of
-from openclaw_rl.collect.remembered import Remembered
+from openclaw_rl.collect.remembered import Noted, Remembered
 from openclaw_rl.collect.sessions import (
     Named,
     agent_of,
@@ -105,7 +105,6 @@ class Collect:
         """
         rules = rules_for(arrival.messages, self._clients)
         history = await self._history(space_of(arrival.key_name), rules.spoken(arrival.messages))
-        self._asked.note(arrival.messages, history)
         telling = rules if self._settings.infer_from_prompts else AnyClient()
         kind, rule = kind_of(arrival, telling, has_stamped=self._has_stamped(arrival, rules))
         reply = await self._named_reply(arrival)
@@ -117,6 +116,7 @@ class Collect:
             None if reply is None else reply.id,
         )
         going = await self._past.going(history, whose, rules, is_main=kind is TurnKind.MAIN)
+        self._asked.note(arrival.messages, history, again=None if going.may_ask_again else "")
         if told is None and going.links:
             told = Named(going.links[0].known.session, "session from the conversation it goes on with")
         is_fresh = told is None
@@ -140,7 +140,8 @@ class Collect:
 
     async def commit(self, turn: Turn) -> None:
         """Returns once the turn is in the store; ends the session where this was announced as its last turn."""
-        history = await self._asked_of(turn)
+        noted = await self._asked_of(turn)
+        turn, history = await self._told_whole(turn, noted), noted.history
         chain = extended(history.prefix, turn.reply)
         reason = self._reason(turn) if turn.is_main else None
         await self._store.add_turn(turn, chain=chain, prefix=history.prefix, reason=reason, seen_s=self._now_s())
@@ -196,15 +197,29 @@ class Collect:
             return await asyncio.to_thread(history_of, space, messages)
         return history_of(space, messages)
 
-    async def _asked_of(self, turn: Turn) -> History:
+    async def _asked_of(self, turn: Turn) -> Noted:
         """What was asked, digested when it was placed where that is still remembered."""
-        history = self._asked.of(turn.messages)
-        if history is not None:
+        noted = self._asked.of(turn.messages)
+        if noted is not None:
             if turn.group is None:  # else the other answers of the request are still to come
                 self._asked.forget(turn.messages)
-            return history
+            return noted
         rules = rules_for(turn.messages, self._clients)
-        return await self._history(space_in(turn.session), rules.spoken(turn.messages))
+        history = await self._history(space_in(turn.session), rules.spoken(turn.messages))
+        return Noted(turn.messages, history)
+
+    async def _told_whole(self, turn: Turn, noted: Noted) -> Turn:
+        """The turn with all that its `why` tells: whether it was asked before is looked up once its answer is there.
+
+        Siblings were asked together, so it is looked up for the first of them alone.
+        """
+        if noted.again is None:
+            try:
+                noted.again = await self._past.asked_again(noted.history, turn.session)
+            except StoreError as problem:  # the turn is entered all the same, or that says what is wrong
+                log.warning("turn=%s may have been asked before: %s", turn.id, problem)
+                return turn
+        return replace(turn, why=f"{turn.why}; {noted.again}") if noted.again else turn
 
     def _has_stamped(self, arrival: Arrival, rules: ClientRules) -> bool:
         """Whether this key's client was seen to mark users' words with the time."""

@@ -33,6 +33,7 @@ class Rendering:
 
 def compiled(environment: jinja2.Environment, source: str) -> jinja2.Template:
     """The template, telling about its passes to whoever renders it by `rendered`."""
+    environment.filters[_NOTE_PASS] = _note_pass
     tree = environment.parse(source)
     numbers = count()
     for parent in [tree, *tree.find_all(nodes.Node)]:
@@ -86,8 +87,7 @@ def _with_notes(held: Sequence[object], environment: jinja2.Environment, numbers
         yield item
         if isinstance(item, nodes.For) and isinstance(item.target, nodes.Name) and _writes(item):
             number = nodes.Const(next(numbers))
-            begins = _call(_NOTE_PASS, [number, nodes.Name(item.target.name, "load")], item.lineno, environment)
-            item.body = [begins, *item.body]
+            item.body = [_noted(nodes.Name(item.target.name, "load"), number, environment, item.lineno), *item.body]
             yield _call(_NOTE_END, [number], item.lineno, environment)
 
 
@@ -98,6 +98,19 @@ def _writes(loop: nodes.For) -> bool:
             if not isinstance(item, nodes.TemplateData) or item.data.strip():
                 return True
     return False
+
+
+@jinja2.pass_context
+def _note_pass(context: jinja2.runtime.Context, item: object, loop: int) -> None:
+    """Notes a pass. A filter, since the sandbox looks into every call, and a loop over tools has one a tool."""
+    note = context.parent[_NOTE_PASS]
+    assert callable(note)
+    note(loop, item)
+
+
+def _noted(item: nodes.Expr, loop: nodes.Expr, environment: jinja2.Environment, line: int) -> nodes.Node:
+    noted = nodes.Filter(item, _NOTE_PASS, [loop], [], None, None)
+    return nodes.ExprStmt(noted).set_lineno(line).set_environment(environment)
 
 
 def _call(name: str, arguments: list[nodes.Expr], line: int, environment: jinja2.Environment) -> nodes.Node:
