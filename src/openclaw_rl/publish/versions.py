@@ -21,9 +21,14 @@ def verified(adapter: Adapter) -> Manifest:
     fix = f"roll back with `openclaw-rl rollback`, or restore {adapter.folder} from a backup"
     if not adapter.folder.is_dir():
         raise AdapterError(f"the folder of version {adapter.version} is gone: {adapter.folder}", fix=fix)
+    weights = files_of(adapter.folder)[1]
+    if not (adapter.folder / weights).exists():
+        held = sorted(path.name for path in adapter.folder.glob("*.bin"))
+        instead = f"; {held[0]} is a pickle, which is never opened" if held else ""
+        raise AdapterError(f"version {adapter.version} cannot be read: it has no {weights}{instead}", fix=fix)
     try:
         manifest = read_manifest(adapter.folder)
-        cut = missing_bytes(adapter.folder / files_of(adapter.folder)[1])
+        cut = missing_bytes(adapter.folder / weights)
         digest = digest_of_folder(adapter.folder)
     except (OSError, ValueError) as problem:
         raise AdapterError(f"version {adapter.version} cannot be read: {problem}", fix=fix) from problem

@@ -165,8 +165,13 @@ def _check_configuration(folder: Path) -> None:
     except ImportError:
         return  # told by what is missing
     try:
-        AutoConfig.from_pretrained(folder, local_files_only=True)
+        AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as problem:
+        if "custom code" in str(problem):
+            raise ModelError(
+                f"{folder} brings code of its own, which is not run",
+                fix="use a model that transformers knows by itself",
+            ) from problem
         first = str(problem).strip().partition("\n")[0]
         raise ModelError(f"{folder / 'config.json'} cannot be used: {first}", fix="upgrade transformers") from problem
 

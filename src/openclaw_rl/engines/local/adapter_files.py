@@ -16,6 +16,7 @@ from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter, digest_of_folder
 from openclaw_rl.errors import AdapterError
 
 PREFIX = "base_model.model."
+PICKLED = "adapter_model.bin"  # what older versions of peft wrote; never opened
 PLAIN = {
     "target_parameters": None,  # weights of experts, which are no linear layers
     "bias": "none",
@@ -66,6 +67,11 @@ def _bad(adapter: Adapter, problem: str) -> AdapterError:
 
 
 def _read_config(adapter: Adapter) -> dict[str, object]:
+    if not (adapter.folder / WEIGHTS).exists() and (adapter.folder / PICKLED).exists():
+        raise AdapterError(
+            f"adapter {adapter.version} in {adapter.folder} is a pickle ({PICKLED}), and reading a pickle can run code",
+            fix=f"save it again with peft's save_pretrained, which writes {WEIGHTS}",
+        )
     try:
         digest = digest_of_folder(adapter.folder)
         config = json.loads((adapter.folder / CONFIG).read_text())

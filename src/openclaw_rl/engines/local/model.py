@@ -32,6 +32,7 @@ SMALL = 100_000_000  # parameters below which bfloat16 is slower than float32 on
 ATTENTIONS = {"full_attention", "sliding_attention"}
 PROBE_TOKENS = 48
 OTHER_ENGINE = "serve it with the vllm or sglang engine"
+OWN_CODE = "use a model that transformers knows by itself: code that comes with a model is not run"
 
 
 class Forward(Protocol):
@@ -146,8 +147,10 @@ def _config(model: str) -> PreTrainedConfig:
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise ModelError(f"{model} holds no config.json", fix="give the folder that holds config.json and the weights")
     try:
-        return AutoConfig.from_pretrained(str(folder) if folder.is_dir() else model)
+        return AutoConfig.from_pretrained(str(folder) if folder.is_dir() else model, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
+        if "custom code" in str(error):
+            raise ModelError(f"{model} brings code of its own, which is not run", fix=OWN_CODE) from error
         raise ModelError(
             f"the configuration of {model!r} cannot be read: {_first_line(error)}",
             fix="check the path, or download the model first",
@@ -161,7 +164,8 @@ def _dtype(name: str, config: PreTrainedConfig, device: torch.device) -> torch.d
 
     try:
         with torch.device("meta"):
-            empty = AutoModelForCausalLM.from_config(config)
+            # a configuration may name an attention on the hub, and with it code
+            empty = AutoModelForCausalLM.from_config(config, attn_implementation="eager", trust_remote_code=False)
     except ValueError as error:
         raise ModelError(
             f"{config.model_type} is no causal language model: {_first_line(error)}",
@@ -179,12 +183,19 @@ def _weights(model: str, config: PreTrainedConfig, dtype: torch.dtype) -> PreTra
     if kinds:
         raise ModelError(f"{model} has layers of kind {', '.join(sorted(kinds))}", fix=OTHER_ENGINE)
     folder = Path(model).expanduser()
+    if folder.is_dir() and not any(folder.glob("*.safetensors")) and any(folder.glob("*.bin")):
+        raise ModelError(
+            f"the weights in {model} are pickled, and reading a pickle can run code",
+            fix="save the model again with transformers' save_pretrained, which writes safetensors",
+        )
     try:
         loaded, told = AutoModelForCausalLM.from_pretrained(
             str(folder) if folder.is_dir() else model,
             config=config,
             dtype=dtype,
             attn_implementation="eager",
+            trust_remote_code=False,
+            use_safetensors=True,
             output_loading_info=True,
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
