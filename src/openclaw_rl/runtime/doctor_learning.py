@@ -30,6 +30,7 @@ WHAT_TO_DO: dict[str, str] = {
     DropReason.REDACTED: "keep secrets out of conversations; store.redact says what counts as one",
     DropReason.REPEATED: "see who repeats one correction so often, or raise train.same_words_a_day",
     DropReason.TOO_MANY: "see who sends so much, or raise train.user_samples_a_day",
+    DropReason.IN_VAIN: "see whether what is asked for contradicts itself, or the judge errs; train.in_vain_turns",
     DropReason.MEMORY_ONLY: "set carry to weights or bridge, if the weights are to learn too",
     DropReason.LEARNED: "nothing: the weights have learned it",
     DropReason.TOO_LONG: "raise train.max_sample_tokens, where memory allows",

@@ -27,6 +27,7 @@ DROPPED = {
     DropReason.REDACTED: "it held something private, so its ids were not kept and cannot be learned from",
     DropReason.REPEATED: "its user gave the same correction more often today than train.same_words_a_day",
     DropReason.TOO_MANY: "its user gave more samples today than train.user_samples_a_day",
+    DropReason.IN_VAIN: "its user corrects as often as before whatever is learned, so learning from them rests a while",
     DropReason.MEMORY_ONLY: "the prompt remembers the hint here (carry = memory), and the weights are left alone",
     DropReason.LEARNED: "it was sampled behind a hint, and the weights say it without by now",
     DropReason.TOO_LONG: "prompt and answer are longer than train.max_sample_tokens",

@@ -20,6 +20,7 @@ from openclaw_rl.store.rows import Judged
 from openclaw_rl.train.admit import admission, has_signal, refusal, teaches
 from openclaw_rl.train.assemble import bare_prompt, ema_baseline, sample_of
 from openclaw_rl.train.fairness import Floods
+from openclaw_rl.train.in_vain import InVain
 from openclaw_rl.train.settings import Baseline, TrainStageSettings, Wants
 
 log = logging.getLogger(__name__)
@@ -67,11 +68,13 @@ class Entry:
     student: Student | None = None
     known: Callable[[Turn], Awaitable[Sequence[PlacedHint]]] = no_hints
     floods: Floods | None = None  # made of the settings where none is given
+    in_vain: InVain | None = None  # likewise
     _looked: int = 0  # turns judged up to here were looked at, and wait for their sessions
     _rounds: int = 0
 
     def __post_init__(self) -> None:
         self.floods = self.floods or Floods(self.settings)
+        self.in_vain = self.in_vain or InVain(self.settings.in_vain_turns)
 
     async def admit(self) -> bool:
         """Admits or drops what can be decided now; True where something was.
@@ -110,6 +113,8 @@ class Entry:
             max_tokens=self.settings.max_sample_tokens,
             weights_learn=self.weights_learn,
         )
+        if reason is None and self.in_vain is not None and self.in_vain.rests(row.turn, row.verdict):
+            return DropReason.IN_VAIN
         if reason is None and self.floods is not None and has_signal(row.turn, row.verdict, self.wants):
             return self.floods.refusal(row.turn, row.verdict)
         return reason

@@ -55,6 +55,9 @@ class TrainStageSettings:
     """How often in a day (UTC) one user may teach the same correction; further ones are dropped. 0 for no limit."""
     user_samples_a_day: int = 0
     """How many samples a day (UTC) one user may give; further ones are dropped. 0 for no limit."""
+    in_vain_turns: int = 8
+    """Learning from a user rests, for twice as many turns, once they corrected at least half of their last so many
+    replies and hardly fewer than of as many before: what contradicts itself cannot be learned. 0 never rests."""
     baseline: Baseline = Baseline.EMA
     """What is taken off a score: nothing, or a moving average of that user's recent ones."""
     baseline_decay: float = 0.9
@@ -77,8 +80,8 @@ class TrainStageSettings:
             raise ValueError("max_lag, max_wait_s and idle_s cannot be negative")
         if not 0.0 < self.user_share <= 1.0:
             raise ValueError(f"user_share is {self.user_share}: it lies above 0 and is at most 1")
-        if self.same_words_a_day < 0 or self.user_samples_a_day < 0:
-            raise ValueError("same_words_a_day and user_samples_a_day cannot be negative")
+        if min(self.same_words_a_day, self.user_samples_a_day, self.in_vain_turns) < 0:
+            raise ValueError("same_words_a_day, user_samples_a_day and in_vain_turns cannot be negative")
         if not 0.0 <= self.baseline_decay < 1.0:
             raise ValueError(f"baseline_decay is {self.baseline_decay}: it is at least 0 and below 1")
         if self.retry_s <= 0 or self.retry_max_s < self.retry_s:

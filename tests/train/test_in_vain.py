@@ -1,0 +1,63 @@
+"""Where learning does not help: it rests for a while, and begins again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from train_doubles import turn, verdict
+from train_flow import SETTINGS, flowing
+
+from openclaw_rl.core.ledger import DropReason
+from openclaw_rl.train.in_vain import InVain
+
+
+def rests(scores: str, turns: int = 4, user: str = "ann") -> str:
+    """`-` where nothing is learned from a turn; of the scores, c is a correction."""
+    watch = InVain(turns)
+    return "".join(
+        "-"
+        if watch.rests(replace(turn(f"{user}{at}"), user=user), verdict(f"{user}{at}", -1 if said == "c" else 1))
+        else "+"
+        for at, said in enumerate(scores)
+    )
+
+
+def test_who_corrects_as_often_as_before_is_not_learned_from_for_a_while() -> None:
+    #             eight turns; the eighth shows that it was in vain
+    assert rests("cgcgcgcg" + "c" * 8) == "+++++++-" + "-------" + "+"
+
+
+@pytest.mark.parametrize(
+    "scores", ["ccccgggg", "cccgcggg", "ggggcggg", "cgggcgggcgggcggg", "cccccccgcggggggg", "gggggggggggg"]
+)
+def test_who_is_taught_with_success_is_learned_from_all_along(scores: str) -> None:
+    assert "-" not in rests(scores)
+
+
+def test_a_user_has_a_record_of_their_own_and_a_turn_counts_once() -> None:
+    watch = InVain(2)
+    for at in range(3):
+        one = turn(f"a{at}", user="ann")
+        assert not any(watch.rests(one, verdict(one.id, -1)) for _ in range(5))
+    assert not watch.rests(turn("b", user="bob"), verdict("b", -1))
+    last = turn("a3", user="ann")
+    assert [watch.rests(last, verdict("a3", -1)) for _ in range(2)] == [True, True]
+
+
+def test_rollouts_and_what_nobody_scored_do_not_count() -> None:
+    watch = InVain(1)
+    for at in range(4):
+        assert not watch.rests(replace(turn(f"r{at}"), group="g"), verdict(f"r{at}", -1))
+        assert not watch.rests(turn(f"n{at}"), verdict(f"n{at}", None))
+    assert not any(InVain(0).rests(turn(f"t{at}"), verdict(f"t{at}", -1)) for at in range(9))
+
+
+async def test_such_turns_are_dropped_with_that_reason(tmp_path: Path) -> None:
+    async with flowing(tmp_path, settings=replace(SETTINGS, in_vain_turns=1)) as flow:
+        for name in "ab":
+            await flow.judged(name, -1, hints=1)
+        await flow.stage.entry.admit()
+        assert await flow.state("b") is DropReason.IN_VAIN
+        assert (await flow.store.counts())["dropped.in_vain"] == 1
