@@ -1,8 +1,9 @@
-"""Server-sent events, written as cheaply as they can be: all that is ready in one pass of the loop is one write.
+"""Server-sent events, written as cheaply as they can be: one that comes alone at once, those that come together as one.
 
-Events are put down without waiting; a callback at the end of the pass hands them to the transport together. So tokens
-that arrive in one message of the engine, and those of several answers, share a system call, and no token costs a task
-switch. Headers go out with the first event, and the mark of the end with the last.
+Events are put down without waiting. One that comes alone is handed to the transport there and then, which saves a pass
+of the loop for each token. Where events come in bursts, as several tokens in one message of the engine or those of
+several answers do, a callback at the end of the pass hands them over together: they share a system call. Headers go
+out with the first event, and the mark of the end with the last.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+import time
 from asyncio.trsock import TransportSocket
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -19,6 +21,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import HttpVersion11
 
 DONE = b"data: [DONE]\n\n"
+_TOGETHER_S = 0.001  # what comes so soon behind a write came in one burst with it
 _HELLO = b":\n\n"  # a comment: an API without a first event still gets its headers at once
 _HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
@@ -27,7 +30,13 @@ class Outbox:
     """One client's stream. A client that has not caught up within `stalled_s` is cut off."""
 
     def __init__(
-        self, request: web.Request, headers: Mapping[str, str], *, max_buffer_bytes: int, stalled_s: float
+        self,
+        request: web.Request,
+        headers: Mapping[str, str],
+        *,
+        max_buffer_bytes: int,
+        stalled_s: float,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._request = request
         self._is_chunked = request.version >= HttpVersion11
@@ -46,6 +55,10 @@ class Outbox:
         self._writer: AbstractStreamWriter | None = None
         self._pending: list[bytes] = []
         self._pending_bytes = 0
+        self._now_s = now_s
+        self._wrote_s = float("-inf")
+        self._wrote_before = 0  # events of this burst that went out before it was known to be one
+        self._comes_in_bursts = False
 
     @property
     def is_open(self) -> bool:
@@ -60,8 +73,15 @@ class Outbox:
         await writer.write(b"".join((first or _HELLO, *self._taken())))
 
     def put(self, event: bytes) -> None:
-        """Goes out at the end of this pass of the loop. From `is_behind` on, `drain` is to be awaited."""
+        """Goes out now, or at the end of this pass with others. From `is_behind` on, `drain` is to be awaited."""
         if not self._pending:
+            now_s = self._now_s()
+            is_burst = now_s - self._wrote_s < _TOGETHER_S
+            if self._writer is not None and not is_burst and not self._comes_in_bursts:
+                self._wrote_s = now_s
+                self._write(event)
+                return
+            self._wrote_before = int(is_burst)
             self._loop.call_soon(self._flush)
             self._pending_bytes = 0
         self._pending.append(event)
@@ -100,7 +120,11 @@ class Outbox:
     def _flush(self) -> None:
         if not self._pending or self._writer is None:
             return
-        data = b"".join(self._taken())
+        self._comes_in_bursts = len(self._pending) + self._wrote_before > 1
+        self._wrote_s = self._now_s()
+        self._write(b"".join(self._taken()))
+
+    def _write(self, data: bytes) -> None:
         transport = self._request.transport
         if transport is None or transport.is_closing():
             self.is_behind = True

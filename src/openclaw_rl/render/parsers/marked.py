@@ -67,6 +67,7 @@ class MarkedFormat:
         self.marks = marks.all()
         self._marks = marks
         self._reply = reply
+        self._first_letters = {mark[0] for mark in (marks.opens, *marks.aside)}
         self._new_body = body
         self._body: Body | None = None
         self._state = _State.REASONING if is_thinking else _State.TEXT
@@ -76,6 +77,9 @@ class MarkedFormat:
 
     def read(self, held: str, *, is_over: bool) -> int:
         """How many characters are decided."""
+        if self._state is _State.TEXT and self._is_plain(held):
+            self._reply.say(held)
+            return len(held)
         at = 0
         while at < len(held) or (is_over and self._state is _State.CALL):
             before = (self._state, at)
@@ -83,6 +87,12 @@ class MarkedFormat:
             if (self._state, at) == before:
                 break
         return at
+
+    def _is_plain(self, held: str) -> bool:
+        """Whether this is text in the middle of text and holds nothing that a mark could begin with: most tokens do."""
+        if self._skips_lines or not (self._reply.has_spoken or self._has_thought) or held.endswith("\n"):
+            return False
+        return self._first_letters.isdisjoint(held)
 
     def _step(self, held: str, is_over: bool) -> int:
         if self._skips_lines:
