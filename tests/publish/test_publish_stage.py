@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from publish_doubles import ToldEngine, flowing, turn, version
 from openclaw_rl.core.adapter import WEIGHTS
 from openclaw_rl.core.manifest import FILE_NAME, version_folder
 from openclaw_rl.core.version import SHARED
-from openclaw_rl.errors import AdapterError, ConfigError
+from openclaw_rl.errors import AdapterError, ConfigError, DamageError
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.stage import ON_ITS_WAY
 from openclaw_rl.publish.swap import Served, rollback
@@ -198,6 +200,22 @@ async def test_no_rolling_back_to_what_is_refused_unknown_or_damaged(tmp_path: P
         with pytest.raises(AdapterError, match="truncated"):
             await rollback(flow.store, version(1), served=flow.served)
         assert flow.served.current() == await flow.store.current(SHARED) == version(2)
+
+
+async def test_looking_for_a_candidate_reads_no_version_that_is_settled(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        await flow.stage.start()
+        await flow.publish(1, 2)
+        row = await flow.candidate(3, parent=0)
+        with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as sql:
+            sql.execute("UPDATE versions SET turns = x'00' WHERE status != 'candidate'")  # cannot be read any more
+        with pytest.raises(DamageError):
+            await flow.store.versions()
+        assert await flow.store.candidates() == [row]
+        assert await flow.stage.once()  # refused: it was made from another version than is served
+        assert flow.stage.status.at_gate == 1
+        assert not await flow.stage.once()
+        assert (flow.stage.status.at_gate, flow.stage.status.refused) == (0, 1)
 
 
 async def test_what_was_served_is_served_again_after_a_restart(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ UNDO = {
     3: "DROP TABLE judge_calls;",
     4: "DROP TABLE forgettings; DROP TABLE exports;",
     5: "DROP TABLE pins; DROP TABLE freezes;",
+    6: "DROP INDEX versions_status;",
 }
 
 

@@ -13,7 +13,7 @@ from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import Feedback, NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource
-from openclaw_rl.store import hints, ledger, listing, samples, sessions, turns
+from openclaw_rl.store import hints, ledger, listing, samples, sessions, turns, versions
 from openclaw_rl.store.connection import open_writer
 from openclaw_rl.store.writer import Transaction
 from openclaw_rl.testing.turns import a_sample, a_turn
@@ -47,6 +47,7 @@ LOOK_UPS: dict[str, Callable[[sqlite3.Connection], object]] = {
     "hints of a user": lambda sql: hints.of_user(sql, "alice"),
     "a hint": lambda sql: hints.retire(sql, "hint-1", why="", at_s=1.0),
     "a hint kept": lambda sql: hints.adopt_from(sql, "t1", Hint("Be brief."), at_s=1.0),
+    "what waits for the gate": versions.candidates,
     "open sessions": lambda sql: sessions.open_ones(sql, 5.0),
     "rewards": lambda sql: ledger.rewards(sql, "alice", 5),
     "pairing": lambda sql: ledger.pair(Transaction(sql), SAID),

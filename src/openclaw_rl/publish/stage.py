@@ -88,7 +88,7 @@ class PublishStage:
         await self._note_pins()
         if await self._look_back():
             return True
-        rows = [row for row in await self.store.versions() if row.status is VersionStatus.CANDIDATE]
+        rows = await self.store.candidates()
         self.status = replace(self.status, at_gate=len(rows))
         if not rows or self.clock() < self._not_before_s:
             return False

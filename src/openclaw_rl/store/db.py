@@ -303,6 +303,10 @@ class Store:
         """All of them, oldest first, the base model included."""
         return await self._reader.do(versions.everything)
 
+    async def candidates(self) -> list[VersionRow]:
+        """Those that are yet to pass or to be refused, oldest first."""
+        return await self._reader.do(versions.candidates)
+
     async def versions_of(self, scope: str) -> list[VersionRow]:
         """Those of one scope, by number."""
         return await self._reader.do(lambda sql: versions.of_scope(sql, scope))

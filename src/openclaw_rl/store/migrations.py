@@ -66,6 +66,9 @@ CREATE TABLE freezes (
   since_s REAL NOT NULL
 );
 """,
+    6: """
+CREATE INDEX versions_status ON versions (status, seq);
+""",
 }
 NEWEST = max(STEPS) + 1
 

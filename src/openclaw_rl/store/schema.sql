@@ -122,6 +122,7 @@ CREATE TABLE versions (
   upon          TEXT,                -- the shared version that a user's or an agent's own one holds
   UNIQUE (scope, number)
 );
+CREATE INDEX versions_status ON versions (status, seq);
 
 CREATE TABLE current (
   scope  TEXT PRIMARY KEY,

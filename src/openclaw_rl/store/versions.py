@@ -55,6 +55,14 @@ def everything(sql: sqlite3.Connection) -> list[VersionRow]:
     return [_row_of(row) for row in sql.execute(f"SELECT {COLUMNS} FROM versions ORDER BY seq")]
 
 
+def candidates(sql: sqlite3.Connection) -> list[VersionRow]:
+    """The versions that are yet to pass or to be refused, oldest first."""
+    rows = sql.execute(
+        f"SELECT {COLUMNS} FROM versions WHERE status = ? ORDER BY seq", (VersionStatus.CANDIDATE.value,)
+    )
+    return [_row_of(row) for row in rows]
+
+
 def of_scope(sql: sqlite3.Connection, scope: str) -> list[VersionRow]:
     """The versions of a scope, by number."""
     rows = sql.execute(f"SELECT {COLUMNS} FROM versions WHERE scope = ? ORDER BY number", (plain(scope),))
