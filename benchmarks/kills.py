@@ -3,8 +3,9 @@
 python -m benchmarks.kills
 
 Most kills are of a server whose engine, judge and trainer's arithmetic are scripted (`benchmarks.kill_server`), some of
-the real command, its engine or its trainer (`benchmarks.kills_real`). Finished folders are kept in build/kills.json, so
-that a run that was stopped goes on; a finished run begins anew.
+the real command, its engine or its trainer (`benchmarks.kills_real`); `benchmarks.kill_restart` tells what a start
+after a kill is made of. Finished folders are kept in build/kills.json, so that a run that was stopped goes on; a
+finished run begins anew.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from contextlib import aclosing
 from pathlib import Path
 from statistics import median
 
-from benchmarks import kills_real
+from benchmarks import kill_restart, kills_real
 from benchmarks.common import Figures, conditions, finish, is_quick, progress, quantile
 from benchmarks.kill_clients import CLIENTS, Target, Told, lost, not_committed, not_there, talk, trained_twice
 from benchmarks.kill_forks import Forks, StallError
@@ -28,6 +29,7 @@ LANES = 2
 KILLS_A_HOME = 45
 LONGEST_S = 0.7  # between a server's listening and its end
 DURING_START = 0.15  # the share of servers that are killed before they listen
+RESTART = "restart_s"  # where the parts of a start are kept and told
 PROGRESS = Path("build/kills.json")
 Counts = dict[str, float]
 
@@ -42,6 +44,9 @@ def main() -> None:
     asyncio.run(_scripted(done, homes, a_home))
     if "real" not in done:
         done["real"] = asyncio.run(kills_real.run(real))
+        _keep(done)
+    if RESTART not in done:
+        done[RESTART] = asyncio.run(kill_restart.measured())
         _keep(done)
     figures = _figures(done)
     figures["seconds"] = round(time.monotonic() - begin)
@@ -149,12 +154,13 @@ def _figures(done: dict[str, Counts]) -> Figures:
         "broken_off",
         "wrong_status",
     )
-    total: Figures = {name: int(sum(counts.get(name, 0) for counts in done.values())) for name in names}
-    scripted = [counts for name, counts in done.items() if name != "real"]
+    killed = [counts for name, counts in done.items() if name != RESTART]
+    total: Figures = {name: int(sum(counts.get(name, 0) for counts in killed)) for name in names}
+    scripted = [counts for counts in killed if counts is not done["real"]]
     total["restart_s_p50"] = done["real"]["restart_s_p50"]
     total["model_load_s_p50"] = done["real"]["model_load_s_p50"]
     total["restart_forked_s_p50"] = round(median(counts["restart_s_p50"] for counts in scripted), 3)
-    total["real"] = done["real"]
+    total |= {"real": done["real"], RESTART: done[RESTART]}
     return total
 
 

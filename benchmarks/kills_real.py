@@ -66,7 +66,7 @@ async def run(kills: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as place:
         home = Path(place) / "home"
         home.mkdir()
-        runner, url = await _judging()
+        runner, url = await judging()
         (home / "config.toml").write_text(CONFIG % url, "utf-8")
         try:
             async with asyncio.TaskGroup() as group:
@@ -171,7 +171,7 @@ def _child(parent: int, module: str) -> int | None:
     return None
 
 
-async def _judging() -> tuple[web.AppRunner, str]:
+async def judging() -> tuple[web.AppRunner, str]:
     """An OpenAI-style endpoint that judges by rule."""
 
     async def answer(request: web.Request) -> web.Response:

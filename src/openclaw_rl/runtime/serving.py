@@ -23,6 +23,7 @@ async def run(config: Config, *, learn: bool = True, announce: Callable[[str], N
     """Serves until a signal comes. The first one ends it in order; a second one at once."""
     os.umask(0o077)  # whatever this process and its children write is the owner's alone
     stop = _stop_signal(announce)
+    log.info("starting home=%s", config.home)
     for line in unused_names():
         log.warning("%s", line)
     async with installed(config) as parts, listening(parts, learns=learn) as url, asyncio.TaskGroup() as group:
