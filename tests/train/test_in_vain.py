@@ -10,6 +10,7 @@ from train_doubles import turn, verdict
 from train_flow import SETTINGS, flowing
 
 from openclaw_rl.core.ledger import DropReason
+from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.train.in_vain import InVain
 
 
@@ -52,6 +53,21 @@ def test_rollouts_and_what_nobody_scored_do_not_count() -> None:
         assert not watch.rests(replace(turn(f"r{at}"), group="g"), verdict(f"r{at}", -1))
         assert not watch.rests(turn(f"n{at}"), verdict(f"n{at}", None))
     assert not any(InVain(0).rests(turn(f"t{at}"), verdict(f"t{at}", -1)) for at in range(9))
+
+
+async def test_the_version_with_which_the_turns_in_vain_began_is_asked_for(tmp_path: Path) -> None:
+    asked: list[tuple[str, PolicyVersion]] = []
+
+    async def take_back(user: str, version: PolicyVersion) -> bool:
+        asked.append((user, version))
+        return True
+
+    async with flowing(tmp_path, settings=replace(SETTINGS, in_vain_turns=2)) as flow:
+        flow.stage.entry.take_back = take_back
+        for at, number in enumerate((0, 1, 1, 2, 2)):
+            await flow.judged(f"t{at}", 1 if at == 0 else -1, hints=1, version=PolicyVersion(SHARED, number))
+        await flow.stage.entry.admit()
+    assert asked == [("ann", PolicyVersion(SHARED, 0))]
 
 
 async def test_such_turns_are_dropped_with_that_reason(tmp_path: Path) -> None:

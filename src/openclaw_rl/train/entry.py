@@ -15,6 +15,7 @@ from openclaw_rl.core.protocols import Renderer
 from openclaw_rl.core.sample import OwnReply, Sample
 from openclaw_rl.core.scope import trained_scopes
 from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import Judged
 from openclaw_rl.train.admit import admission, has_signal, refusal, teaches
@@ -32,6 +33,11 @@ RECENT_REWARDS = 50
 def everybody_teaches(turn: Turn) -> bool:
     """Nobody is left out."""
     return True
+
+
+async def nothing_back(user: str, version: PolicyVersion) -> bool:
+    """What was learned stays."""
+    return False
 
 
 async def no_hints(turn: Turn) -> Sequence[PlacedHint]:
@@ -56,7 +62,8 @@ class Entry:
     """The door to training. `may_teach` says whether a turn's user has the right to.
 
     `weights_learn` is False where only prompts remember. `known` gives the hints that a user's teacher heeds beside
-    those in the turn's prompt, with their places.
+    those in the turn's prompt, with their places. `take_back` is asked to serve a version again where what was learned
+    from a user since is found to have been in vain.
     """
 
     store: Store
@@ -69,6 +76,7 @@ class Entry:
     known: Callable[[Turn], Awaitable[Sequence[PlacedHint]]] = no_hints
     floods: Floods | None = None  # made of the settings where none is given
     in_vain: InVain | None = None  # likewise
+    take_back: Callable[[str, PolicyVersion], Awaitable[bool]] = nothing_back
     _looked: int = 0  # turns judged up to here were looked at, and wait for their sessions
     _rounds: int = 0
 
@@ -95,6 +103,9 @@ class Entry:
     async def _decide(self, rows: Sequence[Judged]) -> bool:
         """Whether anything was admitted or dropped."""
         refused = {row.turn.id: reason for row in rows if (reason := self._refusal(row)) is not None}
+        for user, version in self.in_vain.found() if self.in_vain is not None else ():
+            log.warning("learning from user=%s rests: they correct as often as before version=%s", user, version)
+            await self.take_back(user, version)
         contributing, complete = await self._sessions([row for row in rows if row.turn.id not in refused])
         decided = admission(rows, self.wants, refused=refused, contributing=contributing, complete=complete)
         for row in decided.samples:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict
+from openclaw_rl.core.version import PolicyVersion
 
 OFTEN = 0.5  # of the later replies were corrected
 FEWER = 0.75  # of the earlier count, or less: then corrections do get fewer
@@ -15,9 +16,13 @@ USERS = 10_000  # remembered; the longest unheard are forgotten first
 
 @dataclass(slots=True)
 class Record:
-    """Whether each of a user's latest replies was corrected, oldest first, and for how many more nothing is learned."""
+    """A user's latest replies, oldest first: whether each was corrected, and who said it.
+
+    `rests` is from how many more of them nothing is learned.
+    """
 
     corrected: list[bool] = field(default_factory=list)
+    versions: list[PolicyVersion] = field(default_factory=list)
     rests: int = 0
 
 
@@ -31,30 +36,39 @@ class InVain:
     turns: int
     _users: OrderedDict[str, Record] = field(default_factory=OrderedDict)
     _seen: OrderedDict[str, bool] = field(default_factory=OrderedDict)
+    _found: list[tuple[str, PolicyVersion]] = field(default_factory=list)
 
     def rests(self, turn: Turn, verdict: Verdict) -> bool:
         """Whether nothing is to be learned from this judged turn. It counts once, however often it is asked about."""
         if not self.turns or turn.group is not None or verdict.score is None:
             return False
         if turn.id not in self._seen:
-            self._seen[turn.id] = self._count(turn.user, is_corrected=verdict.score < 0)
+            self._seen[turn.id] = self._count(turn, is_corrected=verdict.score < 0)
             if len(self._seen) > USERS:
                 self._seen.popitem(last=False)
         return self._seen[turn.id]
 
-    def _count(self, user: str, *, is_corrected: bool) -> bool:
-        record = self._users.setdefault(user, Record())
-        self._users.move_to_end(user)
+    def found(self) -> list[tuple[str, PolicyVersion]]:
+        """Who was newly found to be taught by in vain, and which version their turns in vain began with."""
+        found, self._found = self._found, []
+        return found
+
+    def _count(self, turn: Turn, *, is_corrected: bool) -> bool:
+        record = self._users.setdefault(turn.user, Record())
+        self._users.move_to_end(turn.user)
         if len(self._users) > USERS:
             self._users.popitem(last=False)
         if record.rests:
             record.rests -= 1
             return True
         record.corrected.append(is_corrected)
-        del record.corrected[: -2 * self.turns]
+        record.versions.append(turn.completion.version)
+        del record.corrected[: -2 * self.turns], record.versions[: -2 * self.turns]
         earlier, later = sum(record.corrected[: self.turns]), sum(record.corrected[self.turns :])
         if len(record.corrected) < 2 * self.turns or later < OFTEN * self.turns or later <= FEWER * earlier:
             return False
+        self._found.append((turn.user, record.versions[0]))
         record.corrected.clear()
+        record.versions.clear()
         record.rests = 2 * self.turns - 1
         return True

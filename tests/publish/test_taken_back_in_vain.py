@@ -1,0 +1,60 @@
+"""What was learned from one user in vain is taken back, and nothing that others taught."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest_asyncio
+from publish_doubles import Flow, ToldEngine, cut_weights, flowing, turn, version
+
+from openclaw_rl.core.version import SHARED
+from openclaw_rl.publish.in_vain import take_back
+from openclaw_rl.publish.settings import PublishSettings
+from openclaw_rl.publish.swap import pin
+
+
+@pytest_asyncio.fixture
+async def flow(tmp_path: Path) -> AsyncIterator[Flow]:
+    """One version, which has learned from nobody here."""
+    async with flowing(tmp_path, ToldEngine(), PublishSettings(gate=False)) as flow:
+        await flow.stage.start()
+        await flow.publish(1)
+        yield flow
+
+
+async def taught(flow: Flow, number: int, user: str) -> None:
+    """A version that learned from a turn of this user is served."""
+    await flow.talk(replace(turn(f"t{number}"), user=user))
+    await flow.candidate(number, turns=(f"t{number}",))
+    assert await flow.stage.once()
+    assert flow.served.current() == version(number)
+
+
+async def test_what_one_user_taught_since_is_taken_back(flow: Flow) -> None:
+    for number in (2, 3):
+        await taught(flow, number, "ann")
+    assert await take_back(flow.store, flow.served, "ann", version(1))
+    assert flow.served.current() == await flow.store.current(SHARED) == version(1)
+    assert "ann corrected as often as before" in (await flow.row(3)).why
+    assert not await take_back(flow.store, flow.served, "ann", version(1))  # served already
+
+
+async def test_what_others_taught_stays(flow: Flow) -> None:
+    await taught(flow, 2, "bob")
+    await taught(flow, 3, "ann")
+    assert not await take_back(flow.store, flow.served, "ann", version(1))
+    assert flow.served.current() == version(3)
+    assert await take_back(flow.store, flow.served, "ann", version(2))
+
+
+async def test_a_pinned_version_and_a_damaged_one_are_left_alone(flow: Flow) -> None:
+    for number in (2, 3):
+        await taught(flow, number, "ann")
+    cut_weights(flow.home, version(1))
+    await flow.served.forget(version(1))
+    assert not await take_back(flow.store, flow.served, "ann", version(1))
+    await pin(flow.store, version(3), served=flow.served, at_s=1.0)
+    assert not await take_back(flow.store, flow.served, "ann", version(2))
+    assert flow.served.current() == version(3)
