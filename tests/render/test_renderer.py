@@ -308,3 +308,23 @@ def test_a_long_text_keeps_its_ids_only_to_the_letter_and_shared_ids_are_counted
     assert (same == len(before)) == (changed == "nothing")
     alone = renderer.prompt(talk[:1], tools, None).tokens
     assert prompt.tokens[: prompt.segments[0].stop] == alone[: prompt.segments[0].stop]
+
+
+@pytest.mark.parametrize("change", range(7))
+def test_whatever_is_put_in_or_taken_out_in_front_the_text_is_the_templates_and_each_shared_id_is_counted(
+    renderer: ChatRenderer, change: int
+) -> None:
+    asked = tuple(message(Role.USER, word) for word in ("hello", "there", "read", "it"))
+    turn = served(renderer, (SYSTEM, *asked), letters("hello") + end(renderer))
+    talk = [SYSTEM, *asked, turn.reply, MORE]
+    if change < 3:
+        talk.insert(change + 1, message(Role.USER, "put in"))
+    elif change < 6:
+        del talk[change - 3]
+    prompt = renderer.prompt(talk, (), turn)
+    assert renderer.table.text(prompt.tokens) == renderer.template.text(talk, (), generation_prompt=True)
+    before = turn.prompt.tokens + turn.completion.tokens
+    both = enumerate(zip(prompt.tokens, before, strict=False))
+    assert prompt.continued == next((at for at, (mine, its) in both if mine != its), len(before))
+    assert (prompt.continued == len(before)) == (change == 6)
+    assert [segment.key[:3] for segment in prompt.segments[:-1]] == [f"{at}-{at + 1}" for at in range(len(talk))]

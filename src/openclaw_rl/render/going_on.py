@@ -34,17 +34,21 @@ class Blocks(Protocol):
 
     def ids_of(self, text: str, after: str) -> tuple[int, ...]: ...
 
+    def kept_ids(self, text: str, after: str) -> tuple[int, ...]: ...
+
     def is_of(self, block: Block, digest: str) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Continued:
-    """Blocks in order, each with the ids and key it keeps, or None where it is to be encoded.
+    """The segments at the beginning that stay as and where they are, and the blocks behind them.
 
-    `forms` are replies as they were read, by the keys under which they stand now. `shared` leading ids stand where they
-    stood in the served prompt and reply; more may.
+    Each block has the ids and key it keeps, or None where it is to be encoded. `forms` are replies as they were read,
+    by the keys under which they stand now. `shared` leading ids stand where they stood in the served prompt and reply;
+    more may.
     """
 
+    stays: tuple[Segment, ...]
     pieces: tuple[tuple[Block, tuple[int, ...] | None, str], ...]
     forms: Mapping[str, Message]
     holds_reply: bool
@@ -106,12 +110,13 @@ def _form(blocks: Blocks, old: _Old, item: Message, at: int | None) -> Message |
 def _pieces(
     blocks: Blocks, old: _Old, cut: Cut, pairs: Mapping[int, int], forms: Sequence[Message | None]
 ) -> Continued | Literal["rewritten"]:
+    stays: list[Segment] = []
     pieces: list[tuple[Block, tuple[int, ...] | None, str]] = []
     kept: dict[str, Message] = {}
     reply_at = next((new for new, at in pairs.items() if at == len(old.turn.read)), None)
     spare = _sampled_replies(old, pairs)
     following = [*cut.blocks[1:], cut.opening]
-    shared, is_in_place = 0, True
+    shared = 0
     for block, after in zip(cut.blocks, following, strict=True):
         start, stop = block.run
         if reply_at is not None and start <= reply_at < stop:
@@ -119,28 +124,28 @@ def _pieces(
                 return REWRITTEN
             ids, key = _reply(blocks, old.turn, block, after)
             kept[key] = old.turn.reply
-            pieces.append((block, ids, key))
-            if is_in_place and shared == old.turn.prompt.segments[-1].start:
+            if not pieces and shared == old.turn.prompt.segments[-1].start:
                 shared = min(shared + len(ids), len(old.turn.prompt) + len(old.turn.completion.tokens))
-            is_in_place = False
+            pieces.append((block, ids, key))
             continue
         found = old.segment_of(_old_run(block.run, pairs))
         if found is None or not blocks.is_of(block, found[1].digest):
             if any(index in spare for index in range(start, stop)):
                 return REWRITTEN
             pieces.append((block, None, ""))
-            is_in_place = False
             continue
         segment, told = found
         key = str(BlockKey(block.run, told.digest, told.sampled))
         form = forms[start] if stop - start == 1 else None
         if told.sampled is not None and form is not None:
             kept[key] = form
-        pieces.append((block, old.ids(segment), key))
-        is_in_place = is_in_place and segment.start == shared
-        shared = segment.stop if is_in_place else shared
+        if not pieces and segment.start == shared:
+            stays.append(Segment(segment.start, segment.stop, key))
+            shared = segment.stop
+        else:
+            pieces.append((block, old.ids(segment), key))
     pieces.append((cut.opening, None, ""))
-    return Continued(tuple(pieces), kept, reply_at is not None, shared)
+    return Continued(tuple(stays), tuple(pieces), kept, reply_at is not None, shared)
 
 
 def _sampled_replies(old: _Old, pairs: Mapping[int, int]) -> set[int]:
@@ -181,7 +186,7 @@ def _reply(blocks: Blocks, turn: Turn, block: Block, after: Block) -> tuple[tupl
     opening = turn.prompt.tokens[turn.prompt.segments[-1].start :]
     sampled = turn.completion.tokens
     text = blocks.shape.tail(block.text)
-    tail = blocks.ids_of(text, "")
+    tail = blocks.kept_ids(text, "")
     shared = next((size for size in range(len(tail), 0, -1) if sampled[-size:] == tail[:size]), 0)
     ended = turn.completion.finish is Finish.STOP and bool(sampled) and sampled[-1] in blocks.table.special
     if not shared and tail and ended and tail[0] in blocks.table.special:

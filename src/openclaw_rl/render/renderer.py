@@ -175,13 +175,13 @@ class ChatRenderer:
 
     def ids_of(self, text: str, after: str) -> tuple[int, ...]:
         """Ids of a block's text in its place behind the added token `after`."""
-        return self._ids(text, after) if len(text) < _LONG_CHARS else self._kept_ids(text, after)
+        return self._ids(text, after) if len(text) < _LONG_CHARS else self.kept_ids(text, after)
 
     def is_of(self, block: Block, digest: str) -> bool:
         """Whether this is the block's digest."""
         return self._blocks.get(digest) == (block.after, block.text) or block.digest == digest
 
-    def _kept_ids(self, text: str, after: str) -> tuple[int, ...]:
+    def kept_ids(self, text: str, after: str) -> tuple[int, ...]:
         """The same ids, for what is likely to be asked again."""
         found = self._encoded.get((after, text))
         if found is None:
@@ -209,7 +209,7 @@ class ChatRenderer:
 
     def _encoded_piece(self, block: Block) -> Piece:
         is_own = block.run[0] == block.run[1]  # the template's own words, such as an answer's opening, do not change
-        ids = self._kept_ids(block.text, block.after) if is_own else self.ids_of(block.text, block.after)
+        ids = self.kept_ids(block.text, block.after) if is_own else self.ids_of(block.text, block.after)
         digest = block.digest
         if len(block.text) >= _LONG_CHARS:
             self._blocks.put(digest, (block.after, block.text), size=len(block.text))
@@ -220,7 +220,7 @@ class ChatRenderer:
             self._keep_form(key, form)
         pieces = [self._encoded_piece(block) if ids is None else (ids, key) for block, ids, key in found.pieces]
         before = (served.prompt.tokens, served.completion.tokens)
-        prompt = _joined(pieces, before, found.shared)
+        prompt = _joined(pieces, before, found.shared, found.stays)
         size = len(before[0]) + len(before[1])
         if not found.holds_reply:
             self.stats["rejoined"] += 1
@@ -247,23 +247,34 @@ def _family(template: ChatTemplate, settings: RenderSettings) -> Family:
     return found
 
 
-def _joined(pieces: Sequence[Piece], served: Sequence[Sequence[int]] = (), shared: int = 0) -> Prompt:
-    """The pieces as one prompt; so many leading ids are known to be those of `served`, and the others are compared."""
-    tokens: list[int] = []
-    segments: list[Segment] = []
+def _joined(
+    pieces: Sequence[Piece],
+    served: Sequence[tuple[int, ...]] = (),
+    shared: int = 0,
+    stays: Sequence[Segment] = (),
+) -> Prompt:
+    """One prompt of the segments that stay where they are in `served`, and of the pieces behind them.
+
+    So many leading ids are known to be those of `served`; the others are compared.
+    """
+    start = stays[-1].stop if stays else 0
+    tail: list[int] = []
+    segments = list(stays)
     for ids, key in pieces:
-        segments.append(Segment(len(tokens), len(tokens) + len(ids), key))
-        tokens.extend(ids)
+        segments.append(Segment(start + len(tail), start + len(tail) + len(ids), key))
+        tail.extend(ids)
+    tokens = served[0][:start] + tuple(tail) if stays else tuple(tail)
     rest, at = list[int](), 0
     for ids in served:
         rest.extend(ids[max(0, shared - at) :])
         at += len(ids)
     shared += _alike(tokens[shared : shared + len(rest)], rest)
-    return Prompt(tuple(tokens), tuple(segments), continued=shared)
+    return Prompt(tokens, tuple(segments), continued=shared)
 
 
 def _alike(ours: Sequence[int], theirs: Sequence[int]) -> int:
     """How many leading ids both have; halving, since comparing slices is much faster than a loop."""
+    ours, theirs = tuple(ours), tuple(theirs)
     low, high = 0, min(len(ours), len(theirs))
     while low < high:
         middle = (low + high + 1) // 2

@@ -268,20 +268,26 @@ async def _prompt(parts: ServeParts, asked: Asked, placement: Placement, carried
     if asked.prompt is not None:
         return Prompt(parts.renderer.encode(asked.prompt))
     messages = with_hints(asked.messages, carried)
-    if _is_quick(messages, placement.parent):
+    if is_quick(messages, placement.parent):
         return parts.renderer.prompt(messages, asked.tools, placement.parent, options=asked.options)
     return await asyncio.to_thread(
         parts.renderer.prompt, messages, asked.tools, placement.parent, options=asked.options
     )
 
 
-def _is_quick(messages: Sequence[Message], served: Turn | None) -> bool:
+def is_quick(messages: Sequence[Message], served: Turn | None) -> bool:
     """Whether rendering takes less than changing threads twice does: what the served turn held is not encoded again."""
     if len(messages) > _MANY_MESSAGES:
         return False
-    held = set() if served is None else {part for item in served.messages for part in item.content}
-    new = (part for item in messages for part in item.content if part not in held)
-    return sum(len(part.text) for part in new if isinstance(part, TextPart)) < _LONG_CHARS
+    known = () if served is None else served.messages
+    same = 0
+    while same < min(len(messages), len(known)) and messages[same].content == known[same].content:
+        same += 1
+    new = [part for item in messages[same:] for part in item.content if isinstance(part, TextPart)]
+    if sum(len(part.text) for part in new) < _LONG_CHARS:
+        return True
+    held = {part for item in known for part in item.content}  # long texts are digested for it, so only where it tells
+    return sum(len(part.text) for part in new if part not in held) < _LONG_CHARS
 
 
 def _choice(parts: ServeParts, asked: Asked, prompt: Prompt, index: int) -> Choice:

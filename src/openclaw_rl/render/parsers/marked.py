@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cached_property
 from typing import Protocol
 
 from openclaw_rl.render.parsers.reply import Reply
@@ -31,7 +32,7 @@ class Body(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Marks:
     """The marks of one family.
 
@@ -47,11 +48,17 @@ class Marks:
     inside: tuple[str, ...] = ()  # marks within a call
     is_bare: bool = False
 
+    @cached_property
     def all(self) -> frozenset[str]:
         """Every mark."""
         return frozenset(
             mark for mark in (self.opens, self.closes, self.think, self.end_think, *self.aside, *self.inside) if mark
         )
+
+    @cached_property
+    def first_letters(self) -> frozenset[str]:
+        """What a mark in the middle of text begins with."""
+        return frozenset(mark[0] for mark in (self.opens, *self.aside))
 
 
 class _State(Enum):
@@ -64,10 +71,9 @@ class MarkedFormat:
     """New lines that only set marks apart belong to the format and are left out. A call that is no call is text."""
 
     def __init__(self, marks: Marks, reply: Reply, body: Callable[[], Body], *, is_thinking: bool = False) -> None:
-        self.marks = marks.all()
+        self.marks = marks.all
         self._marks = marks
         self._reply = reply
-        self._first_letters = {mark[0] for mark in (marks.opens, *marks.aside)}
         self._new_body = body
         self._body: Body | None = None
         self._state = _State.REASONING if is_thinking else _State.TEXT
@@ -92,7 +98,7 @@ class MarkedFormat:
         """Whether this is text in the middle of text and holds nothing that a mark could begin with: most tokens do."""
         if self._skips_lines or not (self._reply.has_spoken or self._has_thought) or held.endswith("\n"):
             return False
-        return self._first_letters.isdisjoint(held)
+        return self._marks.first_letters.isdisjoint(held)
 
     def _step(self, held: str, is_over: bool) -> int:
         if self._skips_lines:
