@@ -11,6 +11,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import ImagePart, Message, Role, ToolCall
@@ -24,13 +25,29 @@ TURN_TOKENS = 64  # what a turn takes beside its tokens and messages
 FOLLOWED = frozenset({State.PAIRED, State.JUDGED, State.READY, State.TRAINED})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class History:
-    """The messages of a request without the system's, and the digest of the conversation up to each of them."""
+    """The messages of a request without the system's, under an API key, whose `space` no other key shares.
 
+    They are digested when somebody first asks: of a request that holds no reply, that is when its turn is entered.
+    """
+
+    space: str
     spoken: tuple[Message, ...]
-    chains: tuple[str, ...]
-    prefix: str  # the digest of all of it
+
+    @cached_property
+    def chains(self) -> tuple[str, ...]:
+        """The digest of the conversation up to each of the messages."""
+        chain, chains = _beginning(self.space), list[str]()
+        for item in self.spoken:
+            chain = extended(chain, item)
+            chains.append(chain)
+        return tuple(chains)
+
+    @property
+    def prefix(self) -> str:
+        """The digest of all of it."""
+        return self.chains[-1] if self.chains else _beginning(self.space)
 
     def replies(self) -> list[int]:
         """Where the assistant spoke, latest first."""
@@ -39,15 +56,15 @@ class History:
 
 
 def history_of(space: str, messages: Sequence[Message]) -> History:
-    """The history of a request under an API key, whose `space` no other key shares."""
-    chain = hashlib.blake2b(space.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    spoken, chains = [], []
-    for item in messages:
-        if item.role is not Role.SYSTEM:
-            chain = extended(chain, item)
-            spoken.append(item)
-            chains.append(chain)
-    return History(tuple(spoken), tuple(chains), chain)
+    """The history of a request under an API key."""
+    return History(space, tuple(item for item in messages if item.role is not Role.SYSTEM))
+
+
+def digested(space: str, messages: Sequence[Message]) -> History:
+    """The same, its digests made; for histories that are digested in a thread."""
+    history = history_of(space, messages)
+    _ = history.chains
+    return history
 
 
 def extended(chain: str, item: Message) -> str:
@@ -183,6 +200,10 @@ class Index:
         turn = self._turns.pop(name, None)
         if turn is not None:
             self._tokens -= _size(turn)
+
+
+def _beginning(space: str) -> str:
+    return hashlib.blake2b(space.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _tail(space: str, asked: str, reply: str) -> str:

@@ -14,7 +14,7 @@ from openclaw_rl.collect.classify import degenerate, kind_of
 from openclaw_rl.collect.clients.rules import CLIENTS, AnyClient, ClientRules, rules_for
 from openclaw_rl.collect.next_state import next_state_of
 from openclaw_rl.collect.past import Belonging, Going, Link, Past
-from openclaw_rl.collect.prefixes import History, Index, Known, extended, history_of
+from openclaw_rl.collect.prefixes import History, Index, Known, digested, extended, history_of
 from openclaw_rl.collect.remembered import Noted, Remembered
 from openclaw_rl.collect.sessions import (
     Named,
@@ -194,7 +194,7 @@ class Collect:
     async def _history(self, space: str, messages: Sequence[Message]) -> History:
         letters = sum(len(part.text) for item in messages for part in item.content if isinstance(part, TextPart))
         if letters > MUCH or len(messages) > MANY:
-            return await asyncio.to_thread(history_of, space, messages)
+            return await asyncio.to_thread(digested, space, messages)
         return history_of(space, messages)
 
     async def _asked_of(self, turn: Turn) -> Noted:

@@ -57,19 +57,19 @@ class Borders:
         parts = None if end is None else _parts(rendering.starts, end, count)
         if parts is None or end is None:
             return None
-        kept: list[tuple[Run, int]] = []
+        kept: list[tuple[Run, int, str]] = []
         for run, start in parts:
-            if kept and self._after(text, start) is None:
-                kept[-1] = ((kept[-1][0][0], run[1]), kept[-1][1])
+            before = self._after(text, start)
+            if kept and before is None:
+                kept[-1] = ((kept[-1][0][0], run[1]), *kept[-1][1:])
             else:
-                kept.append((run, start))
+                kept.append((run, start, before or ""))
         after = "" if end == len(text) else self._after(text, end)
         if after is None:
             return None
-        edges = [start for _, start in kept] + [end]
+        edges = [start for _, start, _ in kept] + [end]
         blocks = tuple(
-            Block(run, text[start:stop], self._after(text, start) or "")
-            for (run, start), stop in zip(kept, edges[1:], strict=True)
+            Block(run, text[start:stop], before) for (run, start, before), stop in zip(kept, edges[1:], strict=True)
         )
         return Cut(blocks, Block((count, count), text[end:], after))
 

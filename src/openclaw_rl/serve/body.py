@@ -20,7 +20,7 @@ async def received(request: web.Request, settings: ServeSettings) -> None:
     if (request.content_length or 0) > settings.max_body_bytes:  # known before a byte of it is kept
         raise web.HTTPRequestEntityTooLarge(settings.max_body_bytes)
     try:
-        async with asyncio.timeout(settings.body_s):
+        async with asyncio.timeout(None if request.content.is_eof() else settings.body_s):
             await request.read()
     except TimeoutError:
         raise RequestError(

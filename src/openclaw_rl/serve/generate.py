@@ -256,7 +256,9 @@ async def begin(parts: ServeParts, asked: Asked, headers: Mapping[str, str], key
             param=_PARAM.get(asked.api, "messages"),
         )
     room = min(room, parts.settings.most_tokens or room)
-    sampling = replace(asked.sampling, max_tokens=min(room, asked.max_tokens or room))
+    sampling, most = asked.sampling, min(room, asked.max_tokens or room)
+    if sampling.max_tokens != most:
+        sampling = replace(sampling, max_tokens=most)
     choices = tuple(_choice(parts, asked, prompt, index) for index in range(asked.count))
     version = await parts.own(placement) or parts.current(placement.user)
     return Generation(parts, asked, placement, prompt, sampling, version, choices, at_s, carried)
