@@ -27,7 +27,7 @@ def rests(scores: str, turns: int = 4, user: str = "ann") -> str:
 
 def test_who_corrects_as_often_as_before_is_not_learned_from_for_a_while() -> None:
     #             eight turns; the eighth shows that it was in vain
-    assert rests("cgcgcgcg" + "c" * 8) == "+++++++-" + "-------" + "+"
+    assert rests("cgcgcgcg" + "c" * 16) == "+++++++-" + "-" * 15 + "+"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from openclaw_rl.core.version import PolicyVersion
 
 OFTEN = 0.5  # of the later replies were corrected
 FEWER = 0.75  # of the earlier count, or less: then corrections do get fewer
+REST = 4  # times `turns`: twice as long as it took to find out
 USERS = 10_000  # remembered; the longest unheard are forgotten first
 
 
@@ -70,5 +71,5 @@ class InVain:
         self._found.append((turn.user, record.versions[0]))
         record.corrected.clear()
         record.versions.clear()
-        record.rests = 2 * self.turns - 1
+        record.rests = REST * self.turns - 1
         return True
