@@ -111,6 +111,8 @@ def _tell(line: str) -> None:
 
 
 async def _serve(home: Path, renderer: ChatRenderer, begin: float) -> None:
+    # nothing more is said to this process while a child of it runs: what can be read is that whoever spoke is gone
+    asyncio.get_running_loop().add_reader(0, os._exit, 0)
     store = await Store.open(home)
     engine = scripted_engine(renderer)
     served = Served(store, engine)
