@@ -9,7 +9,7 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.core.version import PolicyVersion
 
-OFTEN = 0.5  # of the later replies were corrected
+OFTEN = 0.5  # of the replies were corrected, earlier and later: a burst of corrections is a new wish
 FEWER = 0.75  # of the earlier count, or less: then corrections do get fewer
 REST = 4  # times `turns`: twice as long as it took to find out
 USERS = 10_000  # remembered; the longest unheard are forgotten first
@@ -66,7 +66,8 @@ class InVain:
         record.versions.append(turn.completion.version)
         del record.corrected[: -2 * self.turns], record.versions[: -2 * self.turns]
         earlier, later = sum(record.corrected[: self.turns]), sum(record.corrected[self.turns :])
-        if len(record.corrected) < 2 * self.turns or later < OFTEN * self.turns or later <= FEWER * earlier:
+        is_often = min(earlier, later) >= OFTEN * self.turns
+        if len(record.corrected) < 2 * self.turns or not is_often or later <= FEWER * earlier:
             return False
         self._found.append((turn.user, record.versions[0]))
         record.corrected.clear()

@@ -57,7 +57,7 @@ class TrainStageSettings:
     """How many samples a day (UTC) one user may give; further ones are dropped. 0 for no limit."""
     in_vain_turns: int = 8
     """Learning from a user rests, for four times as many turns, once they corrected at least half of their last so many
-    replies and hardly fewer than of as many before: what contradicts itself cannot be learned. 0 never rests."""
+    replies, of as many before, and hardly fewer: what contradicts itself cannot be learned. 0 never rests."""
     baseline: Baseline = Baseline.EMA
     """What is taken off a score: nothing, or a moving average of that user's recent ones."""
     baseline_decay: float = 0.9
