@@ -40,7 +40,6 @@ def test_who_corrects_as_often_as_before_is_not_learned_from_for_a_while() -> No
         "cccccccgcggggggg",
         "gggggggggggg",
         "cggggggccccg",
-        "cgggccgcgccggggg",
     ],
 )
 def test_who_is_taught_with_success_is_learned_from_all_along(scores: str) -> None:
