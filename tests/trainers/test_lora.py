@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -288,3 +290,22 @@ def test_a_sample_of_another_version_is_weighed_by_a_truncated_ratio(trainer_mod
     # every token is e^3 times as likely now as when it was sampled: the ratio counts as 2, so the loss is 2
     stale = replace(blamed, version=ONE, logp=tuple(value - 3.0 for value in blamed.logp))
     assert trainer.step([stale]).metrics["loss_policy"] == pytest.approx(2.0, abs=1e-5)
+
+
+def test_a_folder_of_pickled_weights_is_refused_unread(trainer_model: Path, tmp_path: Path) -> None:
+    folder, marker = tmp_path / "pickled", tmp_path / "ran"
+    shutil.copytree(trainer_model, folder)
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(f"cos\nsystem\n(S'touch {marker}'\ntR.".encode())
+    with pytest.raises(ModelError, match="holds no causal language model"):
+        LoraTrainer.open(folder, settings_of())
+    assert not marker.exists()
+
+
+def test_an_attention_that_would_be_fetched_by_its_name_is_refused(trainer_model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "foreign"
+    shutil.copytree(trainer_model, folder)
+    told = json.loads((folder / "config.json").read_text("utf-8"))
+    (folder / "config.json").write_text(json.dumps({**told, "attn_implementation": "someone/own-kernel"}))
+    with pytest.raises(ModelError, match="someone/own-kernel"):
+        LoraTrainer.open(folder, settings_of())

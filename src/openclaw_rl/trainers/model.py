@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from openclaw_rl.trainers.settings import TrainerSettings
 
 SMALL = 100_000_000  # parameters; below it float32 on a CPU is no burden, and a step may be bold
 ALL_LINEAR = "all-linear"
+BUILT_IN_ATTENTION = {"eager", "sdpa"}
 ROUTERS = {"gate", "router", "shared_expert_gate"}
 EXPERTS = {"gate_proj", "up_proj", "down_proj", "w1", "w2", "w3"}  # what experts' own linears are called
 
@@ -167,11 +169,32 @@ def load(folder: Path, settings: TrainerSettings) -> CausalModel:
     return CausalModel(load_frozen(folder, settings), settings, name=folder.name)
 
 
+def _refuse_fetched_attention(folder: Path) -> None:
+    """Raises ModelError where the configuration names an attention that would be fetched by its name, and run."""
+    try:
+        told = json.loads((folder / "config.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return  # what it lacks is told by who reads it next
+    keys = ("attn_implementation", "_attn_implementation") if isinstance(told, dict) else ()
+    if foreign := [told[key] for key in keys if told.get(key) is not None and told[key] not in BUILT_IN_ATTENTION]:
+        raise ModelError(
+            f"{folder} asks for an attention of its own ({foreign[0]}), which is not run",
+            fix="take attn_implementation out of its config.json",
+        )
+
+
 def load_frozen(folder: Path, settings: TrainerSettings) -> PreTrainedModel:
     """The model of a folder as it is. Raises ModelError, ConfigError."""
     device = _device(settings.device)
+    _refuse_fetched_attention(folder)
     try:
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", local_files_only=True)
+        model = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype="auto",
+            local_files_only=True,
+            trust_remote_code=False,  # nor asked about: no code of a folder's own runs
+            use_safetensors=True,  # a pickle is code too
+        )
     except (OSError, ValueError, KeyError, RuntimeError) as problem:
         first = (str(problem).splitlines() or [type(problem).__name__])[0]
         raise ModelError(f"{folder} holds no causal language model ({first})") from problem
