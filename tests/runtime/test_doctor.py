@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from aiohttp.test_utils import TestServer
 from typer.testing import CliRunner
 
 from openclaw_rl.cli import app as app_of_commands
+from openclaw_rl.core.manifest import versions_folder
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.runtime.doctor import Report, examine
 from openclaw_rl.runtime.doctor_install import free_bytes, wanted_bytes
@@ -174,3 +177,27 @@ def test_the_command_says_it_for_people_and_for_programs(home: Path) -> None:
     )
     assert plain.exit_code == 0
     assert json.loads(plain.output)["healthy"] is True
+
+
+def test_a_version_that_is_renamed_or_removed_meanwhile_is_no_problem(tmp_path: Path) -> None:
+    folder = versions_folder(tmp_path)
+    folder.mkdir(parents=True)
+    is_over = threading.Event()
+
+    def writing() -> None:
+        while not is_over.is_set():
+            draft = folder / "shared.1.part"
+            draft.mkdir()
+            for name in "abcdef":
+                (draft / name).write_bytes(b"x" * 100)
+            draft.rename(folder / "shared.1")
+            shutil.rmtree(folder / "shared.1")
+
+    writer = threading.Thread(target=writing)
+    writer.start()
+    try:
+        for _ in range(3000):
+            assert wanted_bytes(tmp_path) == 256 << 20
+    finally:
+        is_over.set()
+        writer.join()

@@ -94,12 +94,29 @@ def free_bytes(home: Path) -> int:
 
 
 def wanted_bytes(home: Path) -> int:
-    """What the next versions will need, by the size of the newest one."""
+    """What the next versions will need, by the size of the newest one.
+
+    A version being written is renamed when it is whole: what is no longer there by its name counts nothing.
+    """
     folder = versions_folder(home)
     folders = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
     newest = max(folders, key=_changed, default=None)
-    size = 0 if newest is None else sum(path.stat().st_size for path in newest.rglob("*") if path.is_file())
+    size = 0 if newest is None else sum(_bytes_of(path) for path in _all_files(newest))
     return max(LEAST_BYTES, VERSIONS_AHEAD * size)
+
+
+def _all_files(folder: Path) -> list[Path]:
+    try:
+        return [path for path in folder.rglob("*") if path.is_file()]
+    except FileNotFoundError:
+        return []
+
+
+def _bytes_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _key(config: Config) -> Iterator[Finding]:
@@ -185,7 +202,10 @@ def _existing(folder: Path) -> Path:
 
 
 def _changed(path: Path) -> float:
-    return path.stat().st_mtime
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _size(count: int) -> str:
