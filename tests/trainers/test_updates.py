@@ -10,6 +10,7 @@ import torch
 from trainer_models import Recorder, policy_logp, settings_of
 
 from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.trainers.lessons import lessons
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.settings import Method, MethodSettings, TrainerSettings
 
@@ -98,3 +99,19 @@ def test_what_fails_in_a_later_update_leaves_no_version_behind(
 def test_settings_that_mean_nothing_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"updates|enough"):
         TrainerSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_the_anchor_does_not_hold_where_the_hint_says_otherwise(
+    trainer_model: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("openclaw_rl.trainers.lora.HINTED_NATS", 0.1)  # a random model changes its mind by little
+    trainer = LoraTrainer.open(trainer_model, told(MethodSettings(name=Method.TOPK, kl_beta=1.0)))
+    sample = recorder.batch()[0]
+    (target,) = trainer._targets(lessons([sample], trainer._method))
+    hinted = torch.tensor(recorder.logp(sample.hints[0].tokens, sample.response))
+    changes = (hinted - torch.tensor(sample.logp)).abs() >= 0.1
+    assert bool(changes.any()) and not bool(changes.all())
+    assert target.anchored is not None
+    assert torch.equal(target.anchored == 0.0, changes)
+    (scored,) = trainer._targets(lessons([replace(sample, hints=(), score=1.0)], trainer._method))
+    assert scored.anchored is None

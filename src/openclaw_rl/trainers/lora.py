@@ -32,6 +32,7 @@ from openclaw_rl.trainers.shelf import Shelf
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 ADAM_EPS = 1e-8
+HINTED_NATS = 1.0  # a token whose log-probability a hint changes by so much is what the hint is about
 
 
 class LoraTrainer:
@@ -243,15 +244,17 @@ class LoraTrainer:
         for index, (one, share) in enumerate(zip(taught, shares(taught, self._method), strict=True)):
             teacher = teachers[index]
             rl = None if one.advantage is None else torch.full_like(old[index], one.advantage)
-            opd = None
-            if teacher is not None and weights.opd and not one.is_taught:
-                logp_teacher = token_logp(
+            opd = told = None
+            if teacher is not None:
+                told = token_logp(
                     self._teacher or self.model.teacher, teacher, ids[index], self._settings.logits_per_chunk
                 )
-                opd = hindsight_advantage(logp_teacher, old[index], clip=self._method.clip)
+            if told is not None and weights.opd and not one.is_taught:
+                opd = hindsight_advantage(told, old[index], clip=self._method.clip)
             advantage = combined_advantage(rl, opd, w_rl=weights.rl, w_opd=weights.opd)
             kept = teacher if weights.distill or one.is_taught else None
-            targets = Targets(ids[index], old[index], share, advantage, reference[index], kept, one.is_taught)
+            anchored = _anchored(reference[index], told)
+            targets = Targets(ids[index], old[index], share, advantage, reference[index], kept, one.is_taught, anchored)
             found.append(targets)
         return found
 
@@ -302,6 +305,17 @@ class LoraTrainer:
             choice = chosen_hint(top_ids(self.model, student, k, at_once), teacher_top, by=by)
             found[index] = torch.stack(list(behind[index]))[choice, torch.arange(len(choice), device=choice.device)]
         return found
+
+
+def _anchored(reference: Tensor | None, told: Tensor | None) -> Tensor | None:
+    """Where the hint leaves a token's log-probability as it was: the anchor to the base holds there alone.
+
+    Where the teacher says that a token should not have come, the base thinks otherwise: held to it, a policy that has
+    learned better is pulled back by each further correction, and the harder the better it has learned.
+    """
+    if reference is None or told is None:
+        return None
+    return ((told - reference).abs() < HINTED_NATS).to(told.dtype)
 
 
 def _metrics(tally: Tally, taught: Sequence[Lesson], norm: float) -> dict[str, float]:

@@ -23,7 +23,8 @@ class Targets:
 
     `logp_old` is as recorded when they were sampled; `advantage`, `logp_ref` [n] and `teacher` [n, H], the hidden
     states of the teacher behind its hint, are None where their terms do not apply. Where the teacher itself sampled
-    (`is_taught`) the distance is the forward divergence, whatever the method's own form.
+    (`is_taught`) the distance is the forward divergence, whatever the method's own form. `anchored` [n] is 1 where the
+    anchor to the base holds and 0 where it does not, None where it holds everywhere.
     """
 
     ids: Tensor
@@ -33,6 +34,7 @@ class Targets:
     logp_ref: Tensor | None = None
     teacher: Tensor | None = None
     is_taught: bool = False
+    anchored: Tensor | None = None
 
 
 @dataclass(slots=True)
@@ -99,7 +101,8 @@ class Objective:
             tally.distill += float(distill.detach())
             loss = loss + distill
         if targets.logp_ref is not None:
-            divergence = kl_k3(logp, targets.logp_ref[rows]).sum()
+            apart = kl_k3(logp, targets.logp_ref[rows])
+            divergence = (apart if targets.anchored is None else apart * targets.anchored[rows]).sum()
             tally.kl += float(divergence.detach())
             tally.anchor += float(divergence.detach()) * targets.shares.kl
             loss = loss + divergence * targets.shares.kl
