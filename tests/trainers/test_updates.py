@@ -104,14 +104,15 @@ def test_settings_that_mean_nothing_are_refused(wrong: dict[str, float]) -> None
 def test_the_anchor_does_not_hold_where_the_hint_says_otherwise(
     trainer_model: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("openclaw_rl.trainers.lora.HINTED_NATS", 0.1)  # a random model changes its mind by little
     trainer = LoraTrainer.open(trainer_model, told(MethodSettings(name=Method.TOPK, kl_beta=1.0)))
     sample = recorder.batch()[0]
-    (target,) = trainer._targets(lessons([sample], trainer._method))
     hinted = torch.tensor(recorder.logp(sample.hints[0].tokens, sample.response))
-    changes = (hinted - torch.tensor(sample.logp)).abs() >= 0.1
-    assert bool(changes.any()) and not bool(changes.all())
+    moved = (hinted - torch.tensor(sample.logp)).abs()
+    bound = float(moved.sort().values[1:3].mean())  # a random model changes its mind by little: half of it is over this
+    monkeypatch.setattr("openclaw_rl.trainers.lora.HINTED_NATS", bound)
+    (target,) = trainer._targets(lessons([sample], trainer._method))
     assert target.anchored is not None
-    assert torch.equal(target.anchored == 0.0, changes)
+    assert torch.equal(target.anchored == 0.0, moved >= bound)
+    assert int(target.anchored.sum()) == 2
     (scored,) = trainer._targets(lessons([replace(sample, hints=(), score=1.0)], trainer._method))
     assert scored.anchored is None
