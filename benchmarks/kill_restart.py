@@ -22,15 +22,13 @@ from benchmarks.common import Figures, conditions, finish, is_quick, progress
 from benchmarks.http import KEY, bundled_model
 from benchmarks.kill_clients import CLIENTS, Target, Told, talk
 from benchmarks.kills_real import CONFIG, judging
-from openclaw_rl.core.adapter import digest_of_folder
 from openclaw_rl.core.ledger import DropReason
-from openclaw_rl.core.manifest import Manifest, version_folder, write_manifest
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource
-from openclaw_rl.core.version import SHARED, PolicyVersion
+from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
+from openclaw_rl.testing.folders import add_version
 from openclaw_rl.testing.turns import a_sample, a_turn
 
 TURNS = 20_000
@@ -142,7 +140,7 @@ async def _lived_in(home: Path, turns: int) -> None:
             for session in range(first, min(first + 50, turns // OF_SESSION)):
                 group.create_task(_session(store, session, trained if session % 4 == 0 else None))
     for number, at in enumerate(range(0, len(trained), OF_STEP), start=1):
-        await _step(store, home, number, tuple(trained[at : at + OF_STEP]))
+        await add_version(store, home, number, _write_adapter, tuple(trained[at : at + OF_STEP]))
     await store.aclose()
 
 
@@ -162,18 +160,6 @@ async def _session(store: Store, session: int, trained: list[str] | None) -> Non
             await store.admit(a_sample(turn))
             trained.append(name)
     await store.end_session(f"key:s{session}", why="idle", at_s=1e9 + session)
-
-
-async def _step(store: Store, home: Path, number: int, turns: tuple[str, ...]) -> None:
-    version, parent = PolicyVersion(SHARED, number), PolicyVersion(SHARED, number - 1)
-    folder = version_folder(home, version)
-    _write_adapter(folder, version)
-    digest = digest_of_folder(folder)
-    write_manifest(folder, Manifest(version, parent, f"step{number}", turns, len(turns), digest, 5.0))
-    row = VersionRow(version, parent, folder, digest, VersionStatus.CANDIDATE, "", 5.0, turns)
-    await store.commit_step(StepRecord(f"step{number}", 4.0, 5.0, turns, (), {"loss": 0.5}, row))
-    await store.settle(version, VersionStatus.LIVE, "passed the gate", {})
-    await store.set_current(version, why="passed the gate")
 
 
 def _write_adapter(folder: Path, version: PolicyVersion) -> None:

@@ -10,7 +10,6 @@ import pytest_asyncio
 from publish_doubles import Flow, ToldEngine, cut_weights, flowing, turn, version
 
 from openclaw_rl.core.version import SHARED
-from openclaw_rl.publish.in_vain import take_back
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.swap import pin
 
@@ -35,18 +34,21 @@ async def taught(flow: Flow, number: int, user: str) -> None:
 async def test_what_one_user_taught_since_is_taken_back(flow: Flow) -> None:
     for number in (2, 3):
         await taught(flow, number, "ann")
-    assert await take_back(flow.store, flow.served, "ann", version(1))
+    assert await flow.stage.take_back("ann", version(1))
     assert flow.served.current() == await flow.store.current(SHARED) == version(1)
-    assert "ann corrected as often as before" in (await flow.row(3)).why
-    assert not await take_back(flow.store, flow.served, "ann", version(1))  # served already
+    assert "ann corrected as often as before" in (await flow.row(2)).why
+    assert (await flow.row(3)).why == "taken back with shared.2, which it was made from"
+    assert flow.stage.status.taken_back == 1
+    assert "shared.1 is served again" in flow.stage.status.notice
+    assert not await flow.stage.take_back("ann", version(1))  # served already
 
 
 async def test_what_others_taught_stays(flow: Flow) -> None:
     await taught(flow, 2, "bob")
     await taught(flow, 3, "ann")
-    assert not await take_back(flow.store, flow.served, "ann", version(1))
+    assert not await flow.stage.take_back("ann", version(1))
     assert flow.served.current() == version(3)
-    assert await take_back(flow.store, flow.served, "ann", version(2))
+    assert await flow.stage.take_back("ann", version(2))
 
 
 async def test_a_pinned_version_and_a_damaged_one_are_left_alone(flow: Flow) -> None:
@@ -54,7 +56,15 @@ async def test_a_pinned_version_and_a_damaged_one_are_left_alone(flow: Flow) -> 
         await taught(flow, number, "ann")
     cut_weights(flow.home, version(1))
     await flow.served.forget(version(1))
-    assert not await take_back(flow.store, flow.served, "ann", version(1))
+    assert not await flow.stage.take_back("ann", version(1))
     await pin(flow.store, version(3), served=flow.served, at_s=1.0)
-    assert not await take_back(flow.store, flow.served, "ann", version(2))
+    assert not await flow.stage.take_back("ann", version(2))
     assert flow.served.current() == version(3)
+
+
+async def test_an_engine_that_is_away_changes_nothing(flow: Flow) -> None:
+    await taught(flow, 2, "ann")
+    await flow.served.forget(version(1))
+    flow.engine.away = True
+    assert not await flow.stage.take_back("ann", version(1))
+    assert flow.served.current() == await flow.store.current(SHARED) == version(2)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import pickle
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,27 +25,13 @@ from openclaw_rl.runtime.doctor_install import installation_findings
 from openclaw_rl.store.db import Store
 from openclaw_rl.testing.engine import ScriptedEngine
 from openclaw_rl.testing.folders import lived_in
+from openclaw_rl.testing.foreign import trapped, was_left
 from openclaw_rl.tiny.world import bundled_model
 from openclaw_rl.trainers import checkpoint
 from openclaw_rl.trainers.model import load_frozen
 from openclaw_rl.trainers.settings import TrainerSettings
 
 TWO = PolicyVersion(SHARED, 2)
-
-
-class Trap:
-    """Its pickle, when read, leaves a mark."""
-
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self) -> tuple[Callable[[str, int], int], tuple[str, int]]:
-        return os.open, (str(self.mark), os.O_CREAT)
-
-
-def was_left(mark: Path) -> bool:
-    """Whether foreign code has run."""
-    return mark.exists()
 
 
 @pytest.fixture
@@ -70,7 +53,7 @@ def model(tmp_path: Path, mark: Path) -> Path:
     facts = json.loads((folder / "config.json").read_text())
     own = {"AutoConfig": "configuration_own.OwnConfig", "AutoModelForCausalLM": "modeling_own.OwnForCausalLM"}
     (folder / "config.json").write_text(json.dumps({**facts, "model_type": "own", "auto_map": own}))
-    (folder / "model.safetensors").write_bytes(pickle.dumps(Trap(mark)))
+    (folder / "model.safetensors").write_bytes(trapped(mark))
     return folder
 
 
@@ -80,7 +63,7 @@ async def home(tmp_path: Path, mark: Path) -> Path:
     await lived_in(tmp_path / "home")
     folder = version_folder(tmp_path / "home", TWO)
     (folder / WEIGHTS).unlink()
-    (folder / "adapter_model.bin").write_bytes(pickle.dumps(Trap(mark)))
+    (folder / "adapter_model.bin").write_bytes(trapped(mark))
     return tmp_path / "home"
 
 

@@ -170,3 +170,17 @@ def test_knowing_the_process_loads_no_torch() -> None:
     script = "import sys, openclaw_rl.trainers.process; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "False"
+
+
+async def test_a_step_given_up_between_two_updates_leaves_nothing_behind(
+    trainer_model: Path, recorder: Recorder
+) -> None:
+    method = MethodSettings(name=Method.TOPK, w_rl=1.0)
+    trainer = await TrainerProcess.start(trainer_model, settings_of(method, lr=1e30, updates=3, enough=0.0))
+    hinted, praised, _ = recorder.batch()
+    try:
+        given_up = await trainer.step([hinted], resume=None)  # its first update throws the weights out of all bounds
+        assert not given_up.took_step and "finite" in given_up.why
+        assert (await trainer.step([praised], resume=None)).took_step  # one update, from weights that are whole
+    finally:
+        await trainer.aclose()

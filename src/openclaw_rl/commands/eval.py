@@ -161,7 +161,7 @@ def wishes(
 
     plan = replace(
         _plan(Mode.JOINT, [], model, None, recipe),
-        methods=chosen(carry or ["all"], CARRIES),
+        methods=chosen(carry or ["all"], {"all": CARRIES}),
         seeds=tuple(range(1 if quick else seeds)),
         settings=TrialSettings(sessions=4 if quick else sessions, problems=QUICK_PROBLEMS if quick else probes),
         folder=folder,

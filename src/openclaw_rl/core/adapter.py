@@ -46,7 +46,7 @@ def digest_of_folder(folder: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """What one optimiser step did.
+    """What one step did.
 
     `took_step` is False where the batch held no signal, or the loss was not finite; `metrics` are numbers for the log
     and the manifest; `dropped` are (turn, reason) pairs of samples the trainer could not use.

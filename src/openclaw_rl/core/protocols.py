@@ -107,7 +107,7 @@ class Trainer(Protocol):
     """Blocking; runs in a process of its own."""
 
     def step(self, samples: Sequence[Sample]) -> StepReport:
-        """One optimiser step over these samples."""
+        """One step over these samples."""
         ...
 
     def export(self, folder: Path, version: PolicyVersion) -> Adapter:

@@ -106,28 +106,24 @@ CARRIES: tuple[Method, ...] = (
 )
 
 
-def chosen(names: Sequence[str], among: Sequence[Method] = METHODS) -> tuple[Method, ...]:
-    """The methods of these names, `all` being every one, `ablations` the recipe's parts, a TOML file your own settings.
+GROUPS: Mapping[str, tuple[Method, ...]] = {"all": METHODS, "ablations": ABLATIONS}
+
+
+def chosen(names: Sequence[str], groups: Mapping[str, tuple[Method, ...]] = GROUPS) -> tuple[Method, ...]:
+    """The methods of these names: of one, of a whole group, or a TOML file of settings of your own.
 
     Raises ConfigError for a name that is none.
     """
-    known = {method.name: method for method in among}
-    parts = {method.name: method for method in ABLATIONS} if among is METHODS else {}
+    known = {method.name: (method,) for group in groups.values() for method in group} | dict(groups)
     found: dict[str, Method] = {}
     for name in names:
-        if name == "all":
-            found |= known
-        elif name == "ablations":
-            found |= parts
-        elif name in known or name in parts:
-            found[name] = (known | parts)[name]
+        if name in known:
+            found |= {method.name: method for method in known[name]}
         elif name.endswith(".toml"):
             file = Path(name)
             found[file.stem] = Method(file.stem, f"settings of {file.name}", _flat(read_recipe(file)), is_ours=True)
         else:
-            raise ConfigError(
-                f"there is no method {name!r}", fix=f"use all, a TOML file, or some of {', '.join((*known, *parts))}"
-            )
+            raise ConfigError(f"there is no method {name!r}", fix=f"use a TOML file, or some of {', '.join(known)}")
     return tuple(found.values())
 
 

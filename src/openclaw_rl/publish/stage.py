@@ -34,7 +34,7 @@ class PublishStatus:
     owners: int = 0  # users or agents that have a version of their own
     published: int = 0  # since the program started
     refused: int = 0
-    taken_back: int = 0  # versions that did worse than what was served before them
+    taken_back: int = 0  # versions that did worse than what was served before them, or were learned in vain
     pinned: str = ""  # what is served by the owner's order, whatever is trained
     last: str = ""
     notice: str = ""
@@ -122,25 +122,60 @@ class PublishStage:
         current = await self.store.current(scope)
         try:
             guilty = await watch.guilty(rows, current)
-            if guilty is None or await self.store.current(scope) != current:
-                return False
-            row = next((row for row in rows if row.version == guilty.parent), None)
-            if row is not None:
-                await self.served.load(row)
         except (EngineError, RequestError, AdapterError) as problem:  # it is looked at again after the next verdict
             log.warning("cannot compare scope=%s with what was served before: %s", scope, problem)
             return False
-        why = f"taken back: it did worse than {guilty.parent}: {guilty.words}"
-        await self.served.swap(guilty.parent, why=f"{guilty.version} was {why}")
-        path = path_to(rows, current)
-        for version in path[: path.index(guilty.version)]:
-            await self.store.settle(
-                version, VersionStatus.LIVE, f"taken back with {guilty.version}, which it was made from", {}
-            )
+        if guilty is None:
+            return False
         share = sum(outcome.is_corrected for outcome in guilty.since) / len(guilty.since)
         metrics = {"watch_turns": float(len(guilty.since)), "watch_corrected": share}
-        await self.store.settle(guilty.version, VersionStatus.LIVE, why, metrics)
-        notice = f"version {guilty.version} was {why}; {guilty.parent} is served again"
+        words = f"it did worse than {guilty.parent}: {guilty.words}"
+        return await self._take_back(rows, current, guilty.version, words, metrics)
+
+    async def take_back(self, user: str, version: PolicyVersion) -> bool:
+        """Serves `version` again where all that was made from it since was learned, in vain, from this user alone.
+
+        Nothing happens where it is served already, another is pinned, others taught meanwhile, it is damaged, or the
+        engine is away.
+        """
+        current, rows = await self.store.current(version.scope), await self.store.versions()
+        path = path_to(rows, current)
+        if version not in path[1:] or await self.store.orders.pinned(version.scope) is not None:
+            return False
+        newer = path[: path.index(version)]
+        for turn in [turn for row in rows if row.version in newer for turn in row.turns]:
+            held = await self.store.turn(turn)
+            if held is None or held.user != user:
+                return False
+        words = f"{user} corrected as often as before, so what was learned since {version} was learned in vain"
+        return await self._take_back(rows, current, newer[-1], words, {})
+
+    async def _take_back(
+        self,
+        rows: Sequence[VersionRow],
+        current: PolicyVersion,
+        version: PolicyVersion,
+        words: str,
+        metrics: dict[str, float],
+    ) -> bool:
+        """Serves what a version was made from, if `current`, which holds it, is still served; False where it cannot."""
+        path = path_to(rows, current)
+        parent = path[path.index(version) + 1]
+        row = next((row for row in rows if row.version == parent), None)
+        try:
+            if row is not None:
+                await self.served.load(row)
+        except (EngineError, RequestError, AdapterError) as problem:
+            log.warning("cannot go back to version=%s: %s", parent, problem)
+            return False
+        if await self.store.current(current.scope) != current:
+            return False
+        why = f"taken back: {words}"
+        await self.served.swap(parent, why=f"{version} was {why}")
+        for later in path[: path.index(version)]:
+            await self.store.settle(later, VersionStatus.LIVE, f"taken back with {version}, which it was made from", {})
+        await self.store.settle(version, VersionStatus.LIVE, why, metrics)
+        notice = f"version {version} was {why}; {parent} is served again"
         self.status = replace(self.status, taken_back=self.status.taken_back + 1, last=notice, notice=notice)
         self._note_current()
         log.warning("%s", notice)

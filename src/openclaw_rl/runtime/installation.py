@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -25,7 +24,6 @@ from openclaw_rl.judge.llm import LlmJudge
 from openclaw_rl.judge.local import EngineChat
 from openclaw_rl.judge.stage import JudgeStage
 from openclaw_rl.publish.gate import Gate
-from openclaw_rl.publish.in_vain import take_back
 from openclaw_rl.publish.stage import PublishStage
 from openclaw_rl.publish.swap import Served
 from openclaw_rl.publish.tasks import TaskProbe, read_tasks
@@ -193,7 +191,6 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
     )
     carrying = carrying_of(config, store, engine, renderer, served)
     join(training.entry, carrying)
-    training.entry.take_back = partial(take_back, store, served)
     publishing = PublishStage(
         store,
         served,
@@ -203,6 +200,7 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
         candidate_made=candidate_made,
         version_settled=version_settled,
     )
+    training.entry.take_back = publishing.take_back
     return Installation(
         config=config,
         folder=folder,

@@ -44,7 +44,7 @@ class VersionRow:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """One optimiser step that is about to be committed, with the version it made.
+    """One step that is about to be committed, with the version it made.
 
     `trained` are the turns it consumed for its scope, `dropped` those it could not use. `version` is None where no step
     was taken.

@@ -41,7 +41,7 @@ async def lived_in(home: Path, *, sessions: int = 2, fill: Fill = a_small_adapte
             await _turn(store, f"{name}{session}", session, upto=name)
         await store.drop(await _turn(store, f"dropped{session}", session, upto="served"), DropReason.EMPTY)
     for number, name in ((1, "one"), (2, "two")):
-        await _step(store, home, number, fill, tuple(f"{name}{session}" for session in range(sessions)))
+        await add_version(store, home, number, fill, tuple(f"{name}{session}" for session in range(sessions)))
     await store.aclose()
 
 
@@ -60,7 +60,8 @@ async def _turn(store: Store, name: str, session: int, *, upto: str) -> str:
     return name
 
 
-async def _step(store: Store, home: Path, number: int, fill: Fill, turns: tuple[str, ...]) -> None:
+async def add_version(store: Store, home: Path, number: int, fill: Fill, turns: tuple[str, ...]) -> None:
+    """A version of so many turns, made from the one before it and served from now on."""
     version, parent = PolicyVersion(SHARED, number), PolicyVersion(SHARED, number - 1)
     folder = version_folder(home, version)
     folder.mkdir(parents=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from openclaw_rl.core.hint import PlacedHint
@@ -75,14 +75,14 @@ class Entry:
     student: Student | None = None
     known: Callable[[Turn], Awaitable[Sequence[PlacedHint]]] = no_hints
     floods: Floods | None = None  # made of the settings where none is given
-    in_vain: InVain | None = None  # likewise
     take_back: Callable[[str, PolicyVersion], Awaitable[bool]] = nothing_back
+    _in_vain: InVain = field(init=False)
     _looked: int = 0  # turns judged up to here were looked at, and wait for their sessions
     _rounds: int = 0
 
     def __post_init__(self) -> None:
         self.floods = self.floods or Floods(self.settings)
-        self.in_vain = self.in_vain or InVain(self.settings.in_vain_turns)
+        self._in_vain = InVain(self.settings.in_vain_turns)
 
     async def admit(self) -> bool:
         """Admits or drops what can be decided now; True where something was.
@@ -103,7 +103,7 @@ class Entry:
     async def _decide(self, rows: Sequence[Judged]) -> bool:
         """Whether anything was admitted or dropped."""
         refused = {row.turn.id: reason for row in rows if (reason := self._refusal(row)) is not None}
-        for user, version in self.in_vain.found() if self.in_vain is not None else ():
+        for user, version in self._in_vain.found():
             log.warning("learning from user=%s rests: they correct as often as before version=%s", user, version)
             await self.take_back(user, version)
         contributing, complete = await self._sessions([row for row in rows if row.turn.id not in refused])
@@ -124,7 +124,7 @@ class Entry:
             max_tokens=self.settings.max_sample_tokens,
             weights_learn=self.weights_learn,
         )
-        if reason is None and self.in_vain is not None and self.in_vain.rests(row.turn, row.verdict):
+        if reason is None and self._in_vain.rests(row.turn, row.verdict):
             return DropReason.IN_VAIN
         if reason is None and self.floods is not None and has_signal(row.turn, row.verdict, self.wants):
             return self.floods.refusal(row.turn, row.verdict)

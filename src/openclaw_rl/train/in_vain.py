@@ -17,13 +17,12 @@ USERS = 10_000  # remembered; the longest unheard are forgotten first
 
 @dataclass(slots=True)
 class Record:
-    """A user's latest replies, oldest first: whether each was corrected, and who said it.
+    """A user's `latest` replies, oldest first: whether each was corrected, and which version gave it.
 
     `rests` is from how many more of them nothing is learned.
     """
 
-    corrected: list[bool] = field(default_factory=list)
-    versions: list[PolicyVersion] = field(default_factory=list)
+    latest: list[tuple[bool, PolicyVersion]] = field(default_factory=list)
     rests: int = 0
 
 
@@ -62,15 +61,14 @@ class InVain:
         if record.rests:
             record.rests -= 1
             return True
-        record.corrected.append(is_corrected)
-        record.versions.append(turn.completion.version)
-        del record.corrected[: -2 * self.turns], record.versions[: -2 * self.turns]
-        earlier, later = sum(record.corrected[: self.turns]), sum(record.corrected[self.turns :])
+        record.latest.append((is_corrected, turn.completion.version))
+        del record.latest[: -2 * self.turns]
+        corrected = [was_corrected for was_corrected, _ in record.latest]
+        earlier, later = sum(corrected[: self.turns]), sum(corrected[self.turns :])
         is_often = min(earlier, later) >= OFTEN * self.turns
-        if len(record.corrected) < 2 * self.turns or not is_often or later <= FEWER * earlier:
+        if len(corrected) < 2 * self.turns or not is_often or later <= FEWER * earlier:
             return False
-        self._found.append((turn.user, record.versions[0]))
-        record.corrected.clear()
-        record.versions.clear()
+        self._found.append((turn.user, record.latest[0][1]))
+        record.latest.clear()
         record.rests = REST * self.turns - 1
         return True

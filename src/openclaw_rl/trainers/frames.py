@@ -22,7 +22,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One optimiser step from the version in `resume`, on top of that in `under`. Answered by a StepReport."""
+    """One step from the version in `resume`, on top of that in `under`. Answered by a StepReport."""
 
     samples: tuple[Sample, ...]
     resume: Path | None

@@ -1,4 +1,4 @@
-"""The trainer on this machine: one optimiser step over samples, and versions to go on from."""
+"""The trainer on this machine: a step over samples, and versions to go on from."""
 
 from __future__ import annotations
 
@@ -69,7 +69,10 @@ class LoraTrainer:
         return cls(model, settings, teacher)
 
     def step(self, samples: Sequence[Sample]) -> StepReport:
-        """One optimiser step, or none where nothing would be learned or the loss is not finite."""
+        """One step of as many updates as `trainer.updates` and `trainer.enough` say, its metrics those of the first.
+
+        None is taken where nothing would be learned or a loss is not finite; then the weights are to be restored.
+        """
         began_s = time.perf_counter()
         dropped = [(sample.turn, reason.value) for sample in samples if (reason := self._unusable(sample)) is not None]
         unusable = {turn for turn, _ in dropped}
@@ -77,22 +80,23 @@ class LoraTrainer:
         if not any(one.has_signal for one in taught):
             return StepReport(False, {}, tuple(dropped), "no sample carries a signal for this method")
         targets = self._targets(taught)
-        first, last, updates = Tally(), Tally(), 0
-        norm = 0.0
-        while updates < self._most_updates(taught) and not (updates and self._is_enough(first, last)):
-            last = Tally()
-            length, not_finite = self._update(taught, targets, last)
-            if length is None:
+        tallies: list[Tally] = []
+        norms: list[float] = []
+        for _ in range(self._most_updates(taught)):
+            tally = Tally()
+            norm, not_finite = self._update(taught, targets, tally)
+            if norm is None:
                 dropped += [(turn, DropReason.NOT_FINITE.value) for turn in not_finite]
                 return StepReport(False, {}, tuple(dropped), "the loss or its gradient is not finite")
-            if not updates:
-                first, norm = last, length
-            updates += 1
+            tallies.append(tally)
+            norms.append(norm)
+            if tally.distill < self._settings.enough * tallies[0].distill:  # so little was left before this update
+                break
         self._follow()
-        self._steps += updates
-        metrics = _metrics(first, taught, norm) | {
-            "loss_distill_last": last.distill,
-            "updates": float(updates),
+        self._steps += len(tallies)
+        metrics = _metrics(tallies[0], taught, norms[0]) | {
+            "loss_distill_last": tallies[-1].distill,
+            "updates": float(len(tallies)),
             "seconds": time.perf_counter() - began_s,
         }
         return StepReport(True, metrics, tuple(dropped))
@@ -103,10 +107,6 @@ class LoraTrainer:
         if any(one.hints and (one.is_taught or has_distance) for one in taught):
             return self._settings.updates
         return 1
-
-    def _is_enough(self, first: Tally, last: Tally) -> bool:
-        """Whether what was left before the last update was little: then that one closed most of it."""
-        return last.distill <= self._settings.enough * first.distill
 
     def _update(
         self, taught: Sequence[Lesson], targets: Sequence[Targets], tally: Tally

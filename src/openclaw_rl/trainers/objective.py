@@ -103,7 +103,7 @@ class Objective:
         if targets.logp_ref is not None:
             apart = kl_k3(logp, targets.logp_ref[rows])
             divergence = (apart if targets.anchored is None else apart * targets.anchored[rows]).sum()
-            tally.kl += float(divergence.detach())
+            tally.kl += float(apart.detach().sum())
             tally.anchor += float(divergence.detach()) * targets.shares.kl
             loss = loss + divergence * targets.shares.kl
         return loss

@@ -43,7 +43,7 @@ class TrainerProcess:
         return None if self._child is None or self._child.returncode is not None else self._child.pid
 
     async def step(self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None) -> StepReport:
-        """One optimiser step from the version whose folder is `resume`; None is a fresh adapter, which adds nothing.
+        """One step from the version whose folder is `resume`; None is a fresh adapter, which adds nothing.
 
         It stands on the adapter in `under`, None being the base model, and what is exported then holds both.
         Raises TrainerError where the process died, took longer than `timeout_s` or could not do it. The next call

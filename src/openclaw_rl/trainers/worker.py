@@ -84,7 +84,7 @@ def _serve(calls: queue.Queue[object], answers: BinaryIO) -> None:
             answer = Opened()
             if isinstance(call, Step):
                 answer = trainer.step(call.samples)
-                is_held = not answer.took_step
+                is_held = False  # one that was given up may have made some of its updates
         elif isinstance(call, Export):
             answer = trainer.export(call.folder, call.version)
             held, is_held = (call.folder, held[1]), True

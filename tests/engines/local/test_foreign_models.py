@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import pickle
 import runpy
 import shutil
 from collections.abc import Callable
@@ -21,6 +19,7 @@ from openclaw_rl.engines.local.client import LocalEngine
 from openclaw_rl.engines.local.core import Core
 from openclaw_rl.engines.local.settings import LocalEngineSettings
 from openclaw_rl.errors import AdapterError, ModelError
+from openclaw_rl.testing.foreign import trapped, was_left
 
 ONE = PolicyVersion("shared", 1)
 MODULE = """
@@ -34,34 +33,10 @@ class OwnForCausalLM(Qwen3ForCausalLM):
 """
 
 
-class Trap:
-    """Its pickle, when read, leaves a mark."""
-
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self) -> tuple[Callable[[str, int], int], tuple[str, int]]:
-        return os.open, (str(self.mark), os.O_CREAT)
-
-
-def was_left(mark: Path) -> bool:
-    """Whether foreign code has run."""
-    return mark.exists()
-
-
 @pytest.fixture
 def mark(tmp_path: Path) -> Path:
     """What is there once foreign code has run."""
     return tmp_path / "it-was-run"
-
-
-def trapped(mark: Path) -> bytes:
-    """A pickle that is known to leave the mark."""
-    data = pickle.dumps({"w": Trap(mark)})
-    os.close(pickle.loads(data)["w"])
-    assert mark.exists()
-    mark.unlink()
-    return data
 
 
 def with_code(source: Path, folder: Path, mark: Path, *, kind: str) -> LocalEngineSettings:
