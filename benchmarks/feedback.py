@@ -1,9 +1,10 @@
 """How soon a correction is in the weights that are served: seconds from the user's words to the new version, in parts.
 
 One server on the bundled model with the demonstration's recipe. In each session a user asks, gets a reply, and asks for
-the same in another style; the style changes from session to session, so that there is always something to learn. The
-clock starts when the correction is sent and stops when a version that learned from the corrected turn is the one being
-served. The first correction also waits for the trainer's process to start.
+the same in another style; the style changes from session to session, so that there is always something to learn.
+Nobody could learn all of it, so the rule by which learning from such a user rests is off (`CHANGES`). The clock starts
+when the correction is sent and stops when a version that learned from the corrected turn is the one being served. The
+first correction also waits for the trainer's process to start.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from benchmarks.common import Figures, conditions, finish, is_quick, progress, q
 from openclaw_rl.core.message import Json
 from openclaw_rl.evals.client import Client, served_model
 from openclaw_rl.evals.demo import recipe
+from openclaw_rl.evals.methods import config_text, read_recipe
 from openclaw_rl.evals.server import Server, serving
 from openclaw_rl.tiny import world
 
+CHANGES: dict[str, Json] = {"train.in_vain_turns": 0}
 CORRECTIONS = 24
 PATIENCE_S = 120.0
 POLL_S = 0.02
@@ -138,14 +141,17 @@ def figures(found: list[dict[str, float]], missed: int) -> Figures:
         },
         "corrections": len(found) + missed,
         "without_a_version": missed,
-        "conditions": conditions("bundled", threads=1, seeds=[0], repeats=len(found)) | {"recipe": recipe().name},
+        "conditions": conditions("bundled", threads=1, seeds=[0], repeats=len(found))
+        | {"recipe": recipe().name, **CHANGES},
     }
 
 
 async def main() -> None:
     """Runs it."""
     with tempfile.TemporaryDirectory(prefix="openclaw-rl-feedback-") as home:
-        async with serving(Path(home), model="bundled", config=recipe()) as server:
+        config = Path(home) / "settings.toml"
+        config.write_text(config_text(read_recipe(recipe()), CHANGES), "utf-8")
+        async with serving(Path(home), model="bundled", config=config) as server:
             found, missed = await measured(server, 4 if is_quick() else CORRECTIONS)
     finish(figures(found, missed))
 
