@@ -95,3 +95,14 @@ def test_a_teacher_heeds_what_else_the_user_asked_for_but_nothing_twice() -> Non
     assert [hint.text for hint in made.hints] == ["Be brief. Use metric units. In French."]
     plain = sample_of(turn("t"), verdict("t", 1), HintRenderer(), baseline=None, max_tokens=100, known=known)
     assert plain.hints == () and not plain.is_taught
+
+
+def test_what_may_be_the_opposite_of_a_new_wish_is_not_read_beside_it() -> None:
+    known = [
+        PlacedHint(0, "a", "In solutions: ordinary sentences, without markdown, lists or boxes."),
+        PlacedHint(0, "b", "In solutions: name the units."),
+        PlacedHint(0, "c", "In grades: no markdown."),
+    ]
+    new = Verdict("t", -1, VerdictSource.VOTES, hints=(Hint("In solutions: use markdown with headers."),))
+    made = sample_of(turn("t"), new, HintRenderer(), baseline=None, max_tokens=400, known=known)
+    assert [hint.text for hint in made.hints] == [f"{known[1].text} {known[2].text} {new.hints[0].text}"]

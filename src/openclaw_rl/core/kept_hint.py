@@ -88,14 +88,23 @@ def is_same_wish(one: str, other: str) -> bool:
 
     Those that begin by saying for what they hold, and differ in it, are not.
     """
-    here, there = _WHERE.match(one), _WHERE.match(other)
-    if here and there and telling_words(here[1]) != telling_words(there[1]):
+    if _are_of_other_tasks(one, other):
         return False
     if likeness(one, other) >= ALIKE:
         return True
     mine, theirs = telling_words(one), telling_words(other)
     shared = len(mine & theirs)
     return _forbids(one) != _forbids(other) and shared >= 2 and shared >= OPPOSED * min(len(mine), len(theirs))
+
+
+def may_oppose(one: str, other: str) -> bool:
+    """Whether two hints may contradict each other: one of them forbids, the other does not, and they share a word.
+
+    Too little to take one for the other's end; enough for nobody to be told both at once.
+    """
+    if _are_of_other_tasks(one, other):
+        return False
+    return _forbids(one) != _forbids(other) and bool(telling_words(one) & telling_words(other))
 
 
 def says_no_more(new: str, old: str) -> bool:
@@ -105,3 +114,8 @@ def says_no_more(new: str, old: str) -> bool:
 
 def _forbids(text: str) -> bool:
     return bool(_FORBIDS & set(_WORD.findall(text.casefold())))
+
+
+def _are_of_other_tasks(one: str, other: str) -> bool:
+    here, there = _WHERE.match(one), _WHERE.match(other)
+    return bool(here and there and telling_words(here[1]) != telling_words(there[1]))

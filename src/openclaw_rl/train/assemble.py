@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from openclaw_rl.core.hint import PlacedHint, last_user_index, with_hints
-from openclaw_rl.core.kept_hint import is_same_wish
+from openclaw_rl.core.kept_hint import is_same_wish, may_oppose
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Renderer
 from openclaw_rl.core.sample import HintPrompt, OwnReply, Sample
@@ -96,6 +96,13 @@ def _hint_prompts(
 
 
 def _others(turn: Turn, verdict: Verdict, known: Sequence[PlacedHint]) -> list[PlacedHint]:
-    """The known hints that say something beside what stood in the prompt or was said to the turn."""
+    """The known hints that say something beside what stood in the prompt or was said to the turn, and not its opposite.
+
+    A wish that changes is worded anew: what may be the old one is not read to a teacher beside it.
+    """
     said = [item.text for item in turn.carried] + [hint.text for hint in verdict.hints]
-    return [item for item in known if not any(is_same_wish(item.text, text) for text in said)]
+    return [item for item in known if not any(_is_about(item.text, text) for text in said)]
+
+
+def _is_about(known: str, said: str) -> bool:
+    return is_same_wish(known, said) or may_oppose(known, said)
