@@ -9,18 +9,23 @@ import pytest
 from train_doubles import turn, verdict
 from train_flow import SETTINGS, flowing
 
+from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.ledger import DropReason
+from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.train.in_vain import InVain
 
 
-def rests(scores: str, turns: int = 4, user: str = "ann") -> str:
+def of_version(at: int, name: str = "t", each: int = 1) -> Turn:
+    """A turn of a version that so many turns have."""
+    return turn(f"{name}{at}", version=PolicyVersion(SHARED, at // each), user=name)
+
+
+def rests(scores: str, turns: int = 4, each: int = 1) -> str:
     """`-` where nothing is learned from a turn; of the scores, c is a correction."""
     watch = InVain(turns)
     return "".join(
-        "-"
-        if watch.rests(replace(turn(f"{user}{at}"), user=user), verdict(f"{user}{at}", -1 if said == "c" else 1))
-        else "+"
+        "-" if watch.rests(of_version(at, each=each), verdict(f"t{at}", -1 if said == "c" else 1)) else "+"
         for at, said in enumerate(scores)
     )
 
@@ -46,14 +51,42 @@ def test_who_is_taught_with_success_is_learned_from_all_along(scores: str) -> No
     assert "-" not in rests(scores)
 
 
+PLAIN = "In solutions: The user wants plain sentences like a person writes, without markdown or numbered steps."
+MARKED = (
+    "In solutions: The user wants markdown with headers, bold text, numbered steps and a boxed answer.",
+    "In solutions: Use markdown: headers, bold text, numbered steps, a boxed answer.",
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_steady"),
+    [(MARKED * 4, True), ((*MARKED, PLAIN) * 3, False), ((PLAIN, MARKED[0]) * 4, False), (("",) * 8, False)],
+)
+def test_from_who_goes_on_asking_for_the_same_learning_begins_again_at_once(
+    asked: tuple[str, ...], is_steady: bool
+) -> None:
+    watch = InVain(4)
+    rested = []
+    for at, text in enumerate(asked):
+        hints = (Hint(text),) if text else ()
+        rested.append(watch.rests(of_version(at), replace(verdict(f"t{at}", -1), hints=hints)))
+    assert any(rested) is not is_steady
+    assert watch.found() == [("t", PolicyVersion(SHARED, 0))]
+
+
+def test_where_hardly_anything_was_learned_meanwhile_nothing_was_in_vain() -> None:
+    assert "-" not in rests("c" * 40, each=8)
+    assert "-" in rests("c" * 40, each=3)
+
+
 def test_a_user_has_a_record_of_their_own_and_a_turn_counts_once() -> None:
     watch = InVain(2)
     for at in range(3):
-        one = turn(f"a{at}", user="ann")
+        one = of_version(at, "ann")
         assert not any(watch.rests(one, verdict(one.id, -1)) for _ in range(5))
     assert not watch.rests(turn("b", user="bob"), verdict("b", -1))
-    last = turn("a3", user="ann")
-    assert [watch.rests(last, verdict("a3", -1)) for _ in range(2)] == [True, True]
+    last = of_version(3, "ann")
+    assert [watch.rests(last, verdict(last.id, -1)) for _ in range(2)] == [True, True]
 
 
 def test_rollouts_and_what_nobody_scored_do_not_count() -> None:
@@ -74,7 +107,7 @@ async def test_the_version_with_which_the_turns_in_vain_began_is_asked_for(tmp_p
     async with flowing(tmp_path, settings=replace(SETTINGS, in_vain_turns=2)) as flow:
         flow.stage.entry.take_back = take_back
         for at, number in enumerate((0, 1, 1, 2, 2)):
-            await flow.judged(f"t{at}", 1 if at == 0 else -1, hints=1, version=PolicyVersion(SHARED, number))
+            await flow.judged(f"t{at}", 1 if at == 0 else -1, version=PolicyVersion(SHARED, number))
         await flow.stage.entry.admit()
     assert asked == [("ann", PolicyVersion(SHARED, 0))]
 
@@ -82,7 +115,7 @@ async def test_the_version_with_which_the_turns_in_vain_began_is_asked_for(tmp_p
 async def test_such_turns_are_dropped_with_that_reason(tmp_path: Path) -> None:
     async with flowing(tmp_path, settings=replace(SETTINGS, in_vain_turns=1)) as flow:
         for name in "ab":
-            await flow.judged(name, -1, hints=1)
+            await flow.judged(name, -1)
         await flow.stage.entry.admit()
         assert await flow.state("b") is DropReason.IN_VAIN
         assert (await flow.store.counts())["dropped.in_vain"] == 1

@@ -206,8 +206,31 @@ def test_of_several_hints_one_is_learned_from(
     chosen = {HintSelection.LONGEST: "say the other thing", HintSelection.SHORTEST: "no"}
     if selection in chosen:
         assert report.metrics["loss"] == alone[chosen[selection]]
-    elif selection is HintSelection.SEQUENCE:
+    elif selection is not HintSelection.TOKEN:
         assert report.metrics["loss"] in alone.values()
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_corrected_reply_learns_under_the_hint_behind_which_it_is_least_likely(
+    trainer_model: Path, recorder: Recorder, order: int
+) -> None:
+    hinted = replace(recorder.batch()[0], score=-1.0)
+    hints = (*hinted.hints, HintPrompt("no", (1, 2, 3, 50)), HintPrompt("much more", (1, 2, 3, 60, 61)))
+    likely = {hint.text: sum(recorder.logp(hint.tokens, hinted.response)) for hint in hints}
+    losses = {}
+    for hint in hints:
+        trainer = LoraTrainer.open(trainer_model, settings_of(of(Method.TOPK)))
+        losses[hint.text] = trainer.step([replace(hinted, hints=(hint,))]).metrics["loss"]
+    trainer = LoraTrainer.open(trainer_model, settings_of(of(Method.TOPK)))
+    report = trainer.step([replace(hinted, hints=hints[::order])])
+    assert report.metrics["loss"] == losses[min(likely, key=lambda text: likely[text])]
+    assert len(set(losses.values())) == len(hints)
+
+
+def test_the_selected_form_keeps_to_the_hint_of_most_agreement() -> None:
+    assert of(Method.TOPK).selection is HintSelection.CONTRARY
+    assert of(Method.HYBRID).selection is HintSelection.SEQUENCE
+    assert of(Method.TOPK, hint_selection=HintSelection.TOKEN).selection is HintSelection.TOKEN
 
 
 def test_the_mean_over_sequences_lets_a_short_reply_weigh_as_much_as_a_long_one(

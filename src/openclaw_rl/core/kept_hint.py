@@ -97,6 +97,11 @@ def is_same_wish(one: str, other: str) -> bool:
     return _forbids(one) != _forbids(other) and shared >= 2 and shared >= OPPOSED * min(len(mine), len(theirs))
 
 
+def asks_alike(one: str, other: str) -> bool:
+    """Whether two hints ask for the same in other words, and not for its opposite."""
+    return not _are_of_other_tasks(one, other) and likeness(one, other) >= ALIKE and _forbids(one) == _forbids(other)
+
+
 def may_oppose(one: str, other: str) -> bool:
     """Whether two hints may contradict each other: one of them forbids, the other does not, and they share a word.
 

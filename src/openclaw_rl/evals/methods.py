@@ -41,6 +41,8 @@ class Method:
 
 
 _JUDGED_ONLY: dict[str, Json] = {"train.batch_size": NEVER, "train.min_batch": NEVER}
+# What is taken back because it seems to be learned in vain would stop a method that is only slow.
+_LET_GO_ON: dict[str, Json] = {"train.in_vain_turns": 0}
 METHODS: tuple[Method, ...] = (
     Method("frozen", "the model as it is", judges=False, trains=False),
     Method(
@@ -57,16 +59,23 @@ METHODS: tuple[Method, ...] = (
         judges=False,
         trains=False,
     ),
-    Method("binary", "the score alone", {"trainer.method.name": "binary"}),
-    Method("opd", "the hint's effect on the sampled tokens", {"trainer.method.name": "opd"}),
-    Method("combine", "score and hint in one advantage", {"trainer.method.name": "combine"}),
-    Method("hybrid", "the score, and distillation on selected tokens", {"trainer.method.name": "hybrid"}),
+    Method("binary", "the score alone", {"trainer.method.name": "binary", **_LET_GO_ON}),
+    Method("opd", "the hint's effect on the sampled tokens", {"trainer.method.name": "opd", **_LET_GO_ON}),
+    Method("combine", "score and hint in one advantage", {"trainer.method.name": "combine", **_LET_GO_ON}),
+    Method("hybrid", "the score, and distillation on selected tokens", {"trainer.method.name": "hybrid", **_LET_GO_ON}),
     Method(
         "topk-teacher",
         "distillation on the teacher's own top tokens",
-        {"trainer.method.name": "topk", "trainer.method.distill": "selected", "trainer.method.subset": "teacher"},
+        {
+            "trainer.method.name": "topk",
+            "trainer.method.distill": "selected",
+            "trainer.method.subset": "teacher",
+            **_LET_GO_ON,
+        },
     ),
-    Method("followup-hint", "the recipe, the user's own words as the hint", {"judge.hint_source": "followup"}),
+    Method(
+        "followup-hint", "the recipe, the user's own words as the hint", {"judge.hint_source": "followup", **_LET_GO_ON}
+    ),
     Method("recipe", "the recipe that ships", is_ours=True),
     Method(
         "bridge", "the recipe, hints served until the weights follow", {"carry": "bridge"}, carries=True, is_ours=True
@@ -92,6 +101,7 @@ ABLATIONS: tuple[Method, ...] = (
     Method("ema-teacher", "a moving average of the policy reads the hint", {"trainer.method.teacher": "ema"}),
     Method("reverse", "reverse divergence to the teacher", {"trainer.method.divergence": "reverse"}),
     Method("jsd", "Jensen-Shannon divergence to the teacher", {"trainer.method.divergence": "jsd"}),
+    Method("agreed-hint", "of several hints the one of most agreement", {"trainer.method.hint_selection": "sequence"}),
     Method("top-4", "4 tokens and a tail compared, not 50", {"trainer.method.top_k": 4}),
     Method("scored", "a score on every judged reply beside it", {"trainer.method.w_rl": 1.0}),
     Method("four-a-step", "a step takes four samples", {"train.batch_size": 4, "train.min_batch": 4}),

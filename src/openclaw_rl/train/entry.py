@@ -104,7 +104,7 @@ class Entry:
         """Whether anything was admitted or dropped."""
         refused = {row.turn.id: reason for row in rows if (reason := self._refusal(row)) is not None}
         for user, version in self._in_vain.found():
-            log.warning("learning from user=%s rests: they correct as often as before version=%s", user, version)
+            log.warning("learned from user=%s in vain: they correct as often as before version=%s", user, version)
             await self.take_back(user, version)
         contributing, complete = await self._sessions([row for row in rows if row.turn.id not in refused])
         decided = admission(rows, self.wants, refused=refused, contributing=contributing, complete=complete)

@@ -56,8 +56,9 @@ class TrainStageSettings:
     user_samples_a_day: int = 0
     """How many samples a day (UTC) one user may give; further ones are dropped. 0 for no limit."""
     in_vain_turns: int = 8
-    """Learning from a user rests, for four times as many turns, once they corrected at least half of their last so many
-    replies, of as many before, and hardly fewer: what contradicts itself cannot be learned. 0 never rests."""
+    """What was learned from a user is taken back once they corrected at least half of their last so many replies, of as
+    many before, and hardly fewer, given by three versions at least; where their corrections do not keep asking for the
+    same, learning from them rests for four times as many turns, too. 0 turns this off."""
     baseline: Baseline = Baseline.EMA
     """What is taken off a score: nothing, or a moving average of that user's recent ones."""
     baseline_decay: float = 0.9

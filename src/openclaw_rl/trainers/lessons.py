@@ -37,6 +37,11 @@ class Lesson:
         """Whether anything but the anchor moves the policy."""
         return bool(self.advantage) or bool(self.hints)
 
+    @property
+    def is_corrected(self) -> bool:
+        """Whether the reply was found bad."""
+        return self.sample.score is not None and self.sample.score < 0
+
     def reading(self, prompt: tuple[int, ...] | None = None) -> Reading:
         """The response behind its own prompt, or behind a hinted one."""
         before = self.sample.prompt if prompt is None else prompt
@@ -62,7 +67,7 @@ def lessons(samples: Sequence[Sample], method: MethodSettings) -> list[Lesson]:
             sample,
             tuple(index for index, is_trained in enumerate(sample.mask) if is_trained),
             advantage,
-            _worth_reading(sample.hints, method.hint_selection) if takes_hints or sample.is_taught else (),
+            _worth_reading(sample.hints, method.selection) if takes_hints or sample.is_taught else (),
         )
         for sample, advantage in zip(samples, advantages, strict=True)
     ]

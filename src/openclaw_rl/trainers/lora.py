@@ -239,7 +239,7 @@ class LoraTrainer:
         ids = [torch.tensor([one.sample.response[at] for at in one.trained], device=device) for one in taught]
         old = [torch.tensor([one.sample.logp[at] for at in one.trained], device=device) for one in taught]
         reference = self._reference(taught, ids) if self._method.kl_beta > 0 else [None] * len(taught)
-        teachers = self._teachers(taught)
+        teachers = self._teachers(taught, ids)
         found: list[Targets] = []
         for index, (one, share) in enumerate(zip(taught, shares(taught, self._method), strict=True)):
             teacher = teachers[index]
@@ -264,7 +264,7 @@ class LoraTrainer:
             hidden = read_once(base, [one.reading() for one in taught], self._settings.max_tokens_per_pass)
             return [token_logp(base, rows, own, at_once) for rows, own in zip(hidden, ids, strict=True)]
 
-    def _teachers(self, taught: Sequence[Lesson]) -> list[Tensor | None]:
+    def _teachers(self, taught: Sequence[Lesson], ids: Sequence[Tensor]) -> list[Tensor | None]:
         """The teacher's hidden states behind the hint each token learns under, lesson by lesson."""
         pairs = [(index, hint) for index, one in enumerate(taught) for hint in one.hints]
         if not pairs:
@@ -275,7 +275,7 @@ class LoraTrainer:
         behind: list[list[Tensor]] = [[] for _ in taught]
         for (index, _), rows in zip(pairs, hidden, strict=True):
             behind[index].append(rows)
-        return self._chosen(taught, behind)
+        return self._chosen(taught, ids, behind)
 
     @contextmanager
     def _teaching(self) -> Iterator[Speaker]:
@@ -288,23 +288,43 @@ class LoraTrainer:
             with self.model.base() as base:
                 yield base
 
-    def _chosen(self, taught: Sequence[Lesson], behind: Sequence[Sequence[Tensor]]) -> list[Tensor | None]:
-        """Of several hints the one that student and teacher agree on most; see `algo.distill.chosen_hint`."""
+    def _chosen(
+        self, taught: Sequence[Lesson], ids: Sequence[Tensor], behind: Sequence[Sequence[Tensor]]
+    ) -> list[Tensor | None]:
+        """Of several hints the one that objects most to a corrected reply, or that student and teacher agree on most.
+
+        The judge's tries may say opposite things of one correction. The hint that the reply follows already is not what
+        it was corrected for, and a teacher behind it would confirm the reply; see `algo.distill.chosen_hint`.
+        """
         found = [rows[0] if rows else None for rows in behind]
-        several = [index for index, rows in enumerate(behind) if len(rows) > 1]
-        if not several:
+        by = self._method.selection
+        agreeing: list[int] = []
+        for index, rows in enumerate(behind):
+            if len(rows) > 1 and by is HintSelection.CONTRARY and taught[index].is_corrected:
+                found[index] = min(rows, key=lambda told, own=ids[index]: self._told(told, own))  # type: ignore[misc]
+            elif len(rows) > 1:
+                agreeing.append(index)
+        if not agreeing:
             return found
-        by = Choice.TOKEN if self._method.hint_selection is HintSelection.TOKEN else Choice.SEQUENCE
         k, at_once = self._method.compared, self._settings.logits_per_chunk
-        own = [taught[index].reading() for index in several]
+        own = [taught[index].reading() for index in agreeing]
         students = read_once(self.model, own, self._settings.max_tokens_per_pass)
-        for index, student in zip(several, students, strict=True):
+        for index, student in zip(agreeing, students, strict=True):
             teacher_top = torch.stack(
                 [top_ids(self._teacher or self.model.teacher, rows, k, at_once) for rows in behind[index]]
             )
-            choice = chosen_hint(top_ids(self.model, student, k, at_once), teacher_top, by=by)
+            choice = chosen_hint(
+                top_ids(self.model, student, k, at_once),
+                teacher_top,
+                by=Choice.TOKEN if by is HintSelection.TOKEN else Choice.SEQUENCE,
+            )
             found[index] = torch.stack(list(behind[index]))[choice, torch.arange(len(choice), device=choice.device)]
         return found
+
+    def _told(self, hidden: Tensor, ids: Tensor) -> float:
+        """The teacher's log-probability of a whole reply."""
+        speaker = self._teacher or self.model.teacher
+        return float(token_logp(speaker, hidden, ids, self._settings.logits_per_chunk).sum())
 
 
 def _anchored(reference: Tensor | None, told: Tensor | None) -> Tensor | None:

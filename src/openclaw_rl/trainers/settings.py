@@ -39,6 +39,7 @@ class HintSelection(StrEnum):
     SHORTEST = "shortest"
     SEQUENCE = "sequence"  # most overlap of top tokens over the whole reply
     TOKEN = "token"  # the same, token by token
+    CONTRARY = "contrary"  # the one behind which a corrected reply is least likely; `sequence` for others
 
 
 class Mean(StrEnum):
@@ -94,8 +95,10 @@ class MethodSettings:
     """What a step's score counts beside the rollout's outcome, where there is one."""
     mean: Mean = Mean.TOKEN
     """Whether each token weighs the same, or each reply."""
-    hint_selection: HintSelection = HintSelection.SEQUENCE
-    """Which of a turn's hints is learned from: longest, shortest, sequence (most overlap of top tokens) or token."""
+    hint_selection: HintSelection | None = None
+    """Which of a turn's hints is learned from: longest, shortest, sequence (most overlap of top tokens), token (the
+    same token by token) or contrary (behind which a corrected reply is least likely; sequence for others); left out,
+    contrary for the tail form and else sequence."""
     distill: Distill | None = None
     """Form of top-k distillation; left out, `selected`, and `tail` for the method topk."""
     top_k: int = 0
@@ -140,6 +143,13 @@ class MethodSettings:
         if self.distill is not None:
             return self.distill
         return Distill.TAIL if self.name is Method.TOPK else Distill.SELECTED
+
+    @property
+    def selection(self) -> HintSelection:
+        """Which of several hints is learned from."""
+        if self.hint_selection is not None:
+            return self.hint_selection
+        return HintSelection.CONTRARY if self.form is Distill.TAIL else HintSelection.SEQUENCE
 
     @property
     def compared(self) -> int:
