@@ -6,7 +6,7 @@ import pytest
 
 from openclaw_rl.core.hint import Hint, HintSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource, Vote
-from openclaw_rl.judge.keep import is_general, kept_hint
+from openclaw_rl.judge.keep import best_founded, is_general, kept_hint
 from openclaw_rl.testing.turns import a_turn
 
 ASKED = "Mia has 3 pens and gets 4 more. How many pens does Mia have?"
@@ -74,3 +74,31 @@ def test_a_kept_hint_echoes_what_the_user_said_or_another_try(
 def test_what_the_user_wrote_themselves_needs_no_second_voice() -> None:
     own = Hint("In French.", HintSource.FOLLOWUP)
     assert kept_hint(a_turn("t1", ASKED), Verdict("t1", -1, VerdictSource.FEEDBACK, hints=(own,)), "x") == own
+
+
+PLAIN = "In solutions: Write like a person would, in ordinary sentences without markdown, lists or a boxed answer."
+MARKED = "In solutions: The user wants markdown with headers, bold text, numbered steps and a boxed answer."
+MARKED_TOO = "In solutions: Use a structured markdown format with a header, numbered bold steps and a boxed answer."
+UNMARKED = (
+    "In solutions: Write plain natural sentences: no headers, no bold text, no numbered steps and no boxed answer."
+)
+WARM = "In solutions: You should use a warm and kind tone instead of a dry one."
+
+
+@pytest.mark.parametrize(
+    ("said", "tries", "founded"),
+    [
+        ("I would like that with a header.", (PLAIN, MARKED_TOO, MARKED), (MARKED_TOO, MARKED)),
+        ("I miss some structure. Do it again in markdown.", (WARM, MARKED), (MARKED,)),
+        ("I would like that as numbered steps.", (UNMARKED, MARKED), (MARKED,)),
+        ("Drop the headers.", (UNMARKED, MARKED), (UNMARKED, MARKED)),  # the reply itself has to tell
+        ("Redo it.", (PLAIN, MARKED), (PLAIN, MARKED)),  # nothing tells: both are told to the trainer
+        ("Redo it.", (MARKED, MARKED, WARM), (MARKED, MARKED)),
+        ("Anything.", (WARM,), (WARM,)),
+        ("Anything.", (), ()),
+    ],
+)
+def test_a_try_that_the_others_and_the_user_speak_against_is_no_hint(
+    said: str, tries: tuple[str, ...], founded: tuple[str, ...]
+) -> None:
+    assert best_founded([Hint(text) for text in tries], said) == [Hint(text) for text in founded]

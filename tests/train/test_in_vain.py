@@ -31,8 +31,8 @@ def rests(scores: str, turns: int = 4, each: int = 1) -> str:
 
 
 def test_who_corrects_as_often_as_before_is_not_learned_from_for_a_while() -> None:
-    #             eight turns; the eighth shows that it was in vain
-    assert rests("cgcgcgcg" + "c" * 16) == "+++++++-" + "-" * 15 + "+"
+    #             eight turns, and with the last two more corrections than not: it was in vain
+    assert rests("cgcgcgcg" + "c" * 18) == "++++++++" + "+" + "-" * 16 + "+"
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,11 @@ def test_from_who_goes_on_asking_for_the_same_learning_begins_again_at_once(
         rested.append(watch.rests(of_version(at), replace(verdict(f"t{at}", -1), hints=hints)))
     assert any(rested) is not is_steady
     assert watch.found() == [("t", PolicyVersion(SHARED, 0))]
+
+
+def test_a_new_wish_that_took_a_while_and_holds_was_not_in_vain() -> None:
+    assert "-" not in rests("gggggccgccccccccgggggggg", turns=8)
+    assert "-" in rests("gggggccgccccccccgcccgccc", turns=8)
 
 
 def test_where_hardly_anything_was_learned_meanwhile_nothing_was_in_vain() -> None:

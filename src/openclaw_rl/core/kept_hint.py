@@ -75,6 +75,11 @@ def telling_words(text: str) -> set[str]:
     return {word.removesuffix("s") if len(word) > 3 else word for word in words}
 
 
+def forbids(text: str) -> bool:
+    """Whether a text says what is not wanted."""
+    return bool(_FORBIDS & set(_WORD.findall(text.casefold())))
+
+
 def likeness(one: str, other: str) -> float:
     """How much of their words two hints share, from 0 to 1; 1 where they differ in case or punctuation alone."""
     if _WORD.findall(one.casefold()) == _WORD.findall(other.casefold()):
@@ -94,12 +99,12 @@ def is_same_wish(one: str, other: str) -> bool:
         return True
     mine, theirs = telling_words(one), telling_words(other)
     shared = len(mine & theirs)
-    return _forbids(one) != _forbids(other) and shared >= 2 and shared >= OPPOSED * min(len(mine), len(theirs))
+    return forbids(one) != forbids(other) and shared >= 2 and shared >= OPPOSED * min(len(mine), len(theirs))
 
 
 def asks_alike(one: str, other: str) -> bool:
     """Whether two hints ask for the same in other words, and not for its opposite."""
-    return not _are_of_other_tasks(one, other) and likeness(one, other) >= ALIKE and _forbids(one) == _forbids(other)
+    return not _are_of_other_tasks(one, other) and likeness(one, other) >= ALIKE and forbids(one) == forbids(other)
 
 
 def may_oppose(one: str, other: str) -> bool:
@@ -109,16 +114,12 @@ def may_oppose(one: str, other: str) -> bool:
     """
     if _are_of_other_tasks(one, other):
         return False
-    return _forbids(one) != _forbids(other) and bool(telling_words(one) & telling_words(other))
+    return forbids(one) != forbids(other) and bool(telling_words(one) & telling_words(other))
 
 
 def says_no_more(new: str, old: str) -> bool:
     """Whether an older hint says all of a newer one already, and not its opposite."""
-    return telling_words(new) <= telling_words(old) and _forbids(new) == _forbids(old)
-
-
-def _forbids(text: str) -> bool:
-    return bool(_FORBIDS & set(_WORD.findall(text.casefold())))
+    return telling_words(new) <= telling_words(old) and forbids(new) == forbids(old)
 
 
 def _are_of_other_tasks(one: str, other: str) -> bool:

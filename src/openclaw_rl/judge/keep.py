@@ -1,4 +1,4 @@
-"""Which of a verdict's hints is kept beyond its own task: a wish about how to answer, not the answer itself."""
+"""Which of the judge's tries for a hint are trusted, and which is kept beyond its own task."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import re
 from collections.abc import Sequence
 
 from openclaw_rl.core.hint import Hint, HintSource
-from openclaw_rl.core.kept_hint import likeness, telling_words
+from openclaw_rl.core.kept_hint import forbids, likeness, may_oppose, telling_words
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict
 
 MOST_CHARS = 600  # what is longer describes a task
 MUCH_ALIKE = 0.3
+MOST_ECHOED = 2  # of the user's words that a hint is given credit for: as much as two other tries that say the same
 _NUMBER = re.compile(r"\d[\d.,]*\s*-?\s*([^\W\d]*)")
 _NAME = re.compile(r"(?<=[^.!?:\n] )[A-Z][a-z]+\b")  # capitalised within a sentence
 # "In 3 sentences" is a wish, "the answer is 3" is not: a number may stand before one of these alone.
@@ -22,6 +23,19 @@ _MEASURES = frozenset(
     sentences spaces step steps syllables th word words
     """.split()  # noqa: SIM905
 )
+
+
+def best_founded(hints: Sequence[Hint], said: str) -> list[Hint]:
+    """Those of the judge's tries that most speaks for: other tries that say much the same, and words the user `said`.
+
+    One try in three that misheard is nothing to learn from, and less so where it says the opposite. A hint that forbids
+    echoes nobody who forbade nothing.
+    """
+    worth = [
+        sum(_says_the_same(hint, other) for at, other in enumerate(hints) if at != own) + _echoed(hint, said)
+        for own, hint in enumerate(hints)
+    ]
+    return [hint for hint, grounds in zip(hints, worth, strict=True) if grounds == max(worth)]
 
 
 def kept_hint(turn: Turn, verdict: Verdict, said: str) -> Hint | None:
@@ -50,6 +64,16 @@ def is_general(text: str, asked: str) -> bool:
     if any(found[1].casefold() not in _MEASURES for found in _NUMBER.finditer(text)):
         return False
     return not any(re.search(rf"\b{name}\b", asked) for name in _NAME.findall(text))
+
+
+def _says_the_same(one: Hint, other: Hint) -> bool:
+    return likeness(one.text, other.text) >= MUCH_ALIKE and not may_oppose(one.text, other.text)
+
+
+def _echoed(hint: Hint, said: str) -> int:
+    if forbids(hint.text) and not forbids(said):
+        return 0
+    return min(MOST_ECHOED, len(telling_words(hint.text) & telling_words(said)))
 
 
 def _support(hint: Hint, found: Sequence[str]) -> int:

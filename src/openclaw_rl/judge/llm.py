@@ -17,6 +17,7 @@ from openclaw_rl.core.verdict import Verdict, VerdictSource, Vote
 from openclaw_rl.errors import JudgeError
 from openclaw_rl.judge.budget import Budget, ForgetfulBudget
 from openclaw_rl.judge.hint import accepted, distinct, marked_text
+from openclaw_rl.judge.keep import best_founded
 from openclaw_rl.judge.prompt import Question, question
 from openclaw_rl.judge.settings import HintFrom, HintWhen, JudgeSettings
 from openclaw_rl.judge.signals import followup_hint, foreign_messages, owner_messages, tool_status
@@ -72,7 +73,7 @@ class LlmJudge:
         )
 
     def _hints(self, hinting: Sequence[Vote], score: int | None, next_state: NextState) -> tuple[Hint, ...]:
-        hints = accepted(hinting)
+        hints = best_founded(accepted(hinting), " ".join(item.text for item in owner_messages(next_state)))
         if score == -1 and self.settings.hint_source is not HintFrom.JUDGE:
             own = followup_hint(next_state)
             hints += [own] if own is not None else []

@@ -15,7 +15,7 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.core.version import PolicyVersion
 
-OFTEN = 0.5  # of the replies were corrected, earlier and later: a burst of corrections is a new wish
+OFTEN = 0.5  # of the replies were corrected, earlier and later, and more lately: a burst of corrections is a new wish
 FEWER = 0.75  # of the earlier count, or less: then corrections do get fewer
 VERSIONS = 3  # gave those replies, or more: else hardly anything was learned between them
 STEADY = 0.5  # of the corrections ask for what the one before asked for: that is a wish, not a contradiction
@@ -80,7 +80,8 @@ class InVain:
         del record.latest[: -2 * self.turns]
         earlier = sum(one.is_corrected for one in record.latest[: self.turns])
         later = sum(one.is_corrected for one in record.latest[self.turns :])
-        is_often = min(earlier, later) >= OFTEN * self.turns
+        lately = sum(one.is_corrected for one in record.latest[-(self.turns // 2) :])
+        is_often = min(earlier, later) >= OFTEN * self.turns and lately > OFTEN * (self.turns // 2)
         has_learned = len({one.version for one in record.latest}) >= min(VERSIONS, self.turns)
         if len(record.latest) < 2 * self.turns or not is_often or later <= FEWER * earlier or not has_learned:
             return False
