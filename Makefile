@@ -102,8 +102,8 @@ bench-soak: .venv/installed  ## 50,000 turns of 5,000 conversations: memory, han
 bench-kills: .venv/installed  ## 1,000 kills at random instants over a running loop with clients (goes on where it was stopped)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.kills
 
-bench-updates: .venv/installed  ## 100 version changes under 32 streams, and a judge that is away
-	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.updates
+bench-updates: .venv/installed  ## 100 version changes under 32 streams, and a judge that is away (HOUR=1: for a whole hour)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.updates $(if $(HOUR),--hour)
 
 fuzz-store: .venv/installed  ## damaged stores, adapters, manifests and settings: each told or mended, none served as good
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fuzz_store

@@ -42,8 +42,10 @@ class Target:
     is_over: bool = False
 
 
-async def talk(number: int, home: str, target: Target, told: Told, *, max_tokens: int = 40) -> None:
-    """One client: conversations one after another, each request sent again until it is answered."""
+async def talk(
+    number: int, home: str, target: Target, told: Told, *, max_tokens: int = 40, pause_s: float = 0.0
+) -> None:
+    """One client: conversations one after another, each request sent again until it is answered, with a pause after."""
     source = random.Random(f"{home}/{number}")
     timeout = aiohttp.ClientTimeout(total=60)
     async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {KEY}"}, timeout=timeout) as http:
@@ -59,6 +61,7 @@ async def talk(number: int, home: str, target: Target, told: Told, *, max_tokens
                 if text is None:
                     return
                 messages.append({"role": "assistant", "content": text})
+                await asyncio.sleep(pause_s)
 
 
 async def _answered(

@@ -85,7 +85,7 @@ async def serve(
             await asyncio.sleep(2 * between_s)
             for adapter in adapters:
                 begin, before = time.perf_counter(), record.current
-                await engine.load(adapter)
+                await _load(engine, adapter)
                 record.current = adapter.version
                 await engine.unload(before)
                 record.changes.append((begin, time.perf_counter()))
@@ -94,6 +94,16 @@ async def serve(
     finally:
         await engine.aclose()
     return record
+
+
+async def _load(engine: LocalEngine, adapter: Adapter) -> None:
+    """Waits where streams still run on as many versions as may be live, as whoever publishes does."""
+    while True:
+        try:
+            return await engine.load(adapter)
+        except EngineError as problem:
+            progress(f"later: {problem}")
+            await asyncio.sleep(BETWEEN_S)
 
 
 async def _stream(engine: LocalEngine, number: int, record: Record) -> None:

@@ -1,11 +1,11 @@
 """`make bench-updates`: 100 version changes under 32 streams, and a judge that is away while people go on talking.
 
-python -m benchmarks.updates
+python -m benchmarks.updates [--hour]
 
 The changes are those of `make bench-swap`, without its computing every output again. The outage is of a real HTTP
 endpoint behind the product's own server, judge and store, with a scripted engine. It fails in every way in turn: 503,
 429, an answer that never comes, nonsense, connections that break. All of the judge's times are a thirtieth of the
-defaults, so 120 s stand for an hour.
+defaults, so 120 s stand for an hour. With `--hour` it is an hour, with the defaults, of people who think between turns.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
+import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -39,11 +40,23 @@ from openclaw_rl.store.db import Store
 
 STREAMS = 32
 BETWEEN_S = 0.3
-SCALE = 30
 CLIENTS = 4
 CATCH_UP_S = 120.0
 LOOK_S = 0.1
+SILENT_S = 150.0  # longer than the judge's own patience
 WAYS = ("503", "429", "silence", "nonsense", "gone")
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """So many seconds without a judge whose times are the defaults over `scale`, and how long people think."""
+
+    seconds: float
+    scale: float
+    pause_s: float
+
+
+HOUR, SCALED, SHORT = Outage(3600.0, 1.0, 1.0), Outage(120.0, 30.0, 0.0), Outage(10.0, 30.0, 0.0)
 
 
 @dataclass(slots=True)
@@ -67,7 +80,7 @@ class Judging:
             return web.Response(text="<html>maintenance</html>")
         if self.way == "silence":
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.stop.wait(), 30)
+                await asyncio.wait_for(self.stop.wait(), SILENT_S)
         if self.way == "gone" and request.transport is not None:
             request.transport.abort()
         content = "[HINT_START]\nWrite plain sentences.\n[HINT_END]\n\\boxed{1}"
@@ -76,7 +89,7 @@ class Judging:
 
 def main() -> None:
     """Measures and prints the figures."""
-    updates, outage_s = (8, 10.0) if is_quick() else (100, 120.0)
+    updates, away = (8, SHORT) if is_quick() else (100, HOUR if "--hour" in sys.argv[1:] else SCALED)
     with tempfile.TemporaryDirectory() as place:
         model = make_model(Path(place) / "model")
         adapters = [make_adapter(model, Path(place) / f"v{number}", number) for number in range(1, updates + 1)]
@@ -92,9 +105,10 @@ def main() -> None:
             "outputs": len(record.outputs),
         }
         progress(f"{figures}")
-        figures |= asyncio.run(outage(Path(place) / "home", outage_s))
+        figures |= asyncio.run(outage(Path(place) / "home", away))
     figures["conditions"] = conditions(
-        f"random Qwen3 for the changes; for the outage a scripted engine, the judge's times 1/{SCALE} of the defaults",
+        f"random Qwen3 for the changes; for the outage a scripted engine, the judge's times 1/{away.scale:g} of the "
+        f"defaults, {CLIENTS} clients that pause {away.pause_s:g} s after each turn",
         threads=1,
         seeds=[0],
         repeats=1,
@@ -102,7 +116,7 @@ def main() -> None:
     finish(figures)
 
 
-async def outage(home: Path, seconds: float) -> Figures:
+async def outage(home: Path, away: Outage) -> Figures:
     """People talk while the judge is away, and what is left unjudged when it has been back for a while."""
     model = bundled_model()
     assert model is not None
@@ -114,7 +128,8 @@ async def outage(home: Path, seconds: float) -> Figures:
     behind.router.add_post("/v1/chat/completions", judging.answer)
     judge_runner = web.AppRunner(behind, access_log=None)
     runner = runner_of(build_app(serve_parts(store, renderer, engine, collect, Served(store, engine))))
-    settings = JudgeSettings(retry_s=1.0 / SCALE, retry_max_s=60.0 / SCALE, timeout_s=120.0 / SCALE, votes=1)
+    scale = away.scale
+    settings = JudgeSettings(retry_s=1.0 / scale, retry_max_s=60.0 / scale, timeout_s=120.0 / scale, votes=1)
     for each in (judge_runner, runner):
         await each.setup()
         await web.TCPSite(each, "127.0.0.1", 0).start()
@@ -124,7 +139,7 @@ async def outage(home: Path, seconds: float) -> Figures:
             stage = JudgeStage(store, LlmJudge(chat, settings), settings)
             async with asyncio.TaskGroup() as group:
                 running = group.create_task(stage.run())
-                figures = await _through(store, judging, f"http://127.0.0.1:{runner.addresses[0][1]}", seconds)
+                figures = await _through(store, judging, f"http://127.0.0.1:{runner.addresses[0][1]}", away)
                 running.cancel()
     finally:
         judging.stop.set()
@@ -135,16 +150,16 @@ async def outage(home: Path, seconds: float) -> Figures:
     return figures
 
 
-async def _through(store: Store, judging: Judging, url: str, seconds: float) -> Figures:
+async def _through(store: Store, judging: Judging, url: str, away: Outage) -> Figures:
     told, target = Told(), Target(url)
     async with asyncio.TaskGroup() as group:
         for client in range(CLIENTS):
-            group.create_task(talk(client, "outage", target, told))
+            group.create_task(talk(client, "outage", target, told, pause_s=away.pause_s))
         await asyncio.sleep(1.0)
         before, begin = len(told.acknowledged), time.monotonic()
         for way in WAYS:
             judging.way = way
-            await asyncio.sleep(seconds / len(WAYS))
+            await asyncio.sleep(away.seconds / len(WAYS))
             progress(f"{way}: {judging.failed} failed calls, {len(told.acknowledged)} answers")
         away_s = time.monotonic() - begin
         waiting, answered, failed = (await store.counts())["paired"], len(told.acknowledged) - before, judging.failed
