@@ -20,7 +20,7 @@ from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.stage import ON_ITS_WAY
 from openclaw_rl.publish.swap import Served, rollback
 from openclaw_rl.publish.versions import ancestors, missing_bytes, verified
-from openclaw_rl.store.rows import VersionStatus
+from openclaw_rl.store.rows import VersionRow, VersionStatus
 
 
 async def test_a_good_candidate_is_served_and_both_store_and_status_say_so(tmp_path: Path) -> None:
@@ -182,8 +182,21 @@ async def test_rolling_back_serves_the_older_version_and_training_goes_on_from_t
         assert await flow.stage.once()
         assert flow.served.current() == version(4)
         assert [row.version for row in ancestors(await flow.store.versions(), version(4))][:1] == [version(1)]
+        line = await flow.store.line(version(4), most=9)
+        assert [row.version.number for row in line if not row.version.is_base] == [4, 1]
+        assert [row.version for row in await flow.store.line(version(4), most=1)] == [version(4)]
         await rollback(flow.store, version(0), served=flow.served)
         assert flow.served.current() == version(0)
+
+
+def test_a_line_of_many_versions_is_walked_in_one_go() -> None:
+    """Years of corrections: whoever compared each with all before it would be at it for hours."""
+    rows = [
+        VersionRow(version(at), version(at - 1), None, "", VersionStatus.LIVE, "", 1.0, ()) for at in range(1, 50_001)
+    ]
+    assert [row.version.number for row in ancestors(rows, version(50_000))] == list(range(49_999, 0, -1))
+    turned = [replace(rows[0], parent=version(2)), rows[1]]  # each made from the other: damaged, but no trap
+    assert {row.version.number for row in ancestors(turned, version(2))} == {1, 2}
 
 
 async def test_no_rolling_back_to_what_is_refused_unknown_or_damaged(tmp_path: Path) -> None:

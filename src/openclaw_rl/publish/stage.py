@@ -14,8 +14,9 @@ from openclaw_rl.publish.gate import Gate, GateReport
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.swap import Served
 from openclaw_rl.publish.versions import ancestors
-from openclaw_rl.publish.watch import Watch, path_to
+from openclaw_rl.publish.watch import LINE, Watch, path_to
 from openclaw_rl.store.db import Store
+from openclaw_rl.store.effects import Outcome
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 
 log = logging.getLogger(__name__)
@@ -111,17 +112,18 @@ class PublishStage:
         """Takes back a version that does worse than what was served before it; True where one was."""
         if self.watch is None or (judged := await self.store.effects.last_judged()) == self._seen:
             return False
-        rows, pins = await self.store.versions(), await self.store.orders.pins()
+        outcomes, pins = await self.store.effects.outcomes(), await self.store.orders.pins()
         is_taken = False
-        for scope in sorted({row.version.scope for row in rows} - {*pins}):
-            is_taken = await self._look_at(self.watch, rows, scope) or is_taken
+        for scope in sorted({outcome.version.scope for outcome in outcomes} - {*pins}):
+            is_taken = await self._look_at(self.watch, scope, outcomes) or is_taken
         self._seen = judged
         return is_taken
 
-    async def _look_at(self, watch: Watch, rows: Sequence[VersionRow], scope: str) -> bool:
+    async def _look_at(self, watch: Watch, scope: str, outcomes: Sequence[Outcome]) -> bool:
         current = await self.store.current(scope)
+        rows = await self.store.line(current, most=LINE)
         try:
-            guilty = await watch.guilty(rows, current)
+            guilty = await watch.guilty(rows, current, outcomes)
         except (EngineError, RequestError, AdapterError) as problem:  # it is looked at again after the next verdict
             log.warning("cannot compare scope=%s with what was served before: %s", scope, problem)
             return False
@@ -138,7 +140,8 @@ class PublishStage:
         Nothing happens where it is served already, another is pinned, others taught meanwhile, it is damaged, or the
         engine is away.
         """
-        current, rows = await self.store.current(version.scope), await self.store.versions()
+        current = await self.store.current(version.scope)
+        rows = await self.store.line(current, most=LINE)
         path = path_to(rows, current)
         if version not in path[1:] or await self.store.orders.pinned(version.scope) is not None:
             return False

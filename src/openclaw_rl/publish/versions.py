@@ -68,11 +68,10 @@ def missing_bytes(weights: Path) -> int:
 def ancestors(rows: Sequence[VersionRow], version: PolicyVersion) -> list[VersionRow]:
     """The versions one was made from, nearest first; the base model, which has no row to fail, may be missing."""
     by_version = {row.version: row for row in rows}
-    found: list[VersionRow] = []
+    found: dict[PolicyVersion, VersionRow] = {}
     row = by_version.get(version)
-    while row is not None and row.parent is not None:
+    while row is not None and row.parent is not None and row.parent not in found:
         row = by_version.get(row.parent)
-        if row is None or row in found:
-            break
-        found.append(row)
-    return found
+        if row is not None:
+            found[row.version] = row
+    return list(found.values())

@@ -24,6 +24,7 @@ from openclaw_rl.store.rows import VersionRow
 
 log = logging.getLogger(__name__)
 LESS_LIKELY = math.log(2.0)  # in nats: the version before would have said it half as often, or more rarely
+LINE = 400  # versions that are looked back on, the newest: more than a window of judged turns has to do with
 MOST_TOLD = 4096  # answers about single replies that are remembered
 
 
@@ -37,17 +38,19 @@ class Watch:
     settings: PublishSettings
     _told: dict[tuple[str, PolicyVersion], bool] = field(default_factory=dict)
 
-    async def guilty(self, rows: Sequence[VersionRow], current: PolicyVersion) -> Suspect | None:
+    async def guilty(
+        self, rows: Sequence[VersionRow], current: PolicyVersion, outcomes: Sequence[Outcome]
+    ) -> Suspect | None:
         """The version on the way to `current` that most likely made it worse, and is sure enough to have done so.
 
-        Raises EngineError or RequestError where the engine cannot be asked now, AdapterError where the version before
-        is damaged.
+        `rows` lead back from it, and `outcomes` are what was judged of late. Raises EngineError or RequestError where
+        the engine cannot be asked now, AdapterError where the version before is damaged.
         """
         window = self.settings.watch_turns
         if window == 0 or current.is_base:
             return None
         path = path_to(rows, current)
-        found = suspects(path, await self.store.effects.outcomes(), window=window)
+        found = suspects(path, outcomes, window=window)
         sure = 1.0 / self.settings.watch_chance
         charged: list[tuple[float, Suspect]] = []
         for suspect in found:

@@ -307,6 +307,10 @@ class Store:
         """Those that are yet to pass or to be refused, oldest first."""
         return await self._reader.do(versions.candidates)
 
+    async def line(self, version: PolicyVersion, *, most: int) -> list[VersionRow]:
+        """A version and those it was made from, newest first, at most so many."""
+        return await self._reader.do(lambda sql: versions.line(sql, version, most))
+
     async def versions_of(self, scope: str) -> list[VersionRow]:
         """Those of one scope, by number."""
         return await self._reader.do(lambda sql: versions.of_scope(sql, scope))

@@ -69,6 +69,16 @@ def of_scope(sql: sqlite3.Connection, scope: str) -> list[VersionRow]:
     return [_row_of(row) for row in rows]
 
 
+def line(sql: sqlite3.Connection, version: PolicyVersion, most: int) -> list[VersionRow]:
+    """A version and those it was made from, newest first, at most so many."""
+    found: list[VersionRow] = []
+    row = get(sql, version)
+    while row is not None and len(found) < most:
+        found.append(row)
+        row = None if row.parent is None else get(sql, row.parent)
+    return found
+
+
 def settle(
     sql: sqlite3.Connection, version: PolicyVersion, status: VersionStatus, why: str, metrics: dict[str, float]
 ) -> None:
