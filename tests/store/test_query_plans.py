@@ -13,6 +13,7 @@ from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import Feedback, NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource
+from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.store import hints, ledger, listing, samples, sessions, turns, versions
 from openclaw_rl.store.connection import open_writer
 from openclaw_rl.store.writer import Transaction
@@ -48,6 +49,9 @@ LOOK_UPS: dict[str, Callable[[sqlite3.Connection], object]] = {
     "a hint": lambda sql: hints.retire(sql, "hint-1", why="", at_s=1.0),
     "a hint kept": lambda sql: hints.adopt_from(sql, "t1", Hint("Be brief."), at_s=1.0),
     "what waits for the gate": versions.candidates,
+    "versions that were live": lambda sql: versions.newest_live(sql, PolicyVersion("shared", 9), 5),
+    "the last version": lambda sql: versions.last_number(sql, "shared"),
+    "what a version was made from": lambda sql: versions.line(sql, PolicyVersion("shared", 9), 5),
     "open sessions": lambda sql: sessions.open_ones(sql, 5.0),
     "rewards": lambda sql: ledger.rewards(sql, "alice", 5),
     "pairing": lambda sql: ledger.pair(Transaction(sql), SAID),

@@ -72,14 +72,15 @@ class PublishStage:
         Where that version's folder is damaged, its nearest intact ancestor is served instead, and the status says so.
         """
         rows = await self.store.versions()
+        on_their_way = [row for row in rows if row.why == ON_ITS_WAY]
         for scope in sorted({SHARED, *(row.version.scope for row in rows)}):
             version = await self.store.current(scope)
             if version.is_base or scope != SHARED:  # own versions are loaded when their owner asks
                 await self.served.resume(version)
             else:
                 await self._restore(rows, version)
-            for row in rows:
-                if row.why == ON_ITS_WAY and row.version.scope == scope and row.parent == version:
+            for row in on_their_way:
+                if row.version.scope == scope and row.parent == version:
                     await self._finish(row)
         self._note_current()
 

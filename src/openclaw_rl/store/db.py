@@ -307,6 +307,14 @@ class Store:
         """Those that are yet to pass or to be refused, oldest first."""
         return await self._reader.do(versions.candidates)
 
+    async def newest_live(self, upto: PolicyVersion, *, most: int) -> list[PolicyVersion]:
+        """The newest versions of a scope that have been live, up to this one; at most so many."""
+        return await self._reader.do(lambda sql: versions.newest_live(sql, upto, most))
+
+    async def last_number(self, scope: str) -> int:
+        """The highest number of a scope's versions; 0 where there is none."""
+        return await self._reader.do(lambda sql: versions.last_number(sql, scope))
+
     async def line(self, version: PolicyVersion, *, most: int) -> list[VersionRow]:
         """A version and those it was made from, newest first, at most so many."""
         return await self._reader.do(lambda sql: versions.line(sql, version, most))

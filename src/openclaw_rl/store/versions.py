@@ -69,6 +69,21 @@ def of_scope(sql: sqlite3.Connection, scope: str) -> list[VersionRow]:
     return [_row_of(row) for row in rows]
 
 
+def newest_live(sql: sqlite3.Connection, upto: PolicyVersion, most: int) -> list[PolicyVersion]:
+    """The newest versions of a scope that have been live, up to this one; at most so many."""
+    rows = sql.execute(
+        "SELECT number FROM versions WHERE scope = ? AND number <= ? AND status = ? ORDER BY number DESC LIMIT ?",
+        (plain(upto.scope), upto.number, VersionStatus.LIVE.value, most),
+    )
+    return [PolicyVersion(upto.scope, int(row[0])) for row in rows]
+
+
+def last_number(sql: sqlite3.Connection, scope: str) -> int:
+    """The highest number of a scope's versions; 0 where there is none."""
+    row = sql.execute("SELECT MAX(number) FROM versions WHERE scope = ?", (plain(scope),)).fetchone()
+    return int(row[0] or 0)
+
+
 def line(sql: sqlite3.Connection, version: PolicyVersion, most: int) -> list[VersionRow]:
     """A version and those it was made from, newest first, at most so many."""
     found: list[VersionRow] = []

@@ -112,11 +112,11 @@ class ScopeSteps:
 
     async def look(self) -> Look:
         """What is ready and whether a step is due; samples that waited too long are dropped on the way."""
-        rows = await self.parts.store.versions_of(self.scope)
-        at_gate = next((row.version for row in rows if row.status is VersionStatus.CANDIDATE), None)
+        waiting = await self.parts.store.candidates()
+        at_gate = next((row.version for row in waiting if row.version.scope == self.scope), None)
         if at_gate is not None:
             return Look(f"version {at_gate} is at the gate", at_gate=at_gate)
-        ready = await self._ready(rows)
+        ready = await self._ready()
         teaching = [sample for sample in ready if self._teaches(sample)]
         return Look(self._why_waiting(teaching), tuple(ready), len(teaching))
 
@@ -149,10 +149,11 @@ class ScopeSteps:
         One that was tried so and refused is not tried again.
         """
         ground = await self._ground()
+        own = await self.parts.store.version(ground.parent)
+        if own is None or ground.resume is None or own.upon == ground.upon:
+            return None
         rows = await self.parts.store.versions_of(self.scope)
-        own = next((row for row in rows if row.version == ground.parent), None)
-        tried = [row for row in rows if row.parent == ground.parent and row.upon == ground.upon and not row.turns]
-        if own is None or ground.resume is None or own.upon == ground.upon or tried:
+        if any(row.parent == ground.parent and row.upon == ground.upon and not row.turns for row in rows):
             return None
         started = self.parts.now()
         log.info("rebasing version=%s from=%s onto=%s", own.version, own.upon, ground.upon)
@@ -177,11 +178,11 @@ class ScopeSteps:
     def _teaches(self, sample: Sample) -> bool:
         return teaches(sample, self.parts.wants)
 
-    async def _ready(self, rows: Sequence[VersionRow]) -> list[Sample]:
+    async def _ready(self) -> list[Sample]:
         settings = self.parts.settings
         ready = await self.parts.store.ready(limit=self._limit, scope=self.scope)
         current = await self.parts.store.current(self.scope)
-        served = [row.version for row in rows if row.status is VersionStatus.LIVE and row.version <= current]
+        served = await self.parts.store.newest_live(current, most=settings.max_lag + 1)
         places = {version: await self._place(version) for version in {sample.version for sample in ready}}
         old = outdated(
             ready,
@@ -220,10 +221,10 @@ class ScopeSteps:
 
     async def _ground(self) -> Ground:
         store = self.parts.store
-        rows = await store.versions_of(self.scope)
         parent = await store.orders.head(self.scope)
-        resume = next((row.folder for row in rows if row.version == parent), None)
-        number = max((row.version.number for row in rows), default=0) + 1
+        from_row = await store.version(parent)
+        resume = None if from_row is None else from_row.folder
+        number = await store.last_number(self.scope) + 1
         if self.scope == SHARED:
             return Ground(parent, resume, None, None, number)
         below = await store.version(await store.current(SHARED))
