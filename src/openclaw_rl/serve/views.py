@@ -82,7 +82,7 @@ async def versions_json(store: Store, *, with_learned: bool = False) -> dict[str
     With what each was to learn, in the words of its hints, where that is asked for.
     """
     rows, pins = await store.versions(), await store.orders.pins()
-    current = {row.version.scope: await store.current(row.version.scope) for row in rows}
+    current = {scope: await store.current(scope) for scope in dict.fromkeys(row.version.scope for row in rows)}
     learned = await store.effects.learned([turn for row in rows for turn in row.turns] if with_learned else [])
     found: list[Json] = []
     for row in rows:
