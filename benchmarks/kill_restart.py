@@ -54,7 +54,7 @@ async def measured() -> dict[str, float]:
     turns, lives = (1_000, 2) if is_quick() else (TURNS, LIVES)
     with tempfile.TemporaryDirectory() as place:
         home = Path(place) / "home"
-        await _lived_in(home, turns)
+        await lived_in(home, turns)
         runner, url = await judging()
         (home / "config.toml").write_text(CONFIG % url, "utf-8")
         try:
@@ -131,7 +131,7 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
-async def _lived_in(home: Path, turns: int) -> None:
+async def lived_in(home: Path, turns: int, *, of_step: int = OF_STEP) -> None:
     """A folder with so many turns, a quarter of them trained on, the others dropped, and the versions made of those."""
     store = await Store.open(home)
     trained: list[str] = []
@@ -139,8 +139,8 @@ async def _lived_in(home: Path, turns: int) -> None:
         async with asyncio.TaskGroup() as group:
             for session in range(first, min(first + 50, turns // OF_SESSION)):
                 group.create_task(_session(store, session, trained if session % 4 == 0 else None))
-    for number, at in enumerate(range(0, len(trained), OF_STEP), start=1):
-        await add_version(store, home, number, _write_adapter, tuple(trained[at : at + OF_STEP]))
+    for number, at in enumerate(range(0, len(trained), of_step), start=1):
+        await add_version(store, home, number, _write_adapter, tuple(trained[at : at + of_step]))
     await store.aclose()
 
 
