@@ -301,7 +301,7 @@ class LoraTrainer:
         agreeing: list[int] = []
         for index, rows in enumerate(behind):
             if len(rows) > 1 and by is HintSelection.CONTRARY and taught[index].is_corrected:
-                found[index] = min(rows, key=lambda told, own=ids[index]: self._told(told, own))  # type: ignore[misc]
+                found[index] = self._most_contrary(rows, ids[index])
             elif len(rows) > 1:
                 agreeing.append(index)
         if not agreeing:
@@ -321,10 +321,11 @@ class LoraTrainer:
             found[index] = torch.stack(list(behind[index]))[choice, torch.arange(len(choice), device=choice.device)]
         return found
 
-    def _told(self, hidden: Tensor, ids: Tensor) -> float:
-        """The teacher's log-probability of a whole reply."""
+    def _most_contrary(self, behind: Sequence[Tensor], ids: Tensor) -> Tensor:
+        """Of a teacher's hidden states behind several hints those that make the reply least likely; first of equals."""
         speaker = self._teacher or self.model.teacher
-        return float(token_logp(speaker, hidden, ids, self._settings.logits_per_chunk).sum())
+        told = [token_logp(speaker, rows, ids, self._settings.logits_per_chunk).sum() for rows in behind]
+        return behind[int(torch.stack(told).argmin())]
 
 
 def _anchored(reference: Tensor | None, told: Tensor | None) -> Tensor | None:
