@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import SHARED, PolicyVersion
-from openclaw_rl.train.in_vain import InVain
+from openclaw_rl.train.in_vain import InVain, told_apart
 
 
 def of_version(at: int, name: str = "t", each: int = 1) -> Turn:
@@ -58,20 +59,52 @@ MARKED = (
 )
 
 
+FIRST, LAST = 'In grades: Begin the reply with "Good day."', 'In solutions: End the reply with "Stay curious!"'
+
+
 @pytest.mark.parametrize(
-    ("asked", "is_steady"),
-    [(MARKED * 4, True), ((*MARKED, PLAIN) * 3, False), ((PLAIN, MARKED[0]) * 4, False), (("",) * 8, False)],
+    ("asked", "again", "returns"),
+    [
+        ([(MARKED[0],), (MARKED[1],), (MARKED[0],)], 3, 0),
+        ([(MARKED[0],), (PLAIN,), (MARKED[1],), (PLAIN,)], 2, 2),
+        ([(FIRST,), (FIRST,), (LAST,), (LAST,), (PLAIN,)], 2, 0),
+        ([(PLAIN, MARKED[0]), (MARKED[1],)], 2, 0),
+        ([(FIRST,), (), (FIRST,)], 2, 2),
+        ([], 0, 0),
+    ],
 )
-def test_from_who_goes_on_asking_for_the_same_learning_begins_again_at_once(
-    asked: tuple[str, ...], is_steady: bool
-) -> None:
-    watch = InVain(4)
-    rested = []
-    for at, text in enumerate(asked):
-        hints = (Hint(text),) if text else ()
-        rested.append(watch.rests(of_version(at), replace(verdict(f"t{at}", -1), hints=hints)))
-    assert any(rested) is not is_steady
-    assert watch.found() == [("t", PolicyVersion(SHARED, 0))]
+def test_wishes_are_told_apart(asked: list[tuple[str, ...]], again: int, returns: int) -> None:
+    assert told_apart(asked) == (again, returns)
+
+
+def taught(asked: Sequence[str], turns: int) -> tuple[list[bool], list[PolicyVersion]]:
+    """Of corrections that all had a hint: from which nothing is learned, and to which versions one goes back."""
+    watch = InVain(turns)
+    rested = [
+        watch.rests(of_version(at), replace(verdict(f"t{at}", -1), hints=(Hint(text),)))
+        for at, text in enumerate(asked)
+    ]
+    return rested, [version for _, version in watch.found()]
+
+
+def test_what_is_asked_for_again_and_again_is_taken_back_and_learned_anew_at_once() -> None:
+    rested, back = taught(MARKED * 4, 4)
+    assert not any(rested)
+    assert back == [PolicyVersion(SHARED, 0)]
+
+
+def test_from_who_wants_this_and_that_in_turn_nothing_is_learned_for_a_while() -> None:
+    rested, back = taught((PLAIN, MARKED[0]) * 4, 4)
+    assert rested == [False] * 7 + [True]
+    assert back == [PolicyVersion(SHARED, 0)]
+
+
+def test_one_new_wish_after_the_other_is_not_in_vain() -> None:
+    words = ("alpha", "beta", "gamma", "delta", "eta")
+    wishes = [f'In solutions: Begin the reply with "{word} {word}ly."' for word in words]
+    rested, back = taught([wish for wish in wishes for _ in range(4)], 8)
+    assert not any(rested)
+    assert back == []
 
 
 def test_a_new_wish_that_took_a_while_and_holds_was_not_in_vain() -> None:

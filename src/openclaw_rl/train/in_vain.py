@@ -1,6 +1,7 @@
 """What was learned from somebody in vain is taken back; from who contradicts themselves nothing is learned for a while.
 
-Who goes on asking for the same does not contradict themselves: then learning begins again at once, from where it was.
+Who asks for one thing after another teaches, however much they correct. In vain is what is asked for again and again
+without effect, and what is asked for, then something else, then the first again: that is a contradiction.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from openclaw_rl.core.kept_hint import asks_alike
 from openclaw_rl.core.turn import Turn
@@ -18,7 +18,8 @@ from openclaw_rl.core.version import PolicyVersion
 OFTEN = 0.5  # of the replies were corrected, earlier and later, and more lately: a burst of corrections is a new wish
 FEWER = 0.75  # of the earlier count, or less: then corrections do get fewer
 VERSIONS = 3  # gave those replies, or more: else hardly anything was learned between them
-STEADY = 0.5  # of the corrections ask for what the one before asked for: that is a wish, not a contradiction
+AGAIN = 0.75  # times `turns`: so many corrections that ask for the same had no effect
+RETURNS = 0.375  # times `turns`: to have come back so often to what was asked for before something else contradicts
 REST = 4  # times `turns`: twice as long as it took to find out
 USERS = 10_000  # remembered; the longest unheard are forgotten first
 
@@ -85,15 +86,36 @@ class InVain:
         has_learned = len({one.version for one in record.latest}) >= min(VERSIONS, self.turns)
         if len(record.latest) < 2 * self.turns or not is_often or later <= FEWER * earlier or not has_learned:
             return False
+        asked = [one.hints for one in record.latest if one.is_corrected]
+        again, returns = told_apart(asked)
+        rests = returns >= max(1, int(RETURNS * self.turns))
+        if not rests and again < max(1, int(AGAIN * self.turns)):
+            return False  # one new wish after the other
         self._found.append((user, record.latest[0].version))
-        rests = not _is_steady(record.latest)
         record.latest.clear()
         record.rests = REST * self.turns - 1 if rests else 0
         return rests
 
 
-def _is_steady(latest: Sequence[Heard]) -> bool:
-    """Whether most corrections ask for what the one before asked for."""
-    asked = [one.hints for one in latest if one.is_corrected]
-    alike = sum(any(asks_alike(mine, theirs) for mine in now for theirs in before) for before, now in pairwise(asked))
-    return len(asked) > 1 and alike >= STEADY * (len(asked) - 1)
+def told_apart(asked: Sequence[Sequence[str]]) -> tuple[int, int]:
+    """Of corrections' hints: how many ask for what is asked for most, and how often one comes back to an earlier wish.
+
+    A correction without hints may be about anything, and counts as coming back.
+    """
+    wishes: list[Sequence[str]] = []
+    times: list[int] = []
+    last, returns = -1, 0
+    for hints in asked:
+        if not hints:
+            last, returns = -1, returns + 1
+            continue
+        known = [at for at, wish in enumerate(wishes) if any(asks_alike(one, two) for one in hints for two in wish)]
+        if not known:
+            wishes.append(hints)
+            times.append(0)
+            known = [len(wishes) - 1]
+        elif last not in known:
+            returns += 1
+        last = last if last in known else known[-1]
+        times[last] += 1
+    return max(times, default=0), returns
