@@ -57,8 +57,8 @@ class TrainStageSettings:
     """How many samples a day (UTC) one user may give; further ones are dropped. 0 for no limit."""
     in_vain_turns: int = 8
     """What was learned from a user is taken back once they corrected at least half of their last so many replies, of as
-    many before, and hardly fewer, given by three versions at least; where their corrections do not keep asking for the
-    same, learning from them rests for four times as many turns, too. 0 turns this off."""
+    many before, and hardly fewer, and ask for the same again and again, or for this and that in turn; in that case
+    learning from them rests for four times as many turns, too. 0 turns this off."""
     baseline: Baseline = Baseline.EMA
     """What is taken off a score: nothing, or a moving average of that user's recent ones."""
     baseline_decay: float = 0.9
