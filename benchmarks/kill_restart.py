@@ -85,7 +85,7 @@ async def _life(home: Path, source: random.Random) -> dict[str, float]:
                 if process.returncode is not None:
                     raise RuntimeError(f"the server did not come up: {log.read_text('utf-8', 'replace')[-2000:]}")
                 await asyncio.sleep(0.005)
-        parts = _parts(log.read_text("utf-8", "replace"), begin, time.time(), _cpu_s(process.pid))
+        parts = _parts(log.read_text("utf-8", "replace"), begin, time.time(), cpu_s(process.pid))
         progress(f"{ {name: round(value, 3) for name, value in parts.items()} }")
         target, told = Target(found[1]), Told()
         async with asyncio.TaskGroup() as group:
@@ -120,7 +120,7 @@ def _parts(log: str, begin: float, end: float, cpu_s: float) -> dict[str, float]
     }
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
     """Seconds that a process has computed, its children not counted."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

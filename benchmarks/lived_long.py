@@ -6,7 +6,6 @@ python -m benchmarks.lived_long
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 import time
 from pathlib import Path
@@ -15,7 +14,7 @@ from statistics import median
 import aiohttp
 
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
-from benchmarks.kill_restart import lived_in
+from benchmarks.kill_restart import cpu_s, lived_in
 from openclaw_rl.evals.server import serving
 
 TURNS, OF_STEP = 40_000, 2  # 10,000 turns trained, so 5,000 versions
@@ -46,9 +45,9 @@ async def measured(home: Path, rest_s: float) -> Figures:
                 times = [await _seconds(http, f"{server.base_url}/rl/{page}") for _ in range(LOOKS)]
                 figures[name] = round(median(times), 3)
             progress(f"{figures}; now {rest_s:g} s of rest")
-            before = _cpu_s(server.pid)
+            before = cpu_s(server.pid)
             await asyncio.sleep(rest_s)
-            figures["idle_core_share"] = round((_cpu_s(server.pid) - before) / rest_s, 4)
+            figures["idle_core_share"] = round((cpu_s(server.pid) - before) / rest_s, 4)
     return figures
 
 
@@ -58,11 +57,6 @@ async def _seconds(http: aiohttp.ClientSession, url: str) -> float:
         answer.raise_for_status()
         await answer.read()
     return time.perf_counter() - begin
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ class DropReason(StrEnum):
     REDACTED = "redacted"  # it held something private, so its ids were not kept
     REPEATED = "repeated"  # the same correction, more often than one user may teach it in a day
     TOO_MANY = "too_many"  # more samples than one user may give in a day
-    IN_VAIN = "in_vain"  # its user corrects as often as before, however much is learned from them
+    IN_VAIN = "in_vain"  # its user contradicts themselves, and learning from them rests
     MEMORY_ONLY = "memory_only"  # carry = memory: the prompt remembers, the weights are left alone
     LEARNED = "learned"  # sampled behind a hint, and the weights say it without by now
     TOO_LONG = "too_long"

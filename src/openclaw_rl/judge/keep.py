@@ -32,7 +32,7 @@ def best_founded(hints: Sequence[Hint], said: str) -> list[Hint]:
     echoes nobody who forbade nothing.
     """
     worth = [
-        sum(_says_the_same(hint, other) for at, other in enumerate(hints) if at != own) + _echoed(hint, said)
+        sum(_says_the_same(hint.text, other.text) for at, other in enumerate(hints) if at != own) + _echoed(hint, said)
         for own, hint in enumerate(hints)
     ]
     return [hint for hint, grounds in zip(hints, worth, strict=True) if grounds == max(worth)]
@@ -66,8 +66,8 @@ def is_general(text: str, asked: str) -> bool:
     return not any(re.search(rf"\b{name}\b", asked) for name in _NAME.findall(text))
 
 
-def _says_the_same(one: Hint, other: Hint) -> bool:
-    return likeness(one.text, other.text) >= MUCH_ALIKE and not may_oppose(one.text, other.text)
+def _says_the_same(one: str, other: str) -> bool:
+    return likeness(one, other) >= MUCH_ALIKE and not may_oppose(one, other)
 
 
 def _echoed(hint: Hint, said: str) -> int:
@@ -78,7 +78,7 @@ def _echoed(hint: Hint, said: str) -> int:
 
 def _support(hint: Hint, found: Sequence[str]) -> int:
     """How many of the judge's other tries say much the same."""
-    return sum(likeness(hint.text, other) >= MUCH_ALIKE for other in found) - (hint.text in found)
+    return sum(_says_the_same(hint.text, other) for other in found) - (hint.text in found)
 
 
 def _agreement(hint: Hint, others: Sequence[Hint]) -> float:
