@@ -11,7 +11,7 @@ from train_flow import SETTINGS, Flow, flowing
 from openclaw_rl.core.hint import PlacedHint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.sample import OwnReply
+from openclaw_rl.core.sample import SampledReply
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
 from openclaw_rl.train.entry import AT_ONCE
@@ -100,8 +100,8 @@ class Asked:
         self.bare.append(bare.tokens)
         return self.has_learned
 
-    async def reply(self, turn: Turn, bare: Prompt) -> OwnReply | None:
-        return OwnReply((8, 9), (-0.1, -0.2), BASE)
+    async def reply(self, turn: Turn, bare: Prompt) -> SampledReply | None:
+        return SampledReply((8, 9), (-0.1, -0.2), BASE)
 
 
 async def behind_hints(flow: Flow, name: str, *, score: int = 1, hints: int = 0) -> None:
@@ -117,7 +117,7 @@ async def test_what_was_sampled_behind_hints_comes_with_what_the_policy_says_wit
         await behind_hints(flow, "a")
         assert await flow.stage.entry.admit()
         [sample] = await flow.store.ready(limit=9)
-        assert sample.is_taught and sample.own == OwnReply((8, 9), (-0.1, -0.2), BASE)
+        assert sample.is_taught and sample.own == SampledReply((8, 9), (-0.1, -0.2), BASE)
         assert sample.prompt == (1, 2, 3) and student.bare == [(1, 2, 3)]
         assert [hint.text for hint in sample.hints] == ["Be brief."]
 

@@ -10,7 +10,7 @@ import torch
 from trainer_models import Recorder, policy_logp, settings_of
 
 from openclaw_rl.algo.distill import Divergence, bin_divergence, with_tail
-from openclaw_rl.core.sample import HintPrompt, OwnReply, Sample
+from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
 from openclaw_rl.core.version import BASE
 from openclaw_rl.trainers.lessons import lessons, shares
 from openclaw_rl.trainers.lora import LoraTrainer
@@ -97,7 +97,7 @@ def test_the_weight_scales_it_and_without_weight_there_is_no_step(trainer_model:
 
 
 def test_the_policys_own_reply_beside_it_is_learned_from_as_its_own(recorder: Recorder) -> None:
-    own = OwnReply((20, 21), recorder.logp((1, 2, 3), (20, 21)), BASE)
+    own = SampledReply((20, 21), recorder.logp((1, 2, 3), (20, 21)), BASE)
     method = MethodSettings(name=Method.COMBINE)
     said, mine = lessons([taught(recorder, own=own)], method)
     assert (said.is_taught, mine.is_taught) == (True, False)
@@ -112,7 +112,7 @@ def test_it_is_left_out_of_the_gap_between_rollout_and_training(trainer_model: P
     trainer = LoraTrainer.open(trainer_model, settings_of(MethodSettings(name=Method.TOPK)))
     report = trainer.step([taught(recorder)])
     assert "train_rollout_logp_gap" not in report.metrics
-    own = OwnReply((20, 21), recorder.logp((1, 2, 3), (20, 21)), BASE)
+    own = SampledReply((20, 21), recorder.logp((1, 2, 3), (20, 21)), BASE)
     trainer = LoraTrainer.open(trainer_model, settings_of(MethodSettings(name=Method.TOPK)))
     assert trainer.step([taught(recorder, own=own)]).metrics["train_rollout_logp_gap"] < 1e-5
 

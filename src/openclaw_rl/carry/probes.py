@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from openclaw_rl.carry.settings import HintsSettings
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine
-from openclaw_rl.core.sample import OwnReply
+from openclaw_rl.core.sample import SampledReply
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import PolicyVersion
@@ -42,7 +42,7 @@ class _Tried:
     """Replies of the weights' own to a prompt, and by how many nats another prompt makes each less likely."""
 
     key: tuple[tuple[int, ...], tuple[int, ...], PolicyVersion]
-    replies: tuple[OwnReply, ...]
+    replies: tuple[SampledReply, ...]
     worth: tuple[float, ...]
 
 
@@ -64,7 +64,7 @@ class Prober:
             return False
         return gap.said * len(turn.completion.tokens) <= LEARNED_NATS and gap.is_closed
 
-    async def reply(self, turn: Turn, bare: Prompt) -> OwnReply | None:
+    async def reply(self, turn: Turn, bare: Prompt) -> SampledReply | None:
         """Of what they say to the bare prompt that which the hints change most: there is most to learn from it.
 
         None where they cannot be asked now, or are not to be.
@@ -114,7 +114,7 @@ class Prober:
         except RequestError as problem:  # its queue is full
             raise EngineError(str(problem)) from problem
 
-    async def _own(self, turn: Turn, prompt: Prompt, version: PolicyVersion, seed: int) -> OwnReply:
+    async def _own(self, turn: Turn, prompt: Prompt, version: PolicyVersion, seed: int) -> SampledReply:
         """One reply at temperature 1."""
         longest = min(self.settings.probe_tokens, 2 * len(turn.completion.tokens) + 32)
         sampling = Sampling(max_tokens=longest, temperature=1.0, seed=seed, stop_ids=self.stop_ids)
@@ -122,7 +122,7 @@ class Prober:
             sampled = [item async for item in self.engine.generate(prompt, sampling, version)]
         except RequestError as problem:
             raise EngineError(str(problem)) from problem
-        return OwnReply(tuple(item.token for item in sampled), tuple(item.logp for item in sampled), version)
+        return SampledReply(tuple(item.token for item in sampled), tuple(item.logp for item in sampled), version)
 
 
 def _difference(logp: Sequence[float], other: Sequence[float]) -> float:

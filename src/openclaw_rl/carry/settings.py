@@ -17,6 +17,9 @@ class HintsSettings:
     """Whether a teacher also reads what else the user has asked for, retired hints included."""
     own_replies: bool = True
     """Whether the weights are also taught on replies of their own to the prompt without hints, sampled for it."""
+    shown_replies: bool = True
+    """Whether a corrected turn is also taught on what the base model says behind the hint, sampled for it, and not at
+    all where the hint changes nothing. Holds where the teacher is the base model and the form of distillation tail."""
     probes: int = 8
     """On how many different requests of the user, answered behind a hint, the weights must follow without it."""
     replies: int = 2

@@ -26,8 +26,8 @@ class HintPrompt:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnReply:
-    """What the policy itself says to a prompt without its hints, sampled to be taught on; `logp` as in Sample."""
+class SampledReply:
+    """A reply that nobody was served, sampled to be taught on; `logp` as in Sample, under `version`."""
 
     tokens: tuple[int, ...]
     logp: tuple[float, ...]
@@ -48,7 +48,7 @@ class Sample:
 
     A sample that `is_taught` was sampled behind hints, by the teacher: `prompt` is the one without them, `hints` holds
     the one that was read, and `logp` is no policy's behind `prompt`, so that no ratio is taken to it. `own` is then
-    what the policy says to `prompt` by itself.
+    what the policy says to `prompt` by itself. Of any other sample `shown` is what the base model says behind the hint.
     """
 
     turn: str
@@ -66,7 +66,8 @@ class Sample:
     group: str | None = None
     is_promoted: bool = False
     is_taught: bool = False
-    own: OwnReply | None = None
+    own: SampledReply | None = None
+    shown: SampledReply | None = None
 
     def __post_init__(self) -> None:
         if not self.prompt or not self.response:
@@ -79,6 +80,8 @@ class Sample:
             raise ValueError("a sample trains at least one token")
         if any(not math.isfinite(value) for value in self.logp):
             raise ValueError("a log-probability is not finite")
+        if (self.shown if self.is_taught else self.own) is not None:
+            raise ValueError("beside the teacher's reply stands the policy's own, beside the policy's the teacher's")
 
     @property
     def has_signal(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from openclaw_rl.carry.demonstrate import Demonstrator
 from openclaw_rl.carry.in_use import HintsInUse
 from openclaw_rl.carry.probes import Prober
 from openclaw_rl.carry.stage import CarryStage
@@ -15,6 +16,7 @@ from openclaw_rl.publish.swap import Served
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.store.db import Store
 from openclaw_rl.train.entry import Entry
+from openclaw_rl.trainers.settings import Distill, Teacher
 
 
 def carrying_of(
@@ -32,8 +34,12 @@ def carrying_of(
     return CarryStage(store, hints, prober, renderer, config.hints)
 
 
-def join(entry: Entry, carrying: CarryStage) -> None:
-    """Lets training ask what the weights say without hints, and what else a teacher is to heed."""
+def join(entry: Entry, carrying: CarryStage, config: Config) -> None:
+    """Lets training ask what the weights say without hints, what else a teacher is to heed, and what it then says."""
+    method, prober = config.trainer.method, carrying.prober
+    is_base_model = method.teacher is Teacher.BASE and method.form is Distill.TAIL and method.weights.distill > 0
+    if config.hints.shown_replies and is_base_model:
+        entry.guide = Demonstrator(prober.engine, carrying.renderer, prober.stop_ids, config.hints)
     entry.weights_learn = carrying.hints.carry is not Carry.MEMORY
     entry.student = carrying.prober
     entry.known = carrying.hints.beside

@@ -190,7 +190,7 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
         version_settled=version_settled,
     )
     carrying = carrying_of(config, store, engine, renderer, served)
-    join(training.entry, carrying)
+    join(training.entry, carrying, config)
     publishing = PublishStage(
         store,
         served,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Json
-from openclaw_rl.core.sample import HintPrompt, Outcome, OwnReply, Sample
+from openclaw_rl.core.sample import HintPrompt, Outcome, Sample, SampledReply
 from openclaw_rl.core.version import SHARED, parse_version
 from openclaw_rl.errors import DamageError
 from openclaw_rl.store import codec, ledger, lessons, versions
@@ -33,10 +33,12 @@ def admit(transaction: Transaction, sample: Sample, scopes: Sequence[str] = (SHA
         "group": sample.group,
         "is_promoted": sample.is_promoted,
         "is_taught": sample.is_taught,
-        "own": None if sample.own is None else [str(sample.own.version), list(sample.own.logp)],
+        "own": _said(sample.own),
+        "shown": _said(sample.shown),
     }
-    own = () if sample.own is None else (sample.own.tokens,)
-    ids = [codec.ids_bytes(each) for each in (sample.prompt, sample.response, *(h.tokens for h in sample.hints), *own)]
+    beside = sample.own or sample.shown  # never both
+    ids = [codec.ids_bytes(each) for each in (sample.prompt, sample.response, *(h.tokens for h in sample.hints))]
+    ids += [] if beside is None else [codec.ids_bytes(beside.tokens)]
     transaction.sql.execute(
         "INSERT INTO samples (turn, body, ids, logp, mask) VALUES (?, ?, ?, ?, ?)",
         (
@@ -111,7 +113,7 @@ def sample_of_row(row: Sequence[object]) -> Sample:
         body = mapped(codec.unpack_json(packed))
         prompt, response, *hinted = (codec.ids_of(piece) for piece in codec.split(codec.unpack(packed_ids)))
         texts = [str(text) for text in listed(body["hints"])]
-        own = _own(body.get("own"), hinted.pop()) if body.get("own") is not None else None
+        own, shown = (_reply(body.get(name), hinted) for name in ("own", "shown"))
         return Sample(
             turn=str(body["turn"]),
             session=str(body["session"]),
@@ -129,12 +131,20 @@ def sample_of_row(row: Sequence[object]) -> Sample:
             is_promoted=bool(body["is_promoted"]),
             is_taught=bool(body.get("is_taught", False)),
             own=own,
+            shown=shown,
         )
 
 
-def _own(held: Json, tokens: tuple[int, ...]) -> OwnReply:
+def _said(reply: SampledReply | None) -> Json:
+    return None if reply is None else [str(reply.version), list(reply.logp)]
+
+
+def _reply(held: Json, ids: list[tuple[int, ...]]) -> SampledReply | None:
+    """The reply that was kept, its ids taken off the end of `ids`."""
+    if held is None:
+        return None
     version, logp = listed(held)
-    return OwnReply(tokens, tuple(codec.real(value) for value in listed(logp)), parse_version(str(version)))
+    return SampledReply(ids.pop(), tuple(codec.real(value) for value in listed(logp)), parse_version(str(version)))
 
 
 def _outcome(held: Json) -> Outcome | None:

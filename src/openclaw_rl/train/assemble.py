@@ -8,7 +8,7 @@ from openclaw_rl.core.hint import PlacedHint, last_user_index, with_hints
 from openclaw_rl.core.kept_hint import is_same_wish, may_oppose
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Renderer
-from openclaw_rl.core.sample import HintPrompt, OwnReply, Sample
+from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.errors import RequestError
@@ -22,7 +22,7 @@ def sample_of(
     baseline: float | None,
     max_tokens: int,
     reward: float | None = None,
-    own: OwnReply | None = None,
+    own: SampledReply | None = None,
     known: Sequence[PlacedHint] = (),
 ) -> Sample:
     """The sample of a turn. A `reward` marks it as promoted and stands in for the score.
@@ -36,7 +36,7 @@ def sample_of(
     """
     is_promoted = reward is not None
     score = reward if is_promoted else verdict.score
-    known = _others(turn, verdict, known)
+    known = others(turn, verdict, known)
     return Sample(
         turn=turn.id,
         session=turn.session,
@@ -77,6 +77,15 @@ def ema_baseline(rewards: Sequence[float], own: float, decay: float) -> float:
     return average
 
 
+def others(turn: Turn, verdict: Verdict, known: Sequence[PlacedHint]) -> list[PlacedHint]:
+    """The known hints that say something beside what stood in the prompt or was said to the turn, and not its opposite.
+
+    A wish that changes is worded anew: what may be the old one is not read to a teacher beside it.
+    """
+    said = [item.text for item in turn.carried] + [hint.text for hint in verdict.hints]
+    return [item for item in known if not any(_is_about(item.text, text) for text in said)]
+
+
 def _hint_prompts(
     turn: Turn, verdict: Verdict, renderer: Renderer, max_tokens: int, known: Sequence[PlacedHint]
 ) -> tuple[HintPrompt, ...]:
@@ -93,15 +102,6 @@ def _hint_prompts(
         if len(prompt) + len(turn.completion.tokens) <= max_tokens:
             found.append(HintPrompt(" ".join(item.text for item in way), prompt.tokens))
     return tuple(found)
-
-
-def _others(turn: Turn, verdict: Verdict, known: Sequence[PlacedHint]) -> list[PlacedHint]:
-    """The known hints that say something beside what stood in the prompt or was said to the turn, and not its opposite.
-
-    A wish that changes is worded anew: what may be the old one is not read to a teacher beside it.
-    """
-    said = [item.text for item in turn.carried] + [hint.text for hint in verdict.hints]
-    return [item for item in known if not any(_is_about(item.text, text) for text in said)]
 
 
 def _is_about(known: str, said: str) -> bool:

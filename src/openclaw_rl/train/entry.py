@@ -12,14 +12,14 @@ from openclaw_rl.core.hint import PlacedHint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Renderer
-from openclaw_rl.core.sample import OwnReply, Sample
+from openclaw_rl.core.sample import Sample, SampledReply
 from openclaw_rl.core.scope import trained_scopes
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import Judged
 from openclaw_rl.train.admit import admission, has_signal, refusal, teaches
-from openclaw_rl.train.assemble import bare_prompt, ema_baseline, sample_of
+from openclaw_rl.train.assemble import bare_prompt, ema_baseline, others, sample_of
 from openclaw_rl.train.fairness import Floods
 from openclaw_rl.train.in_vain import InVain
 from openclaw_rl.train.settings import Baseline, TrainStageSettings, Wants
@@ -52,8 +52,25 @@ class Student(Protocol):
         """Whether they say what was said, and of themselves the same, as readily without the hints."""
         ...
 
-    async def reply(self, turn: Turn, bare: Prompt) -> OwnReply | None:
+    async def reply(self, turn: Turn, bare: Prompt) -> SampledReply | None:
         """What they say to the bare prompt; None where they cannot be asked now, or are not to be."""
+        ...
+
+
+class Guide(Protocol):
+    """The teacher, asked about a turn's hints before anything is learned from them."""
+
+    async def demonstrated(
+        self,
+        turn: Turn,
+        bare: Prompt,
+        known: Sequence[PlacedHint],
+        assembled: Callable[[Sequence[PlacedHint]], Awaitable[Sample]],
+    ) -> Sample:
+        """The turn's sample with what the teacher says behind its hint; without hints where none changes anything.
+
+        `assembled` makes the sample whose teacher heeds some of the `known` hints beside the turn's own.
+        """
         ...
 
 
@@ -61,9 +78,10 @@ class Student(Protocol):
 class Entry:
     """The door to training. `may_teach` says whether a turn's user has the right to.
 
-    `weights_learn` is False where only prompts remember. `known` gives the hints that a user's teacher heeds beside
-    those in the turn's prompt, with their places. `take_back` is asked to serve a version again where what was learned
-    from a user since is found to have been in vain.
+    `weights_learn` is False where only prompts remember. `student` is asked about what was sampled behind hints,
+    `guide` about what was corrected. `known` gives the hints that a user's teacher heeds beside those in the turn's
+    prompt, with their places. `take_back` is asked to serve a version again where what was learned from a user since is
+    found to have been in vain.
     """
 
     store: Store
@@ -73,6 +91,7 @@ class Entry:
     may_teach: Callable[[Turn], bool] = everybody_teaches
     weights_learn: bool = True
     student: Student | None = None
+    guide: Guide | None = None
     known: Callable[[Turn], Awaitable[Sequence[PlacedHint]]] = no_hints
     floods: Floods | None = None  # made of the settings where none is given
     take_back: Callable[[str, PolicyVersion], Awaitable[bool]] = nothing_back
@@ -146,28 +165,16 @@ class Entry:
         return contributing, complete
 
     async def _admit(self, row: Judged, reward: float | None) -> None:
-        own: OwnReply | None = None
+        own: SampledReply | None = None
         if row.turn.carried and self.student is not None:
             bare = await asyncio.to_thread(bare_prompt, row.turn, self.renderer)
             if not row.verdict.hints and await self.student.follows(row.turn, bare):
                 await self._drop(row.turn.id, DropReason.LEARNED)
                 return
             own = await self.student.reply(row.turn, bare)
-        baseline = await self._baseline(row)
-        # Rendering hints encodes text, which takes milliseconds for a long prompt: off the loop.
-        sample: Sample = await asyncio.to_thread(
-            sample_of,
-            row.turn,
-            row.verdict,
-            self.renderer,
-            baseline=baseline,
-            max_tokens=self.settings.max_sample_tokens,
-            reward=reward,
-            own=own,
-            known=await self.known(row.turn),
-        )
+        sample = await self._sample(row, reward, own)
         if not sample.is_promoted and not teaches(sample, self.wants):
-            await self._drop(sample.turn, DropReason.NO_SIGNAL)  # its hints could not be rendered
+            await self._drop(sample.turn, DropReason.NO_SIGNAL)  # its hints fit nowhere, or change nothing
             return
         try:
             scopes = trained_scopes(self.settings.scopes, user=row.turn.user, agent=row.turn.agent)
@@ -176,6 +183,29 @@ class Entry:
             log.info("not admitted turn=%s: it has moved on", sample.turn)
             return
         log.info("ready turn=%s score=%s hints=%d", sample.turn, sample.score, len(sample.hints))
+
+    async def _sample(self, row: Judged, reward: float | None, own: SampledReply | None) -> Sample:
+        baseline = await self._baseline(row)
+        turn, known = row.turn, others(row.turn, row.verdict, await self.known(row.turn))
+
+        async def assembled(beside: Sequence[PlacedHint]) -> Sample:
+            # Rendering hints encodes text, which takes milliseconds for a long prompt: off the loop.
+            return await asyncio.to_thread(
+                sample_of,
+                turn,
+                row.verdict,
+                self.renderer,
+                baseline=baseline,
+                max_tokens=self.settings.max_sample_tokens,
+                reward=reward,
+                own=own,
+                known=beside,
+            )
+
+        is_corrected = row.verdict.score is not None and row.verdict.score < 0
+        if self.guide is None or turn.carried or not row.verdict.hints or not is_corrected:
+            return await assembled(known)
+        return await self.guide.demonstrated(turn, turn.prompt, known, assembled)
 
     async def _baseline(self, row: Judged) -> float | None:
         if self.settings.baseline is Baseline.NONE or row.verdict.score is None:

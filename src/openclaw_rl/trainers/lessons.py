@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from openclaw_rl.algo.advantage import baseline_advantage, group_advantage
-from openclaw_rl.core.sample import HintPrompt, Sample
+from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
 from openclaw_rl.trainers.batch import Reading
 from openclaw_rl.trainers.settings import HintSelection, Mean, MethodSettings
 
@@ -58,7 +58,7 @@ class Shares:
 
 
 def lessons(samples: Sequence[Sample], method: MethodSettings) -> list[Lesson]:
-    """One lesson for each sample, in their order; two where a reply of the policy's own stands beside the teacher's."""
+    """One lesson for each sample, in their order; two where a reply of the teacher's stands beside the policy's."""
     samples = [part for sample in samples for part in parts(sample) if method.w_taught or not part.is_taught]
     advantages = rl_advantages(samples, method.step_coefficient) if method.weights.rl else [None] * len(samples)
     takes_hints = bool(method.weights.opd or method.weights.distill)
@@ -74,18 +74,35 @@ def lessons(samples: Sequence[Sample], method: MethodSettings) -> list[Lesson]:
 
 
 def parts(sample: Sample) -> list[Sample]:
-    """The sample, or what the teacher said and what the policy said by itself, apart; both without a score.
+    """The sample, or what the teacher said and what the policy said by itself, apart.
 
-    The score was for the teacher's reply, which is not the policy's to be praised for.
+    A score is for what was served. Where that was the teacher's reply it is not the policy's to be praised for.
     """
     if not sample.is_taught:
-        return [sample]
+        said = replace(sample, shown=None)
+        return [said] if sample.shown is None else [said, _taught_by(said, sample.shown)]
     taught = replace(sample, score=None, baseline=None, outcome=None, group=None, own=None)
     if sample.own is None:
         return [taught]
     own, mask = sample.own, (True,) * len(sample.own.tokens)
     said = replace(taught, response=own.tokens, logp=own.logp, mask=mask, version=own.version, is_taught=False)
     return [taught, said]
+
+
+def _taught_by(sample: Sample, shown: SampledReply) -> Sample:
+    """The teacher's reply to the sample's prompt, as what it would be had it been served."""
+    return replace(
+        sample,
+        response=shown.tokens,
+        logp=shown.logp,
+        mask=(True,) * len(shown.tokens),
+        version=shown.version,
+        score=None,
+        baseline=None,
+        outcome=None,
+        group=None,
+        is_taught=True,
+    )
 
 
 def rl_advantages(samples: Sequence[Sample], step_coefficient: float) -> list[float | None]:

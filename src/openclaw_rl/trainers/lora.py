@@ -208,8 +208,8 @@ class LoraTrainer:
 
     def _unusable(self, sample: Sample) -> DropReason | None:
         longest = max(len(prompt) for prompt in (sample.prompt, *(hint.tokens for hint in sample.hints)))
-        replies = (sample.response, () if sample.own is None else sample.own.tokens)
-        if longest + max(map(len, replies)) > self.model.longest:
+        beside = [reply.tokens for reply in (sample.own, sample.shown) if reply is not None]
+        if longest + max(map(len, (sample.response, *beside))) > self.model.longest:
             return DropReason.TOO_LONG
         return None
 

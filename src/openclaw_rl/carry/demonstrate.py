@@ -1,0 +1,103 @@
+"""What the base model makes of a hint before anything is learned from it: whether it heeds it, and what it then says.
+
+A corrected reply ends where it went wrong: learned from alone, new words come one token with each correction. The reply
+that the hinted model gives goes through all of them. And a hint that changes nothing for the reply it was given for has
+nothing to teach, however often it is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+from openclaw_rl.carry.settings import HintsSettings
+from openclaw_rl.core.hint import PlacedHint, with_hints
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.protocols import Engine, Renderer
+from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
+from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.version import BASE
+from openclaw_rl.errors import EngineError, RequestError
+
+HEEDED_NATS = 1.0  # by which a hint makes the corrected reply less likely, and likelier what is said behind it
+FOLLOWED_NATS = 2.0  # by which a known hint makes what was said likelier: it is one that the reply follows
+
+Assembled = Callable[[Sequence[PlacedHint]], Awaitable[Sample]]
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstrator:
+    """Asks the base model, which is the teacher. `stop_ids` end an answer."""
+
+    engine: Engine
+    renderer: Renderer
+    stop_ids: tuple[int, ...]
+    settings: HintsSettings
+
+    async def demonstrated(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
+        """A corrected turn's sample, as `assembled` with hints for the teacher to heed beside the turn's own.
+
+        Of the turn's hints it keeps the one that objects most to the reply, with what is said behind it; none where no
+        hint changes anything. Beside it stand those known ones that the reply follows, unless they drown it: what
+        others bear on is no matter here, and a small model loses its way among many. Where the engine is away it is
+        what was assembled, all known hints heeded.
+        """
+        if turn.prompt.images:  # a trainer reads ids alone
+            return await assembled(known)
+        try:
+            followed = await self._followed(turn, bare, known)
+            if followed:
+                without = self.renderer.reread(turn, with_hints(turn.messages, followed))
+                beside = await self._heeded(turn, without, await assembled(followed))
+                if beside is not None:
+                    return beside
+            alone = await assembled(())
+            return await self._heeded(turn, bare, alone) or replace(alone, hints=())
+        except (EngineError, RequestError):  # away, or its queue is full
+            return await assembled(known)
+
+    async def _heeded(self, turn: Turn, without: Prompt, sample: Sample) -> Sample | None:
+        """The sample with the hint that objects most and what is said behind it; None where that changes nothing.
+
+        It must make the corrected reply less likely, and what is said behind it likelier than without it: one that does
+        the first alone says no more than that the base model would not have said what the policy has learned to say.
+        """
+        if not sample.hints:
+            return None
+        said = turn.completion.tokens
+        before, *behind = await asyncio.gather(
+            *(self._logp(tokens, said) for tokens in (without.tokens, *(hint.tokens for hint in sample.hints)))
+        )
+        least = min(range(len(behind)), key=lambda index: behind[index])
+        if before - behind[least] < HEEDED_NATS:
+            return None
+        hint = sample.hints[least]
+        shown = await self._shown(turn, hint)
+        if shown is not None and sum(shown.logp) - await self._logp(without.tokens, shown.tokens) < HEEDED_NATS:
+            return None
+        return replace(sample, hints=(hint,), shown=shown)
+
+    async def _followed(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint]) -> list[PlacedHint]:
+        """The known hints that make what was said likelier."""
+        if not known:
+            return []
+        said = turn.completion.tokens
+        prompts = [self.renderer.reread(turn, with_hints(turn.messages, [hint])) for hint in known]
+        before, *behind = await asyncio.gather(*(self._logp(prompt.tokens, said) for prompt in (bare, *prompts)))
+        return [hint for hint, logp in zip(known, behind, strict=True) if logp - before >= FOLLOWED_NATS]
+
+    async def _logp(self, before: tuple[int, ...], said: tuple[int, ...]) -> float:
+        """Of a whole reply behind these ids, in nats."""
+        scores = await self.engine.score(Prompt(before + said), start=len(before), version=BASE)
+        return sum(scores.logp)
+
+    async def _shown(self, turn: Turn, hint: HintPrompt) -> SampledReply | None:
+        """The likeliest reply behind the hint; None where it finds no end."""
+        longest = max(self.settings.probe_tokens, 2 * len(turn.completion.tokens))
+        sampling = Sampling(max_tokens=longest, temperature=0.0, seed=0, stop_ids=self.stop_ids)
+        said = [item async for item in self.engine.generate(Prompt(hint.tokens), sampling, BASE)]
+        if len(said) >= longest:
+            return None
+        return SampledReply(tuple(item.token for item in said), tuple(item.logp for item in said), BASE)
