@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from train_flow import SETTINGS, Flow, flowing
 from openclaw_rl.core.hint import PlacedHint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.sample import SampledReply
+from openclaw_rl.core.sample import Sample, SampledReply
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
 from openclaw_rl.train.entry import AT_ONCE
@@ -160,3 +161,54 @@ async def test_what_waits_for_its_session_holds_up_nothing_and_is_not_read_again
         assert [row.turn.id for row in again] == ["z2"]  # z1 has a turn that is still with the judge
         assert await entry.admit()
         assert [sample.turn for sample in await flow.store.ready(limit=9)] == ["good", "z2"]
+
+
+@dataclass
+class Showing:
+    """A teacher that heeds some hints beside the turn's own, shows a reply, or heeds no hint at all."""
+
+    heeds: bool = True
+    asked: list[str] = field(default_factory=list)
+
+    async def demonstrated(
+        self,
+        turn: Turn,
+        bare: Prompt,
+        known: Sequence[PlacedHint],
+        assembled: Callable[[Sequence[PlacedHint]], Awaitable[Sample]],
+    ) -> Sample:
+        self.asked.append(turn.id)
+        sample = await assembled(known[:1])
+        if not self.heeds:
+            return replace(sample, hints=())
+        return replace(sample, shown=SampledReply((8, 9), (-0.1, -0.2), BASE))
+
+
+async def test_what_a_teacher_shows_for_a_corrected_turn_is_kept_with_its_sample(tmp_path: Path) -> None:
+    async with flowing(tmp_path, wants=Wants.HINT) as flow:
+        flow.stage.entry.guide = guide = Showing()
+
+        async def known(turn: Turn) -> Sequence[PlacedHint]:
+            return [PlacedHint(0, "k1", "Greet first."), PlacedHint(0, "k2", "Count aloud.")]
+
+        flow.stage.entry.known = known
+        await flow.judged("a", -1, hints=1)
+        await flow.judged("praised", 1, hints=1)
+        assert await flow.stage.entry.admit()
+        by_turn = {sample.turn: sample for sample in await flow.store.ready(limit=9)}
+        assert by_turn["a"].shown == SampledReply((8, 9), (-0.1, -0.2), BASE) and by_turn["a"].own is None
+        assert [hint.text for hint in by_turn["a"].hints] == ["Greet first. Write in plain sentences, number 0."]
+        assert guide.asked == ["a"] and by_turn["praised"].shown is None
+
+
+async def test_a_correction_whose_hint_changes_nothing_is_dropped_as_without_signal(tmp_path: Path) -> None:
+    async with flowing(tmp_path, wants=Wants.HINT) as flow:
+        flow.stage.entry.guide = Showing(heeds=False)
+        await flow.judged("a", -1, hints=1)
+        assert await flow.stage.entry.admit()
+        assert await flow.state("a") is DropReason.NO_SIGNAL
+    async with flowing(tmp_path / "scored", wants=Wants.EITHER) as flow:  # where scores teach, its score still does
+        flow.stage.entry.guide = Showing(heeds=False)
+        await flow.judged("a", -1, hints=1)
+        assert await flow.stage.entry.admit()
+        assert [sample.hints for sample in await flow.store.ready(limit=9)] == [()]

@@ -126,3 +126,36 @@ def test_steps_on_it_bring_the_bare_prompt_to_the_teacher(trainer_model: Path, r
         last = trainer.step([sample]).metrics["loss_distill"]
     assert last < 0.2 * first
     assert abs(float(policy_logp(trainer, sample).sum()) - sum(sample.logp)) < abs(float(before) - sum(sample.logp))
+
+
+def corrected(recorder: Recorder, *shown: int) -> Sample:
+    """A reply of the policy's that a hint objects to, with what the base model is said to say behind the hint."""
+    plain = recorder.sample((1, 2, 3), SPOKEN, turn="corrected", score=-1.0, hints=(HINT,))
+    return replace(plain, shown=SampledReply(shown, recorder.logp(HINT.tokens, shown), BASE) if shown else None)
+
+
+def test_a_reply_shown_beside_a_corrected_one_is_learned_from_as_the_teachers(recorder: Recorder) -> None:
+    method = MethodSettings(name=Method.TOPK)
+    served, shown = lessons([corrected(recorder, 30, 31)], method)
+    assert (served.is_taught, shown.is_taught) == (False, True)
+    assert served.is_corrected and not shown.is_corrected  # the blame was for what was served
+    assert shown.sample.response == (30, 31) and shown.sample.prompt == (1, 2, 3) and shown.hints == (HINT,)
+    weighed = shares([served, shown], method)
+    assert weighed[0].distill == weighed[1].distill == pytest.approx(1 / 6)  # all tokens weigh the same
+    (alone,) = lessons([corrected(recorder, 30, 31)], MethodSettings(name=Method.TOPK, w_taught=0.0))
+    assert not alone.is_taught
+
+
+def test_new_words_are_learned_whole_from_a_reply_that_was_shown(trainer_model: Path, recorder: Recorder) -> None:
+    """From the corrected reply alone the policy hears what should have come first, and never what follows it."""
+    shown = (30, 31, 32, 33, 34)
+
+    def learned(sample: Sample) -> float:
+        trainer = LoraTrainer.open(trainer_model, settings_of(MethodSettings(name=Method.TOPK, kl_beta=0.0), lr=1e-2))
+        said = replace(sample, response=shown, logp=(0.0,) * 5, mask=(True,) * 5, shown=None)
+        behind = recorder.logp(HINT.tokens, shown)
+        for _ in range(10):
+            trainer.step([sample])
+        return float((policy_logp(trainer, said) - torch.tensor(behind)).abs().sum())
+
+    assert learned(corrected(recorder, *shown)) < 0.5 * learned(corrected(recorder))

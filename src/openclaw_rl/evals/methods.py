@@ -102,6 +102,7 @@ ABLATIONS: tuple[Method, ...] = (
     Method("reverse", "reverse divergence to the teacher", {"trainer.method.divergence": "reverse"}),
     Method("jsd", "Jensen-Shannon divergence to the teacher", {"trainer.method.divergence": "jsd"}),
     Method("agreed-hint", "of several hints the one of most agreement", {"trainer.method.hint_selection": "sequence"}),
+    Method("corrected-alone", "nothing learned from what the hinted model says", {"hints.shown_replies": False}),
     Method("top-4", "4 tokens and a tail compared, not 50", {"trainer.method.top_k": 4}),
     Method("scored", "a score on every judged reply beside it", {"trainer.method.w_rl": 1.0}),
     Method("four-a-step", "a step takes four samples", {"train.batch_size": 4, "train.min_batch": 4}),

@@ -1,0 +1,177 @@
+"""What the base model makes of a hint: which one it heeds, beside which others, and what it then says."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+from carry_doubles import LabelRenderer
+
+from openclaw_rl.carry.demonstrate import Demonstrator
+from openclaw_rl.carry.settings import HintsSettings
+from openclaw_rl.core.adapter import Adapter
+from openclaw_rl.core.completion import Completion, Finish, SampledToken, Scores
+from openclaw_rl.core.hint import PlacedHint, with_hints
+from openclaw_rl.core.message import Role, message
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
+from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.errors import EngineError
+from openclaw_rl.testing.turns import a_turn
+
+SERVED = (7, 7, 7)
+# As long as a power of two less one: their sums tell every set of them apart.
+IDLE, PLAIN, STERN, KNOWN = "Hm.", "Plainly", "Be stern always", "Say hello at the very beginning"
+Says = dict[frozenset[str], tuple[int, ...]]
+
+
+@dataclass
+class Reader:
+    """Says what `says` has for the hints it reads: each of its tokens in its place at -0.1 nats, any other at -2.1.
+
+    Behind `colder` hints any other is at -4.1.
+    """
+
+    says: Says
+    colder: frozenset[str] = frozenset()
+    is_away: bool = False
+    longest: int | None = None
+    asked: list[PolicyVersion] = field(default_factory=list)
+
+    def _reply(self, prompt: Sequence[int]) -> tuple[int, ...]:
+        (read,) = [told for told in self.says if prompt_of(told).tokens == tuple(prompt)]
+        return self.says[read]
+
+    async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
+        if self.is_away:
+            raise EngineError("away")
+        self.asked.append(version)
+        likely, said = self._reply(prompt.tokens[:start]), prompt.tokens[start:]
+        is_colder = self.colder and prompt.tokens[:start] == prompt_of(self.colder).tokens
+        other = -4.1 if is_colder else -2.1
+        logp = tuple(-0.1 if likely[at : at + 1] == (token,) else other for at, token in enumerate(said))
+        return Scores(start, logp, ())
+
+    async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
+        self.asked.append(version)
+        said = self._reply(prompt.tokens) if self.longest is None else (9,) * sampling.max_tokens
+        for index, token in enumerate(said):
+            yield SampledToken(token, -0.1, -0.1, version, finish=Finish.STOP if index + 1 == len(said) else None)
+
+    async def load(self, adapter: Adapter) -> None:
+        raise NotImplementedError
+
+    async def unload(self, version: PolicyVersion) -> None:
+        raise NotImplementedError
+
+
+def the_turn() -> Turn:
+    completion = Completion(SERVED, (-0.1,) * 3, (-0.1,) * 3, BASE, Finish.STOP)
+    made = a_turn("t", (message(Role.USER, "question"),))
+    return replace(made, completion=completion, prompt=prompt_of(()))
+
+
+def prompt_of(hints: Sequence[str] | frozenset[str]) -> Prompt:
+    """As LabelRenderer renders them, hints told apart by their length; known ones stand first."""
+    told = sorted(hints, key=[KNOWN, PLAIN, STERN, IDLE].index)
+    placed = [PlacedHint(0, text, text) for text in told]
+    return LabelRenderer().prompt(with_hints((message(Role.USER, "question"),), placed), (), None)
+
+
+def assembling(*hints: str) -> Callable[[Sequence[PlacedHint]], Awaitable[Sample]]:
+    """Samples with a turn's own hints beside those heeded."""
+
+    async def assembled(known: Sequence[PlacedHint]) -> Sample:
+        beside = [item.text for item in known]
+        prompts = tuple(HintPrompt(" ".join((*beside, hint)), prompt_of((*beside, hint)).tokens) for hint in hints)
+        turn = the_turn()
+        logp = turn.completion.logp
+        return Sample("t", "s", "alice", turn.prompt.tokens, SERVED, logp, (True,) * 3, BASE, score=-1.0, hints=prompts)
+
+    return assembled
+
+
+async def asked(engine: Reader, *hints: str, known: Sequence[str] = ()) -> Sample:
+    guide = Demonstrator(engine, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
+    told = [PlacedHint(0, text, text) for text in known]
+    return await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(*hints))
+
+
+def reader(**said: tuple[int, ...]) -> Reader:
+    """By names of hints with `_` between them; `bare` is without any, and what is not named is as bare."""
+    names = {"plain": PLAIN, "stern": STERN, "known": KNOWN, "idle": IDLE}
+    told = {frozenset(names[part] for part in name.split("_") if part != "bare"): ids for name, ids in said.items()}
+    every = [frozenset(one for one in names.values() if one in picked) for picked in _subsets(tuple(names.values()))]
+    return Reader({hints: told.get(hints, said["bare"]) for hints in every})
+
+
+def _subsets(items: tuple[str, ...]) -> list[tuple[str, ...]]:
+    return [()] if not items else [(*rest, *way) for rest in _subsets(items[1:]) for way in ((), items[:1])]
+
+
+async def test_what_the_base_model_says_behind_the_hint_comes_with_the_sample() -> None:
+    engine = reader(bare=SERVED, plain=(5, 6))
+    found = await asked(engine, PLAIN)
+    assert found.shown is not None and found.shown.tokens == (5, 6) and found.shown.version == BASE
+    assert [hint.text for hint in found.hints] == [PLAIN] and found.response == SERVED
+    assert set(engine.asked) == {BASE}  # the served weights are not the teacher
+
+
+async def test_of_several_hints_the_one_that_objects_most_is_learned_under() -> None:
+    found = await asked(reader(bare=SERVED, idle=(7, 7, 8), plain=(5, 6)), IDLE, PLAIN)
+    assert [hint.text for hint in found.hints] == [PLAIN]
+
+
+async def test_a_hint_that_changes_nothing_teaches_nothing() -> None:
+    found = await asked(reader(bare=SERVED), IDLE)
+    assert found.hints == () and found.shown is None and found.score == -1.0
+
+
+async def test_nor_one_behind_which_it_says_what_it_says_anyway() -> None:
+    """It never would have said what was served; that is no doing of the hint's."""
+    engine = reader(bare=(5, 6), idle=(5, 6))
+    engine.colder = frozenset({IDLE})  # it objects to what was served
+    found = await asked(engine, IDLE)
+    assert found.hints == ()
+
+
+async def test_beside_it_stand_the_known_hints_that_the_reply_follows() -> None:
+    """The policy has learned to say what KNOWN wants; read without it, the teacher would unlearn that."""
+    engine = reader(bare=(1, 1, 1), known=SERVED, plain=(5, 6), known_plain=(7, 5, 6))
+    found = await asked(engine, PLAIN, known=[KNOWN, STERN])
+    assert [hint.text for hint in found.hints] == [f"{KNOWN} {PLAIN}"]  # nothing of STERN, which bears on other replies
+    assert found.shown is not None and found.shown.tokens == (7, 5, 6)
+
+
+async def test_unless_they_drown_it() -> None:
+    engine = reader(bare=(7, 1, 1), known=SERVED, plain=(5, 6), known_plain=SERVED)
+    found = await asked(engine, PLAIN, known=[KNOWN])
+    assert [hint.text for hint in found.hints] == [PLAIN]
+    assert found.shown is not None and found.shown.tokens == (5, 6)
+
+
+async def test_a_reply_that_finds_no_end_is_not_shown() -> None:
+    engine = reader(bare=SERVED, plain=(5, 6))
+    engine.longest = 0
+    found = await asked(engine, PLAIN)
+    assert [hint.text for hint in found.hints] == [PLAIN] and found.shown is None
+
+
+async def test_without_an_engine_or_with_images_it_is_the_sample_as_assembled() -> None:
+    engine = reader(bare=SERVED, plain=(5, 6))
+    engine.is_away = True
+    found = await asked(engine, PLAIN, known=[KNOWN])
+    assert [hint.text for hint in found.hints] == [f"{KNOWN} {PLAIN}"] and found.shown is None
+    engine.is_away = False
+    guide = Demonstrator(engine, LabelRenderer(), (2,), HintsSettings())
+    seen = replace(the_turn(), prompt=replace(prompt_of(()), images=("a",)))
+    assert (await guide.demonstrated(seen, seen.prompt, (), assembling(PLAIN))).shown is None
+    assert not engine.asked
+
+
+def test_a_sample_holds_one_other_reply_of_the_right_kind() -> None:
+    with pytest.raises(ValueError, match="policy's own"):
+        Sample("t", "s", "u", (1,), (7,), (-0.1,), (True,), BASE, own=SampledReply((5,), (-0.1,), BASE))
