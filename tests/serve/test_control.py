@@ -8,6 +8,12 @@ import aiohttp
 import pytest
 from serve_doubles import VERSION, Serving, serving
 
+from openclaw_rl.core.hint import Hint
+from openclaw_rl.core.message import Role, message
+from openclaw_rl.core.next_state import NextState, NextStateSource
+from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
+from openclaw_rl.core.verdict import Verdict, VerdictSource
+from openclaw_rl.core.version import BASE
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.store.db import Store
 
@@ -107,9 +113,32 @@ async def test_a_turn_shows_all_that_is_known_of_it(server: Serving, http: aioht
     assert body["reply"]["content"] == "hello"
     assert (body["kind"], body["why"], body["state"], body["reason"]) == ("main", "test", "served", None)
     assert body["version"] == str(VERSION) and body["session"] == "alice:s" and body["user"] == "alice"
-    assert body["next_state"] is None and body["verdict"] is None and body["step"] is None
+    assert body["next_state"] is None and body["verdict"] is None and body["step"] is None and body["lesson"] is None
     async with http.get("/v1/rl/turns/nothing") as answer:
         assert answer.status == 404
+
+
+async def test_a_turn_shows_what_it_was_made_into(
+    server: Serving, http: aiohttp.ClientSession, renderer: ChatRenderer, store: Store
+) -> None:
+    name = (await _talk(server, http)).removeprefix("chatcmpl-")
+    turn = await store.turn(name)
+    assert turn is not None
+    said = renderer.encode("Hello friend!")
+    await store.pair(NextState(name, (message(Role.USER, "Greet me."),), NextStateSource.USER))
+    await store.judge(Verdict(name, -1, VerdictSource.VOTES, hints=(Hint("Greet the user."),)))
+    hints = (HintPrompt("Greet the user.", turn.prompt.tokens),)
+    completion = turn.completion
+    sample = Sample(
+        name, turn.session, turn.user, turn.prompt.tokens, completion.tokens, completion.logp,
+        (True,) * len(completion.tokens), completion.version, score=-1.0, hints=hints,
+        shown=SampledReply(said, (-0.5,) * len(said), BASE),
+    )  # fmt: skip
+    await store.admit(sample)
+    async with http.get(f"/v1/rl/turns/{name}") as answer:
+        lesson = (await answer.json())["lesson"]
+    assert lesson["hints"] == ["Greet the user."] and lesson["score"] == -1.0 and lesson["own"] is None
+    assert lesson["shown"] == {"text": "Hello friend!", "version": "shared.0"}
 
 
 async def test_versions_are_listed_and_one_can_be_served_again(server: Serving, http: aiohttp.ClientSession) -> None:

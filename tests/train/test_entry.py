@@ -201,12 +201,12 @@ async def test_what_a_teacher_shows_for_a_corrected_turn_is_kept_with_its_sample
         assert guide.asked == ["a"] and by_turn["praised"].shown is None
 
 
-async def test_a_correction_whose_hint_changes_nothing_is_dropped_as_without_signal(tmp_path: Path) -> None:
+async def test_a_correction_whose_hint_changes_nothing_is_dropped_as_unheeded(tmp_path: Path) -> None:
     async with flowing(tmp_path, wants=Wants.HINT) as flow:
         flow.stage.entry.guide = Showing(heeds=False)
         await flow.judged("a", -1, hints=1)
         assert await flow.stage.entry.admit()
-        assert await flow.state("a") is DropReason.NO_SIGNAL
+        assert await flow.state("a") is DropReason.UNHEEDED
     async with flowing(tmp_path / "scored", wants=Wants.EITHER) as flow:  # where scores teach, its score still does
         flow.stage.entry.guide = Showing(heeds=False)
         await flow.judged("a", -1, hints=1)

@@ -27,6 +27,7 @@ class DropReason(StrEnum):
     NO_NEXT_STATE = "no_next_state"
     NOT_FOLLOWED = "not_followed"  # a sibling the conversation did not go on from
     NO_SIGNAL = "no_signal"
+    UNHEEDED = "unheeded"  # the base model says the same with its hint as without: it cannot be taught by it
     MAY_NOT_TEACH = "may_not_teach"
     REDACTED = "redacted"  # it held something private, so its ids were not kept
     REPEATED = "repeated"  # the same correction, more often than one user may teach it in a day

@@ -26,6 +26,7 @@ WHAT_TO_DO: dict[str, str] = {
     DropReason.NO_NEXT_STATE: "have clients send the conversation along, or POST /v1/feedback",
     DropReason.NOT_FOLLOWED: "nothing: other answers to the same were gone on with",
     DropReason.NO_SIGNAL: "nothing, where users are content; else see what the judge votes on /v1/rl/turns",
+    DropReason.UNHEEDED: "see whether hints say what users meant (/v1/rl/turns); else use a model that follows them",
     DropReason.MAY_NOT_TEACH: "nothing, where that is meant; else give their keys the scope teach",
     DropReason.REDACTED: "keep secrets out of conversations; store.redact says what counts as one",
     DropReason.REPEATED: "see who repeats one correction so often, or raise train.same_words_a_day",

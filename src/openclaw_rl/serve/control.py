@@ -14,7 +14,7 @@ from openclaw_rl.core.version import parse_version
 from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.ids import turn_of_response
 from openclaw_rl.serve.parts import ServeParts
-from openclaw_rl.serve.views import turn_json, turn_line, versions_json
+from openclaw_rl.serve.views import lesson_json, turn_json, turn_line, versions_json
 from openclaw_rl.serve.wire import parsed
 
 _MOST_ROWS = 500
@@ -84,7 +84,8 @@ async def turn(request: web.Request, parts: ServeParts, key_name: str) -> web.Re
     row = await parts.store.row(name)
     if row is None:
         raise RequestError(f"there is no turn {name}", fix="list them at /v1/rl/turns", status=404, param="id")
-    return answer(turn_json(row))
+    samples = await parts.store.effects.samples([name])
+    return answer(turn_json(row) | {"lesson": lesson_json(samples[0], parts.renderer) if samples else None})
 
 
 async def versions(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:

@@ -23,6 +23,7 @@ DROPPED = {
     DropReason.NO_NEXT_STATE: "nothing followed the answer before its session was over",
     DropReason.NOT_FOLLOWED: "the conversation went on from another answer to the same",
     DropReason.NO_SIGNAL: "neither score nor hint gave anything to learn",
+    DropReason.UNHEEDED: "told what was wanted, the base model would have said the same, so it cannot teach it",
     DropReason.MAY_NOT_TEACH: "its API key has not the right to teach",
     DropReason.REDACTED: "it held something private, so its ids were not kept and cannot be learned from",
     DropReason.REPEATED: "its user gave the same correction more often today than train.same_words_a_day",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from openclaw_rl.core.message import Json
+from openclaw_rl.core.protocols import Renderer
+from openclaw_rl.core.sample import Sample, SampledReply
 from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.serve.explaining import explained
 from openclaw_rl.store.db import Store
@@ -56,6 +58,25 @@ def turn_json(row: TurnRow) -> dict[str, Json]:
     body["verdict"] = None if row.verdict is None else _verdict_json(row.verdict)
     body["feedback"] = None if said is None else {"score": said.score, "text": said.text, "at": said.at_s}
     return body
+
+
+def lesson_json(sample: Sample, renderer: Renderer) -> dict[str, Json]:
+    """What a turn was made into: its signals, what a teacher reads, and replies beside it that nobody was served."""
+    return {
+        "score": sample.score,
+        "baseline": sample.baseline,
+        "hints": [hint.text for hint in sample.hints],
+        "is_promoted": sample.is_promoted,
+        "is_taught": sample.is_taught,
+        "own": _reply_json(sample.own, renderer),
+        "shown": _reply_json(sample.shown, renderer),
+    }
+
+
+def _reply_json(reply: SampledReply | None, renderer: Renderer) -> Json:
+    if reply is None:
+        return None
+    return {"text": renderer.decode(reply.tokens)[0].text, "version": str(reply.version)}
 
 
 def version_json(row: VersionRow, *, is_current: bool) -> dict[str, Json]:

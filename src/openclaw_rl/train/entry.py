@@ -174,7 +174,8 @@ class Entry:
             own = await self.student.reply(row.turn, bare)
         sample = await self._sample(row, reward, own)
         if not sample.is_promoted and not teaches(sample, self.wants):
-            await self._drop(sample.turn, DropReason.NO_SIGNAL)  # its hints fit nowhere, or change nothing
+            # Without a guide its hints fit nowhere; with one they may also change nothing.
+            await self._drop(sample.turn, DropReason.UNHEEDED if self._asks_guide(row) else DropReason.NO_SIGNAL)
             return
         try:
             scopes = trained_scopes(self.settings.scopes, user=row.turn.user, agent=row.turn.agent)
@@ -202,10 +203,14 @@ class Entry:
                 known=beside,
             )
 
-        is_corrected = row.verdict.score is not None and row.verdict.score < 0
-        if self.guide is None or turn.carried or not row.verdict.hints or not is_corrected:
+        if self.guide is None or not self._asks_guide(row):
             return await assembled(known)
         return await self.guide.demonstrated(turn, turn.prompt, known, assembled)
+
+    def _asks_guide(self, row: Judged) -> bool:
+        """Whether the teacher is asked about the turn: one that was corrected, its prompt without hints."""
+        is_corrected = row.verdict.score is not None and row.verdict.score < 0
+        return self.guide is not None and is_corrected and bool(row.verdict.hints) and not row.turn.carried
 
     async def _baseline(self, row: Judged) -> float | None:
         if self.settings.baseline is Baseline.NONE or row.verdict.score is None:
