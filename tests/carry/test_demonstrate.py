@@ -13,7 +13,7 @@ from openclaw_rl.carry.settings import HintsSettings
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.completion import Completion, Finish, SampledToken, Scores
 from openclaw_rl.core.hint import PlacedHint, with_hints
-from openclaw_rl.core.message import Role, message
+from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
 from openclaw_rl.core.sampling import Sampling
@@ -175,3 +175,17 @@ async def test_without_an_engine_or_with_images_it_is_the_sample_as_assembled() 
 def test_a_sample_holds_one_other_reply_of_the_right_kind() -> None:
     with pytest.raises(ValueError, match="policy's own"):
         Sample("t", "s", "u", (1,), (7,), (-0.1,), (True,), BASE, own=SampledReply((5,), (-0.1,), BASE))
+
+
+class Refusing(LabelRenderer):
+    """A template that takes no hints."""
+
+    def reread(self, turn: Turn, messages: Sequence[Message]) -> Prompt:
+        raise ValueError("refused")
+
+
+async def test_a_known_hint_that_the_template_refuses_is_left_out() -> None:
+    engine = reader(bare=(7, 1, 1), known=SERVED, plain=(5, 6))
+    guide = Demonstrator(engine, Refusing(), (2,), HintsSettings(probe_tokens=8))
+    found = await guide.demonstrated(the_turn(), prompt_of(()), [PlacedHint(0, KNOWN, KNOWN)], assembling(PLAIN))
+    assert [hint.text for hint in found.hints] == [PLAIN] and found.shown is not None

@@ -48,8 +48,8 @@ class Demonstrator:
             return await assembled(known)
         try:
             followed = await self._followed(turn, bare, known)
-            if followed:
-                without = self.renderer.reread(turn, with_hints(turn.messages, followed))
+            without = await self._reading(turn, followed) if followed else None
+            if without is not None:
                 beside = await self._heeded(turn, without, await assembled(followed))
                 if beside is not None:
                     return beside
@@ -81,12 +81,21 @@ class Demonstrator:
 
     async def _followed(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint]) -> list[PlacedHint]:
         """The known hints that make what was said likelier."""
-        if not known:
+        readings = [(hint, prompt) for hint in known if (prompt := await self._reading(turn, [hint])) is not None]
+        if not readings:
             return []
         said = turn.completion.tokens
-        prompts = [self.renderer.reread(turn, with_hints(turn.messages, [hint])) for hint in known]
-        before, *behind = await asyncio.gather(*(self._logp(prompt.tokens, said) for prompt in (bare, *prompts)))
-        return [hint for hint, logp in zip(known, behind, strict=True) if logp - before >= FOLLOWED_NATS]
+        before, *behind = await asyncio.gather(
+            *(self._logp(prompt.tokens, said) for prompt in (bare, *(prompt for _, prompt in readings)))
+        )
+        return [hint for (hint, _), logp in zip(readings, behind, strict=True) if logp - before >= FOLLOWED_NATS]
+
+    async def _reading(self, turn: Turn, hints: Sequence[PlacedHint]) -> Prompt | None:
+        """The turn's prompt with these hints, rendered off the loop; None where the template refuses."""
+        try:
+            return await asyncio.to_thread(self.renderer.reread, turn, with_hints(turn.messages, hints))
+        except (RequestError, ValueError):
+            return None
 
     async def _logp(self, before: tuple[int, ...], said: tuple[int, ...]) -> float:
         """Of a whole reply behind these ids, in nats."""
