@@ -19,6 +19,8 @@ min_batch = 1
 parameters = "full"
 lr = 1e-3
 nice = 0
+[hints]
+shown_replies = false
 [publish]
 kl_max = 20.0
 probes = 1

@@ -71,7 +71,7 @@ async def test_what_is_said_next_becomes_a_version_that_answers(
     running.append(server := start(tmp_path / "home", config=config))
     async with _client(server) as client:
         turns = await _correct(client, "Mia has 3 pens and gets 4 more. How many pens does she have?")
-        status = await until(lambda: server.get("/v1/rl/status"), lambda seen: ledger(seen)["trained"] >= 2)
+        status = await until(lambda: server.get("/v1/rl/status"), lambda seen: ledger(seen)["trained"] >= 1)
         versions = await until(
             lambda: server.get("/v1/rl/versions"), lambda seen: seen["current"] != {"shared": "shared.0"}
         )
@@ -85,13 +85,16 @@ async def test_what_is_said_next_becomes_a_version_that_answers(
     assert "Please write that without markdown." in json.dumps(told["next_state"])
     verdict = told["verdict"]
     assert isinstance(verdict, dict) and judging.hint in json.dumps(verdict["hints"])
+    lesson = told["lesson"]
+    assert isinstance(lesson, dict) and lesson["hints"] == [judging.hint]
+    assert "3 + 4 = 7" in json.dumps(lesson["shown"]) and "**" not in json.dumps(lesson["shown"])
     folder = server.home / "versions" / version
     assert (folder / "adapter_model.safetensors").is_file() and (folder / "adapter_config.json").is_file()
     assert server.end(signal.SIGINT) == 0
 
 
 async def test_a_killed_server_goes_on_where_it_was(tmp_path: Path, judging: Judging, running: list[Served]) -> None:
-    config = f'{LEARN_AT_ONCE}url = "{judging.url}"\nmodel = "rule"\n'
+    config = f'[hints]\nshown_replies = false\n{LEARN_AT_ONCE}url = "{judging.url}"\nmodel = "rule"\n'
     running.append(server := start(tmp_path / "home", config=config))
     async with _client(server) as client:
         turns = await _correct(client, "Mia has 3 pens and gets 4 more. How many pens does she have?")

@@ -26,6 +26,8 @@ rank = 8
 alpha = 16.0
 lr = 1e-2
 nice = 0
+[hints]
+shown_replies = false
 [publish]
 kl_max = 20.0
 probes = 0
