@@ -189,3 +189,20 @@ async def test_a_known_hint_that_the_template_refuses_is_left_out() -> None:
     guide = Demonstrator(engine, Refusing(), (2,), HintsSettings(probe_tokens=8))
     found = await guide.demonstrated(the_turn(), prompt_of(()), [PlacedHint(0, KNOWN, KNOWN)], assembling(PLAIN))
     assert [hint.text for hint in found.hints] == [PLAIN] and found.shown is not None
+
+
+@pytest.mark.parametrize("is_heeded", [True, False])
+async def test_what_was_sampled_behind_hints_is_learned_from_where_a_further_one_changes_something(
+    is_heeded: bool,
+) -> None:
+    engine = reader(bare=(1, 1, 1), known=SERVED, known_plain=(5, 6) if is_heeded else SERVED)
+    carried = PlacedHint(0, KNOWN, KNOWN)
+    turn = replace(the_turn(), carried=(carried,), prompt=prompt_of([KNOWN]))
+    whole = HintPrompt(f"{KNOWN} {PLAIN}", prompt_of([KNOWN, PLAIN]).tokens)
+
+    async def assembled(known: Sequence[PlacedHint]) -> Sample:
+        return replace(await assembling(PLAIN)(()), is_taught=True, hints=(whole,))
+
+    guide = Demonstrator(engine, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
+    found = await guide.demonstrated(turn, turn.prompt, (), assembled)
+    assert found.hints == ((whole,) if is_heeded else ()) and found.shown is None and found.is_taught

@@ -212,3 +212,15 @@ async def test_a_correction_whose_hint_changes_nothing_is_dropped_as_unheeded(tm
         await flow.judged("a", -1, hints=1)
         assert await flow.stage.entry.admit()
         assert [sample.hints for sample in await flow.store.ready(limit=9)] == [()]
+
+
+async def test_what_was_sampled_behind_hints_and_corrected_in_vain_is_dropped_as_unheeded(tmp_path: Path) -> None:
+    async with flowing(tmp_path, wants=Wants.EITHER) as flow:
+        flow.stage.entry.student = Asked(has_learned=False)
+        flow.stage.entry.guide = guide = Showing(heeds=False)
+        await behind_hints(flow, "corrected", score=-1, hints=1)
+        await behind_hints(flow, "praised", score=1)
+        assert await flow.stage.entry.admit()
+        assert await flow.state("corrected") is DropReason.UNHEEDED
+        assert [sample.turn for sample in await flow.store.ready(limit=9)] == ["praised"]
+        assert guide.asked == ["corrected"]

@@ -28,6 +28,20 @@ Assembled = Callable[[Sequence[PlacedHint]], Awaitable[Sample]]
 
 
 @dataclass(frozen=True, slots=True)
+class _Heeded:
+    """The hint that a sample is learned under, and what the base model says behind it, if that finds an end."""
+
+    assembled: Sample
+    hints: tuple[HintPrompt]
+    shown: SampledReply | None
+
+    @property
+    def sample(self) -> Sample:
+        """With both."""
+        return replace(self.assembled, hints=self.hints, shown=self.shown)
+
+
+@dataclass(frozen=True, slots=True)
 class Demonstrator:
     """Asks the base model, which is the teacher. `stop_ids` end an answer."""
 
@@ -41,25 +55,31 @@ class Demonstrator:
 
         Of the turn's hints it keeps the one that objects most to the reply, with what is said behind it; none where no
         hint changes anything. Beside it stand those known ones that the reply follows, unless they drown it: what
-        others bear on is no matter here, and a small model loses its way among many. Where the engine is away it is
-        what was assembled, all known hints heeded.
+        others bear on is no matter here, and a small model loses its way among many. What was sampled behind hints is
+        the teacher's own reply already, so nothing more is shown. Where the engine is away it is what was assembled,
+        all known hints heeded.
         """
         if turn.prompt.images:  # a trainer reads ids alone
             return await assembled(known)
         try:
+            if turn.carried:
+                taught = await assembled(known)
+                found = await self._heeded(turn, turn.prompt, taught)
+                return replace(taught, hints=() if found is None else found.hints)
             followed = await self._followed(turn, bare, known)
             without = await self._reading(turn, followed) if followed else None
             if without is not None:
                 beside = await self._heeded(turn, without, await assembled(followed))
                 if beside is not None:
-                    return beside
+                    return beside.sample
             alone = await assembled(())
-            return await self._heeded(turn, bare, alone) or replace(alone, hints=())
+            found = await self._heeded(turn, bare, alone)
+            return replace(alone, hints=()) if found is None else found.sample
         except (EngineError, RequestError):  # away, or its queue is full
             return await assembled(known)
 
-    async def _heeded(self, turn: Turn, without: Prompt, sample: Sample) -> Sample | None:
-        """The sample with the hint that objects most and what is said behind it; None where that changes nothing.
+    async def _heeded(self, turn: Turn, without: Prompt, sample: Sample) -> _Heeded | None:
+        """The hint of the sample's that objects most, and what is said behind it; None where that changes nothing.
 
         It must make the corrected reply less likely, and what is said behind it likelier than without it: one that does
         the first alone says no more than that the base model would not have said what the policy has learned to say.
@@ -77,7 +97,7 @@ class Demonstrator:
         shown = await self._shown(turn, hint)
         if shown is not None and sum(shown.logp) - await self._logp(without.tokens, shown.tokens) < HEEDED_NATS:
             return None
-        return replace(sample, hints=(hint,), shown=shown)
+        return _Heeded(sample, (hint,), shown)
 
     async def _followed(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint]) -> list[PlacedHint]:
         """The known hints that make what was said likelier."""

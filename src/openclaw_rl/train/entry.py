@@ -173,9 +173,10 @@ class Entry:
                 return
             own = await self.student.reply(row.turn, bare)
         sample = await self._sample(row, reward, own)
-        if not sample.is_promoted and not teaches(sample, self.wants):
-            # Without a guide its hints fit nowhere; with one they may also change nothing.
-            await self._drop(sample.turn, DropReason.UNHEEDED if self._asks_guide(row) else DropReason.NO_SIGNAL)
+        # Without a guide a sample has no hints where they fit nowhere; with one, where they change nothing.
+        is_unheeded = self._asks_guide(row) and not sample.hints
+        if not sample.is_promoted and (not teaches(sample, self.wants) or (sample.is_taught and is_unheeded)):
+            await self._drop(sample.turn, DropReason.UNHEEDED if is_unheeded else DropReason.NO_SIGNAL)
             return
         try:
             scopes = trained_scopes(self.settings.scopes, user=row.turn.user, agent=row.turn.agent)
@@ -208,9 +209,9 @@ class Entry:
         return await self.guide.demonstrated(turn, turn.prompt, known, assembled)
 
     def _asks_guide(self, row: Judged) -> bool:
-        """Whether the teacher is asked about the turn: one that was corrected, its prompt without hints."""
+        """Whether the teacher is asked about the turn: one that was corrected, with words."""
         is_corrected = row.verdict.score is not None and row.verdict.score < 0
-        return self.guide is not None and is_corrected and bool(row.verdict.hints) and not row.turn.carried
+        return self.guide is not None and is_corrected and bool(row.verdict.hints)
 
     async def _baseline(self, row: Judged) -> float | None:
         if self.settings.baseline is Baseline.NONE or row.verdict.score is None:
