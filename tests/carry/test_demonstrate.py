@@ -32,11 +32,14 @@ Says = dict[frozenset[str], tuple[int, ...]]
 class Reader:
     """Says what `says` has for the hints it reads: each of its tokens in its place at -0.1 nats, any other at -2.1.
 
-    Behind `colder` hints any other is at -4.1.
+    Behind `colder` hints any other is `colder_by` nats less likely. A served version that has learned says `learned`
+    without hints.
     """
 
     says: Says
     colder: frozenset[str] = frozenset()
+    colder_by: float = 1.0
+    learned: tuple[int, ...] = ()
     is_away: bool = False
     longest: int | None = None
     asked: list[PolicyVersion] = field(default_factory=list)
@@ -50,8 +53,10 @@ class Reader:
             raise EngineError("away")
         self.asked.append(version)
         likely, said = self._reply(prompt.tokens[:start]), prompt.tokens[start:]
+        if version != BASE and prompt.tokens[:start] == prompt_of(()).tokens:
+            likely = self.learned
         is_colder = self.colder and prompt.tokens[:start] == prompt_of(self.colder).tokens
-        other = -4.1 if is_colder else -2.1
+        other = -2.1 - (self.colder_by if is_colder else 0.0)
         logp = tuple(-0.1 if likely[at : at + 1] == (token,) else other for at, token in enumerate(said))
         return Scores(start, logp, ())
 
@@ -94,8 +99,12 @@ def assembling(*hints: str) -> Callable[[Sequence[PlacedHint]], Awaitable[Sample
     return assembled
 
 
+async def base_serves(turn: Turn) -> PolicyVersion:
+    return BASE
+
+
 async def asked(engine: Reader, *hints: str, known: Sequence[str] = ()) -> Sample:
-    guide = Demonstrator(engine, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
+    guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
     told = [PlacedHint(0, text, text) for text in known]
     return await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(*hints))
 
@@ -133,9 +142,30 @@ async def test_a_hint_that_changes_nothing_teaches_nothing() -> None:
 async def test_nor_one_behind_which_it_says_what_it_says_anyway() -> None:
     """It never would have said what was served; that is no doing of the hint's."""
     engine = reader(bare=(5, 6), idle=(5, 6))
-    engine.colder = frozenset({IDLE})  # it objects to what was served
+    engine.colder = frozenset({IDLE})  # it objects to what was served, by 3 nats
     found = await asked(engine, IDLE)
     assert found.hints == ()
+
+
+async def test_but_one_that_objects_by_far_asks_for_what_it_says_anyway() -> None:
+    """The policy has learned something else, and its user wants back what the base model does."""
+    engine = reader(bare=(5, 6), idle=(5, 6))
+    engine.colder, engine.colder_by = frozenset({IDLE}), 2.0
+    found = await asked(engine, IDLE)
+    assert [hint.text for hint in found.hints] == [IDLE]
+    assert found.shown is not None and found.shown.tokens == (5, 6)
+
+
+async def test_or_one_that_moves_the_weights_that_are_served() -> None:
+    engine = reader(bare=(5, 6), idle=(5, 6))
+    engine.colder, engine.learned = frozenset({IDLE}), SERVED  # these say SERVED, but for the hint
+
+    async def moved(turn: Turn) -> PolicyVersion:
+        return PolicyVersion("shared", 3)
+
+    guide = Demonstrator(engine, moved, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
+    found = await guide.demonstrated(the_turn(), prompt_of(()), (), assembling(IDLE))
+    assert [hint.text for hint in found.hints] == [IDLE]
 
 
 async def test_beside_it_stand_the_known_hints_that_the_reply_follows() -> None:
@@ -166,7 +196,7 @@ async def test_without_an_engine_or_with_images_it_is_the_sample_as_assembled() 
     found = await asked(engine, PLAIN, known=[KNOWN])
     assert [hint.text for hint in found.hints] == [f"{KNOWN} {PLAIN}"] and found.shown is None
     engine.is_away = False
-    guide = Demonstrator(engine, LabelRenderer(), (2,), HintsSettings())
+    guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings())
     seen = replace(the_turn(), prompt=replace(prompt_of(()), images=("a",)))
     assert (await guide.demonstrated(seen, seen.prompt, (), assembling(PLAIN))).shown is None
     assert not engine.asked
@@ -186,7 +216,7 @@ class Refusing(LabelRenderer):
 
 async def test_a_known_hint_that_the_template_refuses_is_left_out() -> None:
     engine = reader(bare=(7, 1, 1), known=SERVED, plain=(5, 6))
-    guide = Demonstrator(engine, Refusing(), (2,), HintsSettings(probe_tokens=8))
+    guide = Demonstrator(engine, base_serves, Refusing(), (2,), HintsSettings(probe_tokens=8))
     found = await guide.demonstrated(the_turn(), prompt_of(()), [PlacedHint(0, KNOWN, KNOWN)], assembling(PLAIN))
     assert [hint.text for hint in found.hints] == [PLAIN] and found.shown is not None
 
@@ -203,6 +233,6 @@ async def test_what_was_sampled_behind_hints_is_learned_from_where_a_further_one
     async def assembled(known: Sequence[PlacedHint]) -> Sample:
         return replace(await assembling(PLAIN)(()), is_taught=True, hints=(whole,))
 
-    guide = Demonstrator(engine, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
+    guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
     found = await guide.demonstrated(turn, turn.prompt, (), assembled)
     assert found.hints == ((whole,) if is_heeded else ()) and found.shown is None and found.is_taught

@@ -18,10 +18,11 @@ from openclaw_rl.core.protocols import Engine, Renderer
 from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.core.version import BASE
+from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import EngineError, RequestError
 
 HEEDED_NATS = 1.0  # by which a hint makes the corrected reply less likely, and likelier what is said behind it
+PLAIN_NATS = 5.0  # by which it makes the corrected reply so much less likely that there is no doubt what it is about
 FOLLOWED_NATS = 2.0  # by which a known hint makes what was said likelier: it is one that the reply follows
 
 Assembled = Callable[[Sequence[PlacedHint]], Awaitable[Sample]]
@@ -43,9 +44,13 @@ class _Heeded:
 
 @dataclass(frozen=True, slots=True)
 class Demonstrator:
-    """Asks the base model, which is the teacher. `stop_ids` end an answer."""
+    """Asks the base model, which is the teacher, and the weights that are served to a turn's user, as `current` says.
+
+    `stop_ids` end an answer.
+    """
 
     engine: Engine
+    current: Callable[[Turn], Awaitable[PolicyVersion]]
     renderer: Renderer
     stop_ids: tuple[int, ...]
     settings: HintsSettings
@@ -81,23 +86,35 @@ class Demonstrator:
     async def _heeded(self, turn: Turn, without: Prompt, sample: Sample) -> _Heeded | None:
         """The hint of the sample's that objects most, and what is said behind it; None where that changes nothing.
 
-        It must make the corrected reply less likely, and what is said behind it likelier than without it: one that does
-        the first alone says no more than that the base model would not have said what the policy has learned to say.
+        It must make the corrected reply less likely, and what is said behind it likelier than without it, for the base
+        model or for the weights that are served. One that does the first alone, and by little, says no more than that
+        the base model would not have said what the policy has learned to say ("Check each step"). Where it does the
+        first by far there is no doubt: who wants back what the base model does anyway asks for what it says unasked.
         """
         if not sample.hints:
             return None
         said = turn.completion.tokens
         before, *behind = await asyncio.gather(
-            *(self._logp(tokens, said) for tokens in (without.tokens, *(hint.tokens for hint in sample.hints)))
+            *(self._logp(tokens, said, BASE) for tokens in (without.tokens, *(hint.tokens for hint in sample.hints)))
         )
         least = min(range(len(behind)), key=lambda index: behind[index])
-        if before - behind[least] < HEEDED_NATS:
+        hint, objection = sample.hints[least], before - behind[least]
+        if objection < HEEDED_NATS:
             return None
-        hint = sample.hints[least]
         shown = await self._shown(turn, hint)
-        if shown is not None and sum(shown.logp) - await self._logp(without.tokens, shown.tokens) < HEEDED_NATS:
+        if shown is not None and objection < PLAIN_NATS and not await self._moves(turn, hint, without, shown.tokens):
             return None
         return _Heeded(sample, (hint,), shown)
+
+    async def _moves(self, turn: Turn, hint: HintPrompt, without: Prompt, shown: tuple[int, ...]) -> bool:
+        """Whether the hint makes a reply likelier, for the base model or for the weights that are served."""
+        for version in dict.fromkeys((BASE, await self.current(turn))):
+            behind, before = await asyncio.gather(
+                self._logp(hint.tokens, shown, version), self._logp(without.tokens, shown, version)
+            )
+            if behind - before >= HEEDED_NATS:
+                return True
+        return False
 
     async def _followed(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint]) -> list[PlacedHint]:
         """The known hints that make what was said likelier."""
@@ -106,7 +123,7 @@ class Demonstrator:
             return []
         said = turn.completion.tokens
         before, *behind = await asyncio.gather(
-            *(self._logp(prompt.tokens, said) for prompt in (bare, *(prompt for _, prompt in readings)))
+            *(self._logp(prompt.tokens, said, BASE) for prompt in (bare, *(prompt for _, prompt in readings)))
         )
         return [hint for (hint, _), logp in zip(readings, behind, strict=True) if logp - before >= FOLLOWED_NATS]
 
@@ -117,9 +134,9 @@ class Demonstrator:
         except (RequestError, ValueError):
             return None
 
-    async def _logp(self, before: tuple[int, ...], said: tuple[int, ...]) -> float:
+    async def _logp(self, before: tuple[int, ...], said: tuple[int, ...], version: PolicyVersion) -> float:
         """Of a whole reply behind these ids, in nats."""
-        scores = await self.engine.score(Prompt(before + said), start=len(before), version=BASE)
+        scores = await self.engine.score(Prompt(before + said), start=len(before), version=version)
         return sum(scores.logp)
 
     async def _shown(self, turn: Turn, hint: HintPrompt) -> SampledReply | None:

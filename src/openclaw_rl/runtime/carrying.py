@@ -39,7 +39,7 @@ def join(entry: Entry, carrying: CarryStage, config: Config) -> None:
     method, prober = config.trainer.method, carrying.prober
     is_base_model = method.teacher is Teacher.BASE and method.form is Distill.TAIL and method.weights.distill > 0
     if config.hints.shown_replies and is_base_model:
-        entry.guide = Demonstrator(prober.engine, carrying.renderer, prober.stop_ids, config.hints)
+        entry.guide = Demonstrator(prober.engine, prober.current, carrying.renderer, prober.stop_ids, config.hints)
     entry.weights_learn = carrying.hints.carry is not Carry.MEMORY
     entry.student = carrying.prober
     entry.known = carrying.hints.beside
