@@ -32,13 +32,11 @@ Says = dict[frozenset[str], tuple[int, ...]]
 class Reader:
     """Says what `says` has for the hints it reads: each of its tokens in its place at -0.1 nats, any other at -2.1.
 
-    Behind `colder` hints any other is `colder_by` nats less likely. A served version that has learned says `learned`
-    without hints.
+    Behind `colder` hints any other is a nat less likely. What a served version says without hints is `learned`.
     """
 
     says: Says
     colder: frozenset[str] = frozenset()
-    colder_by: float = 1.0
     learned: tuple[int, ...] = ()
     is_away: bool = False
     longest: int | None = None
@@ -56,7 +54,7 @@ class Reader:
         if version != BASE and prompt.tokens[:start] == prompt_of(()).tokens:
             likely = self.learned
         is_colder = self.colder and prompt.tokens[:start] == prompt_of(self.colder).tokens
-        other = -2.1 - (self.colder_by if is_colder else 0.0)
+        other = -3.1 if is_colder else -2.1
         logp = tuple(-0.1 if likely[at : at + 1] == (token,) else other for at, token in enumerate(said))
         return Scores(start, logp, ())
 
@@ -140,31 +138,30 @@ async def test_a_hint_that_changes_nothing_teaches_nothing() -> None:
 
 
 async def test_nor_one_behind_which_it_says_what_it_says_anyway() -> None:
-    """It never would have said what was served; that is no doing of the hint's."""
-    engine = reader(bare=(5, 6), idle=(5, 6))
-    engine.colder = frozenset({IDLE})  # it objects to what was served, by 3 nats
-    found = await asked(engine, IDLE)
+    """It never would have said what was served, which follows a known hint; that is no doing of this one's."""
+    engine = reader(bare=(5, 6), idle=(5, 6), known=SERVED, known_idle=SERVED)
+    engine.colder = frozenset({IDLE})
+    found = await asked(engine, IDLE, known=[KNOWN])
     assert found.hints == ()
 
 
-async def test_but_one_that_objects_by_far_asks_for_what_it_says_anyway() -> None:
+async def test_but_where_the_reply_follows_nothing_known_that_may_be_what_is_asked_for() -> None:
     """The policy has learned something else, and its user wants back what the base model does."""
-    engine = reader(bare=(5, 6), idle=(5, 6))
-    engine.colder, engine.colder_by = frozenset({IDLE}), 2.0
-    found = await asked(engine, IDLE)
+    found = await asked(reader(bare=(5, 6), idle=(5, 6)), IDLE)
     assert [hint.text for hint in found.hints] == [IDLE]
     assert found.shown is not None and found.shown.tokens == (5, 6)
 
 
-async def test_or_one_that_moves_the_weights_that_are_served() -> None:
-    engine = reader(bare=(5, 6), idle=(5, 6))
+async def test_or_where_the_hint_moves_the_weights_that_are_served() -> None:
+    engine = reader(bare=(5, 6), idle=(5, 6), known=SERVED, known_idle=SERVED)
     engine.colder, engine.learned = frozenset({IDLE}), SERVED  # these say SERVED, but for the hint
 
     async def moved(turn: Turn) -> PolicyVersion:
         return PolicyVersion("shared", 3)
 
     guide = Demonstrator(engine, moved, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
-    found = await guide.demonstrated(the_turn(), prompt_of(()), (), assembling(IDLE))
+    known = [PlacedHint(0, KNOWN, KNOWN)]
+    found = await guide.demonstrated(the_turn(), prompt_of(()), known, assembling(IDLE))
     assert [hint.text for hint in found.hints] == [IDLE]
 
 

@@ -22,7 +22,6 @@ from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import EngineError, RequestError
 
 HEEDED_NATS = 1.0  # by which a hint makes the corrected reply less likely, and likelier what is said behind it
-PLAIN_NATS = 5.0  # by which it makes the corrected reply so much less likely that there is no doubt what it is about
 FOLLOWED_NATS = 2.0  # by which a known hint makes what was said likelier: it is one that the reply follows
 
 Assembled = Callable[[Sequence[PlacedHint]], Awaitable[Sample]]
@@ -63,51 +62,63 @@ class Demonstrator:
         others bear on is no matter here, and a small model loses its way among many. What was sampled behind hints is
         the teacher's own reply already, so nothing more is shown. Where the engine is away it is what was assembled,
         all known hints heeded.
+
+        What the reply follows already is not to be unlearned for nothing: then a hint must move what is said. Where it
+        follows nothing known the teacher need only think less of it than the policy did; who wants back what the base
+        model does anyway asks for what it says unasked.
         """
         if turn.prompt.images:  # a trainer reads ids alone
             return await assembled(known)
         try:
             if turn.carried:
                 taught = await assembled(known)
-                found = await self._heeded(turn, turn.prompt, taught)
+                found = await self._moved(turn, turn.prompt, taught)
                 return replace(taught, hints=() if found is None else found.hints)
             followed = await self._followed(turn, bare, known)
             without = await self._reading(turn, followed) if followed else None
             if without is not None:
-                beside = await self._heeded(turn, without, await assembled(followed))
+                beside = await self._moved(turn, without, await assembled(followed))
                 if beside is not None:
                     return beside.sample
             alone = await assembled(())
-            found = await self._heeded(turn, bare, alone)
+            found = await self._moved(turn, bare, alone) if followed else await self._objected(turn, alone)
             return replace(alone, hints=()) if found is None else found.sample
         except (EngineError, RequestError):  # away, or its queue is full
             return await assembled(known)
 
-    async def _heeded(self, turn: Turn, without: Prompt, sample: Sample) -> _Heeded | None:
+    async def _moved(self, turn: Turn, without: Prompt, sample: Sample) -> _Heeded | None:
         """The hint of the sample's that objects most, and what is said behind it; None where that changes nothing.
 
         It must make the corrected reply less likely, and what is said behind it likelier than without it, for the base
-        model or for the weights that are served. One that does the first alone, and by little, says no more than that
-        the base model would not have said what the policy has learned to say ("Check each step"). Where it does the
-        first by far there is no doubt: who wants back what the base model does anyway asks for what it says unasked.
+        model or for the weights that are served. One that does the first alone says no more than that the base model
+        would not have said what the policy has learned to say ("Check each step").
         """
+        said = turn.completion.tokens
+        before = await self._logp(without.tokens, said, BASE)
+        found = await self._most_contrary(said, sample, before)
+        if found is None or found.shown is None or await self._moves(turn, found, without):
+            return found
+        return None
+
+    async def _objected(self, turn: Turn, sample: Sample) -> _Heeded | None:
+        """The same where the teacher thinks less of the reply than the weights that said it did."""
+        return await self._most_contrary(turn.completion.tokens, sample, sum(turn.completion.logp))
+
+    async def _most_contrary(self, said: tuple[int, ...], sample: Sample, before: float) -> _Heeded | None:
+        """The hint behind which a reply is least likely, `before` nats without it, and what is said behind it."""
         if not sample.hints:
             return None
-        said = turn.completion.tokens
-        before, *behind = await asyncio.gather(
-            *(self._logp(tokens, said, BASE) for tokens in (without.tokens, *(hint.tokens for hint in sample.hints)))
-        )
+        behind = await asyncio.gather(*(self._logp(hint.tokens, said, BASE) for hint in sample.hints))
         least = min(range(len(behind)), key=lambda index: behind[index])
-        hint, objection = sample.hints[least], before - behind[least]
-        if objection < HEEDED_NATS:
+        if before - behind[least] < HEEDED_NATS:
             return None
-        shown = await self._shown(turn, hint)
-        if shown is not None and objection < PLAIN_NATS and not await self._moves(turn, hint, without, shown.tokens):
-            return None
-        return _Heeded(sample, (hint,), shown)
+        hint = sample.hints[least]
+        return _Heeded(sample, (hint,), await self._shown(len(said), hint))
 
-    async def _moves(self, turn: Turn, hint: HintPrompt, without: Prompt, shown: tuple[int, ...]) -> bool:
-        """Whether the hint makes a reply likelier, for the base model or for the weights that are served."""
+    async def _moves(self, turn: Turn, found: _Heeded, without: Prompt) -> bool:
+        """Whether the hint makes what is shown likelier, for the base model or for the weights that are served."""
+        assert found.shown is not None
+        (hint,), shown = found.hints, found.shown.tokens
         for version in dict.fromkeys((BASE, await self.current(turn))):
             behind, before = await asyncio.gather(
                 self._logp(hint.tokens, shown, version), self._logp(without.tokens, shown, version)
@@ -139,9 +150,9 @@ class Demonstrator:
         scores = await self.engine.score(Prompt(before + said), start=len(before), version=version)
         return sum(scores.logp)
 
-    async def _shown(self, turn: Turn, hint: HintPrompt) -> SampledReply | None:
-        """The likeliest reply behind the hint; None where it finds no end."""
-        longest = max(self.settings.probe_tokens, 2 * len(turn.completion.tokens))
+    async def _shown(self, length: int, hint: HintPrompt) -> SampledReply | None:
+        """The likeliest reply behind the hint; None where it finds no end in twice the length of the corrected one."""
+        longest = max(self.settings.probe_tokens, 2 * length)
         sampling = Sampling(max_tokens=longest, temperature=0.0, seed=0, stop_ids=self.stop_ids)
         said = [item async for item in self.engine.generate(Prompt(hint.tokens), sampling, BASE)]
         if len(said) >= longest:
