@@ -150,3 +150,12 @@ def test_a_user_who_corrects_no_less_than_before_is_noticed(one: Contentment, ve
     found = told(seen(WELL, contentment=(one,), versions=versions))
     assert [stage for stage, _ in found] == (["learn"] if is_told else [])
     assert all("bob corrected" in said for _, said in found)
+
+
+def test_nor_less_where_most_of_what_they_ask_for_changes_nothing() -> None:
+    """Few versions are made where corrections are unheeded; they were tried all the same."""
+    one = Contentment("bob", 20, earlier=9, later=10)
+    counts = {**WELL.counts, "dropped": 6, "dropped.unheeded": 2}
+    ((stage, said),) = told(replace(seen(WELL, contentment=(one,), versions=3), counts=counts))
+    assert stage == "learn" and "over 3 versions made and 2 corrections that changed nothing" in said
+    assert not told(replace(seen(WELL, contentment=(one,), versions=2), counts=counts))

@@ -249,9 +249,12 @@ def _trained(signs: Signs) -> Iterator[Finding]:
 
 
 def _in_vain(signs: Signs) -> Iterator[Finding]:
-    """Users who correct about as often as before, although versions were made meanwhile."""
-    if signs.seen.versions < VERSIONS:
+    """Users who correct about as often as before, although versions were made meanwhile or hints found to be no use."""
+    unheeded = signs.count(f"dropped.{DropReason.UNHEEDED}")
+    if signs.seen.versions + unheeded < VERSIONS:
         return
+    tried = f"{_many(signs.seen.versions, 'version')} made"
+    tried += f" and {_many(unheeded, 'correction')} that changed nothing" if unheeded else ""
     for one in signs.seen.contentment:
         if one.judged < ENOUGH or one.later < OFTEN * one.judged or one.later <= FEWER * one.earlier:
             continue
@@ -259,7 +262,7 @@ def _in_vain(signs: Signs) -> Iterator[Finding]:
             Level.MEND,
             "learn",
             f"{one.user} corrected {one.later} of the last {one.judged} replies and {one.earlier} of the {one.judged} "
-            f"before, over {_many(signs.seen.versions, 'version')} made: what this user teaches does not add up",
+            f"before, over {tried}: what this user teaches does not add up",
             "see what was asked for (`openclaw-rl hints list`, /v1/rl/turns): wishes that contradict each other cannot "
             "be learned, and a judge that errs teaches at random; `openclaw-rl rollback` goes back",
         )
