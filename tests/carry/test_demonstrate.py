@@ -104,7 +104,7 @@ async def base_serves(turn: Turn) -> PolicyVersion:
 async def asked(engine: Reader, *hints: str, known: Sequence[str] = ()) -> Sample:
     guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
     told = [PlacedHint(0, text, text) for text in known]
-    return await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(*hints))
+    return await guide.demonstrated(the_turn(), told, assembling(*hints))
 
 
 def reader(**said: tuple[int, ...]) -> Reader:
@@ -161,7 +161,7 @@ async def test_or_where_the_hint_moves_the_weights_that_are_served() -> None:
 
     guide = Demonstrator(engine, moved, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
     known = [PlacedHint(0, KNOWN, KNOWN)]
-    found = await guide.demonstrated(the_turn(), prompt_of(()), known, assembling(IDLE))
+    found = await guide.demonstrated(the_turn(), known, assembling(IDLE))
     assert [hint.text for hint in found.hints] == [IDLE]
 
 
@@ -195,7 +195,7 @@ async def test_without_an_engine_or_with_images_it_is_the_sample_as_assembled() 
     engine.is_away = False
     guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings())
     seen = replace(the_turn(), prompt=replace(prompt_of(()), images=("a",)))
-    assert (await guide.demonstrated(seen, seen.prompt, (), assembling(PLAIN))).shown is None
+    assert (await guide.demonstrated(seen, (), assembling(PLAIN))).shown is None
     assert not engine.asked
 
 
@@ -214,7 +214,7 @@ class Refusing(LabelRenderer):
 async def test_a_known_hint_that_the_template_refuses_is_left_out() -> None:
     engine = reader(bare=(7, 1, 1), known=SERVED, plain=(5, 6))
     guide = Demonstrator(engine, base_serves, Refusing(), (2,), HintsSettings(probe_tokens=8))
-    found = await guide.demonstrated(the_turn(), prompt_of(()), [PlacedHint(0, KNOWN, KNOWN)], assembling(PLAIN))
+    found = await guide.demonstrated(the_turn(), [PlacedHint(0, KNOWN, KNOWN)], assembling(PLAIN))
     assert [hint.text for hint in found.hints] == [PLAIN] and found.shown is not None
 
 
@@ -231,5 +231,5 @@ async def test_what_was_sampled_behind_hints_is_learned_from_where_a_further_one
         return replace(await assembling(PLAIN)(()), is_taught=True, hints=(whole,))
 
     guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
-    found = await guide.demonstrated(turn, turn.prompt, (), assembled)
+    found = await guide.demonstrated(turn, (), assembled)
     assert found.hints == ((whole,) if is_heeded else ()) and found.shown is None and found.is_taught

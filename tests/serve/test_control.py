@@ -138,7 +138,7 @@ async def test_a_turn_shows_what_it_was_made_into(
     async with http.get(f"/v1/rl/turns/{name}") as answer:
         lesson = (await answer.json())["lesson"]
     assert lesson["hints"] == ["Greet the user."] and lesson["score"] == -1.0 and lesson["own"] is None
-    assert lesson["shown"] == {"text": "Hello friend!", "version": "shared.0"}
+    assert lesson["shown"] == {"reply": {"role": "assistant", "content": "Hello friend!"}, "version": "shared.0"}
 
 
 async def test_versions_are_listed_and_one_can_be_served_again(server: Serving, http: aiohttp.ClientSession) -> None:

@@ -11,9 +11,8 @@ from train_doubles import HintRenderer, turn, verdict
 
 from openclaw_rl.core.hint import Hint, PlacedHint
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.sample import HintPrompt, SampledReply
+from openclaw_rl.core.sample import HintPrompt
 from openclaw_rl.core.verdict import Verdict, VerdictSource
-from openclaw_rl.core.version import BASE
 from openclaw_rl.train.assemble import ema_baseline, sample_of
 
 
@@ -73,9 +72,8 @@ BEHIND = replace(turn("t"), carried=(PlacedHint(0, "hint-1", "Be brief."),), pro
 
 
 def test_what_was_sampled_behind_hints_is_the_teachers_and_its_prompt_is_the_clients() -> None:
-    own = SampledReply((7,), (-0.1,), BASE)
-    made = sample_of(BEHIND, verdict("t", 1), HintRenderer(), baseline=None, max_tokens=100, own=own)
-    assert made.is_taught and made.own == own
+    made = sample_of(BEHIND, verdict("t", 1), HintRenderer(), baseline=None, max_tokens=100)
+    assert made.is_taught and made.own is None
     assert made.prompt == (1, 2, 3) and made.response == BEHIND.completion.tokens
     assert made.hints == (HintPrompt("Be brief.", (1, 2, 3, len("Be brief."))),)
 

@@ -171,11 +171,7 @@ class Showing:
     asked: list[str] = field(default_factory=list)
 
     async def demonstrated(
-        self,
-        turn: Turn,
-        bare: Prompt,
-        known: Sequence[PlacedHint],
-        assembled: Callable[[Sequence[PlacedHint]], Awaitable[Sample]],
+        self, turn: Turn, known: Sequence[PlacedHint], assembled: Callable[[Sequence[PlacedHint]], Awaitable[Sample]]
     ) -> Sample:
         self.asked.append(turn.id)
         sample = await assembled(known[:1])

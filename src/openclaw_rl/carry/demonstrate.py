@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
+from openclaw_rl.carry.asking import reply_logp, sampled_reply
 from openclaw_rl.carry.settings import HintsSettings
 from openclaw_rl.core.hint import PlacedHint, with_hints
 from openclaw_rl.core.prompt import Prompt
@@ -54,7 +55,7 @@ class Demonstrator:
     stop_ids: tuple[int, ...]
     settings: HintsSettings
 
-    async def demonstrated(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
+    async def demonstrated(self, turn: Turn, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
         """A corrected turn's sample, as `assembled` with hints for the teacher to heed beside the turn's own.
 
         Of the turn's hints it keeps the one that objects most to the reply, with what is said behind it; none where no
@@ -72,21 +73,21 @@ class Demonstrator:
         try:
             if turn.carried:
                 taught = await assembled(known)
-                found = await self._moved(turn, turn.prompt, taught)
+                found = await self._moving(turn, turn.prompt, taught)
                 return replace(taught, hints=() if found is None else found.hints)
-            followed = await self._followed(turn, bare, known)
+            followed = await self._followed(turn, known)
             without = await self._reading(turn, followed) if followed else None
             if without is not None:
-                beside = await self._moved(turn, without, await assembled(followed))
+                beside = await self._moving(turn, without, await assembled(followed))
                 if beside is not None:
                     return beside.sample
             alone = await assembled(())
-            found = await self._moved(turn, bare, alone) if followed else await self._objected(turn, alone)
+            found = await self._moving(turn, turn.prompt, alone) if followed else await self._objecting(turn, alone)
             return replace(alone, hints=()) if found is None else found.sample
-        except (EngineError, RequestError):  # away, or its queue is full
+        except EngineError:
             return await assembled(known)
 
-    async def _moved(self, turn: Turn, without: Prompt, sample: Sample) -> _Heeded | None:
+    async def _moving(self, turn: Turn, without: Prompt, sample: Sample) -> _Heeded | None:
         """The hint of the sample's that objects most, and what is said behind it; None where that changes nothing.
 
         It must make the corrected reply less likely, and what is said behind it likelier than without it, for the base
@@ -94,13 +95,19 @@ class Demonstrator:
         would not have said what the policy has learned to say ("Check each step").
         """
         said = turn.completion.tokens
-        before = await self._logp(without.tokens, said, BASE)
-        found = await self._most_contrary(said, sample, before)
-        if found is None or found.shown is None or await self._moves(turn, found, without):
+        found = await self._most_contrary(said, sample, await self._logp(without, said))
+        if found is None or found.shown is None:
             return found
+        (hint,), shown = found.hints, found.shown.tokens
+        for version in dict.fromkeys((BASE, await self.current(turn))):
+            behind, before = await asyncio.gather(
+                self._logp(Prompt(hint.tokens), shown, version), self._logp(without, shown, version)
+            )
+            if behind - before >= HEEDED_NATS:
+                return found
         return None
 
-    async def _objected(self, turn: Turn, sample: Sample) -> _Heeded | None:
+    async def _objecting(self, turn: Turn, sample: Sample) -> _Heeded | None:
         """The same where the teacher thinks less of the reply than the weights that said it did."""
         return await self._most_contrary(turn.completion.tokens, sample, sum(turn.completion.logp))
 
@@ -108,34 +115,21 @@ class Demonstrator:
         """The hint behind which a reply is least likely, `before` nats without it, and what is said behind it."""
         if not sample.hints:
             return None
-        behind = await asyncio.gather(*(self._logp(hint.tokens, said, BASE) for hint in sample.hints))
+        behind = await asyncio.gather(*(self._logp(Prompt(hint.tokens), said) for hint in sample.hints))
         least = min(range(len(behind)), key=lambda index: behind[index])
         if before - behind[least] < HEEDED_NATS:
             return None
         hint = sample.hints[least]
         return _Heeded(sample, (hint,), await self._shown(len(said), hint))
 
-    async def _moves(self, turn: Turn, found: _Heeded, without: Prompt) -> bool:
-        """Whether the hint makes what is shown likelier, for the base model or for the weights that are served."""
-        assert found.shown is not None
-        (hint,), shown = found.hints, found.shown.tokens
-        for version in dict.fromkeys((BASE, await self.current(turn))):
-            behind, before = await asyncio.gather(
-                self._logp(hint.tokens, shown, version), self._logp(without.tokens, shown, version)
-            )
-            if behind - before >= HEEDED_NATS:
-                return True
-        return False
-
-    async def _followed(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint]) -> list[PlacedHint]:
+    async def _followed(self, turn: Turn, known: Sequence[PlacedHint]) -> list[PlacedHint]:
         """The known hints that make what was said likelier."""
         readings = [(hint, prompt) for hint in known if (prompt := await self._reading(turn, [hint])) is not None]
         if not readings:
             return []
         said = turn.completion.tokens
-        before, *behind = await asyncio.gather(
-            *(self._logp(prompt.tokens, said, BASE) for prompt in (bare, *(prompt for _, prompt in readings)))
-        )
+        prompts = (turn.prompt, *(prompt for _, prompt in readings))
+        before, *behind = await asyncio.gather(*(self._logp(prompt, said) for prompt in prompts))
         return [hint for (hint, _), logp in zip(readings, behind, strict=True) if logp - before >= FOLLOWED_NATS]
 
     async def _reading(self, turn: Turn, hints: Sequence[PlacedHint]) -> Prompt | None:
@@ -145,16 +139,13 @@ class Demonstrator:
         except (RequestError, ValueError):
             return None
 
-    async def _logp(self, before: tuple[int, ...], said: tuple[int, ...], version: PolicyVersion) -> float:
-        """Of a whole reply behind these ids, in nats."""
-        scores = await self.engine.score(Prompt(before + said), start=len(before), version=version)
-        return sum(scores.logp)
+    async def _logp(self, prompt: Prompt, said: tuple[int, ...], version: PolicyVersion = BASE) -> float:
+        """Of a whole reply, in nats."""
+        return sum(await reply_logp(self.engine, prompt, said, version))
 
     async def _shown(self, length: int, hint: HintPrompt) -> SampledReply | None:
         """The likeliest reply behind the hint; None where it finds no end in twice the length of the corrected one."""
         longest = max(self.settings.probe_tokens, 2 * length)
         sampling = Sampling(max_tokens=longest, temperature=0.0, seed=0, stop_ids=self.stop_ids)
-        said = [item async for item in self.engine.generate(Prompt(hint.tokens), sampling, BASE)]
-        if len(said) >= longest:
-            return None
-        return SampledReply(tuple(item.token for item in said), tuple(item.logp for item in said), BASE)
+        shown = await sampled_reply(self.engine, Prompt(hint.tokens), sampling, BASE)
+        return shown if len(shown.tokens) < longest else None

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from openclaw_rl.carry.asking import reply_logp, sampled_reply
 from openclaw_rl.carry.settings import HintsSettings
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine
@@ -13,7 +14,7 @@ from openclaw_rl.core.sample import SampledReply
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.errors import EngineError, RequestError
+from openclaw_rl.errors import EngineError
 
 STRAY_NATS = 2.0  # a reply the hint makes seven times less likely is one that it would have prevented
 LEARNED_NATS = 0.05  # a reply that hints make 5 % likelier at most has nothing left to teach
@@ -107,22 +108,13 @@ class Prober:
         return self._last
 
     async def _logp(self, turn: Turn, prompt: Prompt, said: tuple[int, ...]) -> tuple[float, ...]:
-        whole = Prompt(prompt.tokens + said, images=prompt.images)
-        version = await self.current(turn)
-        try:
-            return (await self.engine.score(whole, start=len(prompt), version=version)).logp
-        except RequestError as problem:  # its queue is full
-            raise EngineError(str(problem)) from problem
+        return await reply_logp(self.engine, prompt, said, await self.current(turn))
 
     async def _own(self, turn: Turn, prompt: Prompt, version: PolicyVersion, seed: int) -> SampledReply:
         """One reply at temperature 1."""
         longest = min(self.settings.probe_tokens, 2 * len(turn.completion.tokens) + 32)
         sampling = Sampling(max_tokens=longest, temperature=1.0, seed=seed, stop_ids=self.stop_ids)
-        try:
-            sampled = [item async for item in self.engine.generate(prompt, sampling, version)]
-        except RequestError as problem:
-            raise EngineError(str(problem)) from problem
-        return SampledReply(tuple(item.token for item in sampled), tuple(item.logp for item in sampled), version)
+        return await sampled_reply(self.engine, prompt, sampling, version)
 
 
 def _difference(logp: Sequence[float], other: Sequence[float]) -> float:

@@ -76,7 +76,7 @@ def lesson_json(sample: Sample, renderer: Renderer) -> dict[str, Json]:
 def _reply_json(reply: SampledReply | None, renderer: Renderer) -> Json:
     if reply is None:
         return None
-    return {"text": renderer.decode(reply.tokens)[0].text, "version": str(reply.version)}
+    return {"reply": renderer.decode(reply.tokens)[0].as_json(), "version": str(reply.version)}
 
 
 def version_json(row: VersionRow, *, is_current: bool) -> dict[str, Json]:

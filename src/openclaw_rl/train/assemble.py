@@ -8,7 +8,7 @@ from openclaw_rl.core.hint import PlacedHint, last_user_index, with_hints
 from openclaw_rl.core.kept_hint import is_same_wish, may_oppose
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Renderer
-from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
+from openclaw_rl.core.sample import HintPrompt, Sample
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.errors import RequestError
@@ -22,7 +22,6 @@ def sample_of(
     baseline: float | None,
     max_tokens: int,
     reward: float | None = None,
-    own: SampledReply | None = None,
     known: Sequence[PlacedHint] = (),
 ) -> Sample:
     """The sample of a turn. A `reward` marks it as promoted and stands in for the score.
@@ -53,7 +52,6 @@ def sample_of(
         group=turn.group,
         is_promoted=is_promoted,
         is_taught=bool(turn.carried),
-        own=own,
     )
 
 

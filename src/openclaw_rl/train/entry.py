@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from openclaw_rl.core.hint import PlacedHint
@@ -61,11 +61,7 @@ class Guide(Protocol):
     """The teacher, asked about a turn's hints before anything is learned from them."""
 
     async def demonstrated(
-        self,
-        turn: Turn,
-        bare: Prompt,
-        known: Sequence[PlacedHint],
-        assembled: Callable[[Sequence[PlacedHint]], Awaitable[Sample]],
+        self, turn: Turn, known: Sequence[PlacedHint], assembled: Callable[[Sequence[PlacedHint]], Awaitable[Sample]]
     ) -> Sample:
         """The turn's sample with what the teacher says behind its hint; without hints where none changes anything.
 
@@ -165,19 +161,19 @@ class Entry:
         return contributing, complete
 
     async def _admit(self, row: Judged, reward: float | None) -> None:
-        own: SampledReply | None = None
-        if row.turn.carried and self.student is not None:
-            bare = await asyncio.to_thread(bare_prompt, row.turn, self.renderer)
-            if not row.verdict.hints and await self.student.follows(row.turn, bare):
-                await self._drop(row.turn.id, DropReason.LEARNED)
-                return
-            own = await self.student.reply(row.turn, bare)
-        sample = await self._sample(row, reward, own)
+        student = self.student if row.turn.carried else None
+        bare = row.turn.prompt if student is None else await asyncio.to_thread(bare_prompt, row.turn, self.renderer)
+        if student is not None and not row.verdict.hints and await student.follows(row.turn, bare):
+            await self._drop(row.turn.id, DropReason.LEARNED)
+            return
+        sample = await self._sample(row, reward)
         # Without a guide a sample has no hints where they fit nowhere; with one, where they change nothing.
         is_unheeded = self._asks_guide(row) and not sample.hints
         if not sample.is_promoted and (not teaches(sample, self.wants) or (sample.is_taught and is_unheeded)):
             await self._drop(sample.turn, DropReason.UNHEEDED if is_unheeded else DropReason.NO_SIGNAL)
             return
+        if student is not None:
+            sample = replace(sample, own=await student.reply(row.turn, bare))
         try:
             scopes = trained_scopes(self.settings.scopes, user=row.turn.user, agent=row.turn.agent)
             await self.store.admit(sample, scopes=scopes)
@@ -186,7 +182,7 @@ class Entry:
             return
         log.info("ready turn=%s score=%s hints=%d", sample.turn, sample.score, len(sample.hints))
 
-    async def _sample(self, row: Judged, reward: float | None, own: SampledReply | None) -> Sample:
+    async def _sample(self, row: Judged, reward: float | None) -> Sample:
         baseline = await self._baseline(row)
         turn, known = row.turn, others(row.turn, row.verdict, await self.known(row.turn))
 
@@ -200,13 +196,12 @@ class Entry:
                 baseline=baseline,
                 max_tokens=self.settings.max_sample_tokens,
                 reward=reward,
-                own=own,
                 known=beside,
             )
 
         if self.guide is None or not self._asks_guide(row):
             return await assembled(known)
-        return await self.guide.demonstrated(turn, turn.prompt, known, assembled)
+        return await self.guide.demonstrated(turn, known, assembled)
 
     def _asks_guide(self, row: Judged) -> bool:
         """Whether the teacher is asked about the turn: one that was corrected, with words."""

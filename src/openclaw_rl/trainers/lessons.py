@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from openclaw_rl.algo.advantage import baseline_advantage, group_advantage
-from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
+from openclaw_rl.core.sample import HintPrompt, Sample
 from openclaw_rl.trainers.batch import Reading
 from openclaw_rl.trainers.settings import HintSelection, Mean, MethodSettings
 
@@ -78,31 +78,24 @@ def parts(sample: Sample) -> list[Sample]:
 
     A score is for what was served. Where that was the teacher's reply it is not the policy's to be praised for.
     """
-    if not sample.is_taught:
-        said = replace(sample, shown=None)
-        return [said] if sample.shown is None else [said, _taught_by(said, sample.shown)]
-    taught = replace(sample, score=None, baseline=None, outcome=None, group=None, own=None)
-    if sample.own is None:
-        return [taught]
-    own, mask = sample.own, (True,) * len(sample.own.tokens)
-    said = replace(taught, response=own.tokens, logp=own.logp, mask=mask, version=own.version, is_taught=False)
-    return [taught, said]
-
-
-def _taught_by(sample: Sample, shown: SampledReply) -> Sample:
-    """The teacher's reply to the sample's prompt, as what it would be had it been served."""
-    return replace(
-        sample,
-        response=shown.tokens,
-        logp=shown.logp,
-        mask=(True,) * len(shown.tokens),
-        version=shown.version,
-        score=None,
-        baseline=None,
-        outcome=None,
-        group=None,
-        is_taught=True,
+    served = _unscored(sample) if sample.is_taught else sample
+    beside = sample.own if sample.is_taught else sample.shown
+    if beside is None:
+        return [served]
+    served = replace(served, own=None, shown=None)
+    other = replace(
+        _unscored(served),
+        response=beside.tokens,
+        logp=beside.logp,
+        mask=(True,) * len(beside.tokens),
+        version=beside.version,
+        is_taught=not sample.is_taught,
     )
+    return [served, other]
+
+
+def _unscored(sample: Sample) -> Sample:
+    return replace(sample, score=None, baseline=None, outcome=None, group=None)
 
 
 def rl_advantages(samples: Sequence[Sample], step_coefficient: float) -> list[float | None]:
