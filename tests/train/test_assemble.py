@@ -13,7 +13,7 @@ from openclaw_rl.core.hint import Hint, PlacedHint
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import HintPrompt
 from openclaw_rl.core.verdict import Verdict, VerdictSource
-from openclaw_rl.train.assemble import ema_baseline, sample_of
+from openclaw_rl.train.assemble import ema_baseline, others, sample_of
 
 
 def test_a_sample_holds_the_ids_as_served_and_every_signal() -> None:
@@ -89,7 +89,7 @@ def test_a_correction_of_it_is_what_its_teacher_reads_beside_its_hints() -> None
 def test_a_teacher_heeds_what_else_the_user_asked_for_but_nothing_twice() -> None:
     known = [PlacedHint(0, "a", "Use metric units."), PlacedHint(0, "b", "In french!"), PlacedHint(0, "c", "Be brief.")]
     told = Verdict("t", -1, VerdictSource.VOTES, hints=(Hint("In French."),))
-    made = sample_of(BEHIND, told, HintRenderer(), baseline=None, max_tokens=100, known=known)
+    made = sample_of(BEHIND, told, HintRenderer(), baseline=None, max_tokens=100, known=others(BEHIND, told, known))
     assert [hint.text for hint in made.hints] == ["Be brief. Use metric units. In French."]
     plain = sample_of(turn("t"), verdict("t", 1), HintRenderer(), baseline=None, max_tokens=100, known=known)
     assert plain.hints == () and not plain.is_taught
@@ -102,5 +102,5 @@ def test_what_may_be_the_opposite_of_a_new_wish_is_not_read_beside_it() -> None:
         PlacedHint(0, "c", "In grades: no markdown."),
     ]
     new = Verdict("t", -1, VerdictSource.VOTES, hints=(Hint("In solutions: use markdown with headers."),))
-    made = sample_of(turn("t"), new, HintRenderer(), baseline=None, max_tokens=400, known=known)
+    made = sample_of(turn("t"), new, HintRenderer(), baseline=None, max_tokens=400, known=others(turn("t"), new, known))
     assert [hint.text for hint in made.hints] == [f"{known[1].text} {known[2].text} {new.hints[0].text}"]
