@@ -30,9 +30,8 @@ def sample_of(
     longer than `max_tokens` with the answer is left out, and so are all where nobody asked anything.
 
     A turn that was sampled behind hints is the teacher's sample: its prompt is the one without them, and where the user
-    named nothing better the teacher is what it was sampled by. `known`
-    are further hints of the user's that the teacher is to heed, as `others` leaves them, so that learning one wish does
-    not undo another.
+    named nothing better the teacher is what it was sampled by. `known` are further hints of the user's that the teacher
+    is to heed, as `others` leaves them, so that learning one wish does not undo another.
     """
     is_promoted = reward is not None
     score = reward if is_promoted else verdict.score
