@@ -29,6 +29,7 @@ class TokenBytes:
         self.drops_first_space = self._is_sentence_piece and bool(kinds & {"Strip", "Metaspace"})
         self._alphabet = _byte_alphabet()
         self._known: dict[int, bytes] = {}
+        self.texts: dict[int, str] = {}  # of ids that were met and are whole characters
         self._silent: dict[frozenset[str], frozenset[int]] = {}
 
     def __call__(self, token: int) -> bytes:
@@ -72,20 +73,32 @@ class Detokeniser:
 
     def __init__(self, table: TokenBytes) -> None:
         self._table = table
+        self._texts = table.texts
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._drops_space = table.drops_first_space
+        self._is_between = not self._drops_space  # two characters, where ids that are whole ones are read as such
 
     def feed(self, token: int) -> str:
         """The text this id completes."""
+        text = self._texts.get(token) if self._is_between else None
+        return self._decoded(token) if text is None else text
+
+    def flush(self) -> str:
+        """What is left of a broken character, as U+FFFD."""
+        self._is_between = not self._drops_space
+        return self._decoder.decode(b"", final=True)
+
+    def _decoded(self, token: int) -> str:
         held = self._table(token)
         if self._drops_space and held:
             self._drops_space = False
             held = held.removeprefix(b" ")
-        return self._decoder.decode(held)
-
-    def flush(self) -> str:
-        """What is left of a broken character, as U+FFFD."""
-        return self._decoder.decode(b"", final=True)
+        was_between = self._is_between
+        text = self._decoder.decode(held)
+        self._is_between = not self._drops_space and not self._decoder.getstate()[0]
+        if was_between and self._is_between:
+            self._texts[token] = text
+        return text
 
 
 def _decoder_kinds(tokenizer: Tokenizer) -> frozenset[str]:

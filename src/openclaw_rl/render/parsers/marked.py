@@ -56,9 +56,9 @@ class Marks:
         )
 
     @cached_property
-    def first_letters(self) -> frozenset[str]:
-        """What a mark in the middle of text begins with."""
-        return frozenset(mark[0] for mark in (self.opens, *self.aside))
+    def undecided(self) -> frozenset[str]:
+        """What a mark in the middle of text begins with, and the new lines that may stand in front of it."""
+        return frozenset("\n").union(mark[0] for mark in (self.opens, *self.aside))
 
 
 class _State(Enum):
@@ -72,6 +72,7 @@ class MarkedFormat:
 
     def __init__(self, marks: Marks, reply: Reply, body: Callable[[], Body], *, is_thinking: bool = False) -> None:
         self.marks = marks.all
+        self.undecided: frozenset[str] | None = None
         self._marks = marks
         self._reply = reply
         self._new_body = body
@@ -83,22 +84,16 @@ class MarkedFormat:
 
     def read(self, held: str, *, is_over: bool) -> int:
         """How many characters are decided."""
-        if self._state is _State.TEXT and self._is_plain(held):
-            self._reply.say(held)
-            return len(held)
         at = 0
         while at < len(held) or (is_over and self._state is _State.CALL):
             before = (self._state, at)
             at += self._step(held[at:], is_over)
             if (self._state, at) == before:
                 break
+        is_in_text = self._state is _State.TEXT and not self._skips_lines
+        is_past_start = self._reply.has_spoken or self._has_thought
+        self.undecided = self._marks.undecided if is_in_text and is_past_start else None
         return at
-
-    def _is_plain(self, held: str) -> bool:
-        """Whether this is text in the middle of text and holds nothing that a mark could begin with: most tokens do."""
-        if self._skips_lines or not (self._reply.has_spoken or self._has_thought) or held.endswith("\n"):
-            return False
-        return self._marks.first_letters.isdisjoint(held)
 
     def _step(self, held: str, is_over: bool) -> int:
         if self._skips_lines:

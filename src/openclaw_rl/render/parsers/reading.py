@@ -16,6 +16,7 @@ class Format(Protocol):
     """How answers of one family are written."""
 
     marks: frozenset[str]  # special tokens that say something; all others are left out
+    undecided: frozenset[str] | None  # text without these letters is text as it stands; None where it need not be
 
     def read(self, held: str, *, is_over: bool) -> int:
         """How many characters from the front of `held` are decided now, having been written into the reply.
@@ -44,6 +45,10 @@ class FormatParser:
                 regions.special(text)
             else:
                 text = self._detokeniser.feed(token)
+                undecided = self._format.undecided
+                if undecided is not None and text and not self._held and undecided.isdisjoint(text):
+                    self._reply.say_token(text)  # most tokens, and cheaply: each is waited for
+                    continue
                 regions.token(text)
             if text:
                 self._held += text

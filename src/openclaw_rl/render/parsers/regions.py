@@ -23,6 +23,16 @@ class Regions:
         self._starts.append(self._size)
         self._size += len(text)
 
+    def whole(self, text: str, kind: SpanKind) -> None:
+        """One more token whose text is of this kind, where all text before it is settled."""
+        self._starts.append(self._size)
+        self._size = self._settled = self._size + len(text)
+        if self._kinds and self._kinds[-1] is kind:
+            self._ends[-1] = self._size
+        else:
+            self._ends.append(self._size)
+            self._kinds.append(kind)
+
     def special(self, flushed: str) -> None:
         """One more token that is the format's own; `flushed` is text the tokens before it left over."""
         self._size += len(flushed)

@@ -62,6 +62,12 @@ class Reply:
             self._text.append(text)
             self._deltas.append(TextDelta(text))
 
+    def say_token(self, text: str) -> None:
+        """One more token, all of it text, where all text before it is settled."""
+        self.regions.whole(text, SpanKind.TEXT)
+        self._text.append(text)
+        self._deltas.append(TextDelta(text))
+
     def part(self, *, is_thinking: bool) -> None:
         """Sets one stretch of thinking or text apart from the one before, where a format has several."""
         if is_thinking and self._reasoning:
