@@ -233,3 +233,24 @@ async def test_what_was_sampled_behind_hints_is_learned_from_where_a_further_one
     guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
     found = await guide.demonstrated(turn, (), assembled)
     assert found.hints == ((whole,) if is_heeded else ()) and found.shown is None and found.is_taught
+
+
+async def rehearsed(engine: Reader, known: Sequence[str]) -> Sample:
+    guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
+    return await guide.rehearsed(the_turn(), [PlacedHint(0, text, text) for text in known], assembling())
+
+
+async def test_a_reply_that_nobody_corrected_rehearses_the_known_hints_that_it_follows() -> None:
+    engine = reader(bare=(5, 6, 7), plain=SERVED, stern=(5, 6, 7))
+    found = await rehearsed(engine, [PLAIN, STERN])
+    assert found.rehearses == (PLAIN,) and found.shown is None
+    assert found.hints == (HintPrompt(PLAIN, prompt_of([PLAIN]).tokens),)
+    assert set(engine.asked) == {BASE}
+
+
+async def test_a_reply_that_follows_no_known_hint_rehearses_none() -> None:
+    found = await rehearsed(reader(bare=SERVED, plain=SERVED), [PLAIN])
+    assert found.rehearses == () and found.hints == ()
+    away = reader(bare=(5, 6, 7), plain=SERVED)
+    away.is_away = True
+    assert (await rehearsed(away, [PLAIN])).rehearses == ()

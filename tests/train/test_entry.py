@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from train_doubles import next_of, turn, verdict
+from train_doubles import Following, next_of, turn, verdict
 from train_flow import SETTINGS, Flow, flowing
 
 from openclaw_rl.core.hint import PlacedHint
@@ -178,6 +178,22 @@ class Showing:
         if not self.heeds:
             return replace(sample, hints=())
         return replace(sample, shown=SampledReply((8, 9), (-0.1, -0.2), BASE))
+
+    async def rehearsed(
+        self, turn: Turn, known: Sequence[PlacedHint], assembled: Callable[[Sequence[PlacedHint]], Awaitable[Sample]]
+    ) -> Sample:
+        return await assembled(())
+
+
+async def test_a_reply_that_nobody_corrected_rides_with_the_hints_it_follows(tmp_path: Path) -> None:
+    async with flowing(tmp_path, wants=Wants.HINT) as flow:
+        flow.stage.entry.guide = Following(("Greet first.",))
+        await flow.judged("good", 1)
+        await flow.store.end_session("s1", why="idle", at_s=2.0)
+        assert await flow.stage.entry.admit()
+        [rider] = await flow.store.ready(limit=9)  # as the store gives it back
+        assert (rider.turn, rider.rehearses, rider.is_promoted) == ("good", ("Greet first.",), True)
+        assert [hint.text for hint in rider.hints] == ["Greet first."]
 
 
 async def test_what_a_teacher_shows_for_a_corrected_turn_is_kept_with_its_sample(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from train_doubles import sample
+from train_doubles import rider, sample
 
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.sample import Sample
@@ -73,51 +73,62 @@ def scored(item: Sample) -> bool:
     return teaches(item, Wants.SCORE)
 
 
-def rider(name: str, version: PolicyVersion | None = None) -> Sample:
-    return sample(name, 0.0, is_promoted=True, version=version or PolicyVersion(SHARED, 0))
-
-
 def names(samples: tuple[Sample, ...]) -> list[str]:
     return [item.turn for item in samples]
 
 
-def test_a_batch_takes_the_oldest_that_teach_and_no_more_riders_than_those() -> None:
+def test_a_batch_takes_the_oldest_that_teach_and_some_riders_beside_them() -> None:
     ready = [rider("r1"), sample("a"), rider("r2"), sample("b"), rider("r3"), sample("c")]
-    assert names(batch(ready, scored, size=8)) == ["r1", "a", "r2", "b", "r3", "c"]
-    assert names(batch(ready[:3], scored, size=8)) == ["r1", "a"]
-    assert names(batch(ready, scored, size=2)) == ["a", "b"]
-    assert names(batch(ready, scored, size=4)) == ["r1", "a", "b", "c"]
+    assert names(batch(ready, scored, size=8, riders=4)) == ["r1", "a", "r2", "b", "r3", "c"]
+    assert names(batch(ready, scored, size=2, riders=1)) == ["r1", "a", "b"]
+    assert names(batch(ready, scored, size=2, riders=0)) == ["a", "b"]
 
 
 def test_riders_make_no_batch_by_themselves() -> None:
-    assert batch([rider("r1"), rider("r2")], scored, size=4) == ()
+    hinted = rider("r3", rehearses=("Be brief.",))
+    for wants in Wants:
+        assert not teaches(hinted, wants)
+        assert batch([rider("r1"), hinted], lambda item, wants=wants: teaches(item, wants), size=4, riders=4) == ()  # type: ignore[misc]
+
+
+def test_riders_are_taken_from_each_kind_in_turn_the_fullest_first() -> None:
+    brief, kind = ("Be brief.",), ("Be kind.",)
+    ready = [
+        rider("b1", rehearses=brief),
+        rider("k1", rehearses=kind),
+        rider("k2", rehearses=kind),
+        rider("k3", rehearses=kind),
+        rider("bob", rehearses=kind, user="bob"),
+        sample("a"),
+    ]
+    assert names(batch(ready, scored, size=1, riders=2)) == ["b1", "k1", "a"]
+    assert names(batch(ready, scored, size=1, riders=1)) == ["k1", "a"]
+    assert names(batch(ready, scored, size=1, riders=4)) == ["b1", "k1", "k2", "bob", "a"]
 
 
 def test_samples_put_off_wait_for_the_others_and_are_then_tried_alone_fewest_failures_first() -> None:
     ready = [sample("p"), sample("q"), sample("a")]
-    assert names(batch(ready, scored, size=4, put_off={"p": 3, "q": 2})) == ["a"]
-    assert names(batch(ready[:2], scored, size=4, put_off={"p": 3, "q": 2})) == ["q"]
+    assert names(batch(ready, scored, size=4, riders=0, put_off={"p": 3, "q": 2})) == ["a"]
+    assert names(batch(ready[:2], scored, size=4, riders=0, put_off={"p": 3, "q": 2})) == ["q"]
 
 
 def test_what_has_seen_too_many_versions_pass_is_dropped_with_the_reason() -> None:
     version = [PolicyVersion(SHARED, number) for number in range(8)]
     ready = [sample("old", version=version[1]), sample("fits", version=version[2]), rider("r", version[1])]
     live = [version[1], version[2], version[4], version[5], version[7]]  # 3 and 6 were refused: they do not count
-    assert outdated(ready, scored, live, max_lag=3, most_riders=9) == (
-        ("old", DropReason.STALE),
-        ("r", DropReason.NO_SIGNAL),
-    )
+    assert outdated(ready, scored, live, max_lag=3, most_riders=9) == (("old", DropReason.STALE),)  # riders may wait
     assert outdated(ready, scored, live, max_lag=4, most_riders=9) == ()
 
 
-def test_riders_that_pile_up_are_dropped_oldest_first() -> None:
-    ready = [rider("r1"), sample("a"), rider("r2"), rider("r3")]
-    assert outdated(ready, scored, [], max_lag=4, most_riders=2) == (("r1", DropReason.NO_SIGNAL),)
+def test_of_riders_that_pile_up_the_oldest_of_the_fullest_kind_are_dropped() -> None:
+    ready = [rider("b1", rehearses=("Be brief.",)), rider("r1"), sample("a"), rider("r2"), rider("r3")]
+    assert outdated(ready, scored, [], max_lag=4, most_riders=3) == (("r1", DropReason.NO_SIGNAL),)
+    assert [turn for turn, _ in outdated(ready, scored, [], max_lag=4, most_riders=0)] == ["b1", "r1", "r2", "r3"]
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"batch_size": 0}, {"min_batch": 0}, {"max_lag": -1}, {"baseline_decay": 1.0}, {"retry_s": 0.0}],
+    [{"batch_size": 0}, {"min_batch": 0}, {"max_lag": -1}, {"riders": -1}, {"baseline_decay": 1.0}, {"retry_s": 0.0}],
 )
 def test_settings_refuse_what_makes_no_sense(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError):

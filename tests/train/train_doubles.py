@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter, StepReport, digest_of_folder
 from openclaw_rl.core.completion import Completion, Finish, Span
-from openclaw_rl.core.hint import LABEL, Hint
+from openclaw_rl.core.hint import LABEL, Hint, PlacedHint
 from openclaw_rl.core.message import Json, Message, Role, Tool, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.prompt import Prompt
@@ -19,6 +19,7 @@ from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.store.rows import Judged
 
 HINT = Hint("Write in plain sentences.")
+Assembled = Callable[[Sequence[PlacedHint]], Awaitable[Sample]]
 
 
 def turn(
@@ -73,6 +74,15 @@ def sample(
     )
 
 
+def rider(
+    name: str, version: PolicyVersion | None = None, *, user: str = "ann", rehearses: tuple[str, ...] = ()
+) -> Sample:
+    """A promoted sample, learned from behind the hints that it rehearses."""
+    made = sample(name, 0.0, is_promoted=True, version=version or BASE)
+    hints = (HintPrompt(" ".join(rehearses), (1, 2, 9, 3)),) if rehearses else ()
+    return replace(made, user=user, rehearses=rehearses, hints=hints)
+
+
 def next_of(name: str) -> NextState:
     return NextState(name, (message(Role.USER, "No, in plain words."),), NextStateSource.USER)
 
@@ -104,6 +114,20 @@ class HintRenderer:
 
     def decode(self, tokens: Sequence[int]) -> tuple[Message, tuple[Span, ...]]:
         return message(Role.ASSISTANT, " ".join(map(str, tokens))), ()
+
+
+@dataclass(frozen=True)
+class Following:
+    """A teacher that finds these known hints followed by each reply that nobody corrected."""
+
+    rehearses: tuple[str, ...]
+
+    async def demonstrated(self, turn: Turn, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
+        return await assembled(known)
+
+    async def rehearsed(self, turn: Turn, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
+        hint = HintPrompt(" ".join(self.rehearses), (1, 2, 9))
+        return replace(await assembled(()), hints=(hint,), rehearses=self.rehearses)
 
 
 STEPPED = StepReport(True, {"loss": 0.5})

@@ -87,6 +87,24 @@ class Demonstrator:
         except EngineError:
             return await assembled(known)
 
+    async def rehearsed(self, turn: Turn, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
+        """The sample of a reply that nobody corrected, with those of its user's known hints that it follows.
+
+        Learned from behind them it holds what was learned before while something else is: for what it was asked.
+        """
+        sample = await assembled(())
+        if turn.prompt.images or not known:
+            return sample
+        try:
+            followed = await self._followed(turn, known)
+        except EngineError:
+            return sample
+        reading = await self._reading(turn, followed) if followed else None
+        if reading is None:
+            return sample
+        words = tuple(hint.text for hint in followed)
+        return replace(sample, hints=(HintPrompt(" ".join(words), reading.tokens),), rehearses=words)
+
     async def _moving(self, turn: Turn, without: Prompt, sample: Sample) -> _Heeded | None:
         """The hint of the sample's that objects most, and what is said behind it; None where that changes nothing.
 

@@ -49,6 +49,8 @@ class Sample:
     A sample that `is_taught` was sampled behind hints, by the teacher: `prompt` is the one without them, `hints` holds
     the one that was read, and `logp` is no policy's behind `prompt`, so that no ratio is taken to it. `own` is then
     what the policy says to `prompt` by itself. Of any other sample `shown` is what the base model says behind the hint.
+
+    `rehearses` are the words of the user's kept hints that a promoted reply follows: its `hints` hold them alone.
     """
 
     turn: str
@@ -68,6 +70,7 @@ class Sample:
     is_taught: bool = False
     own: SampledReply | None = None
     shown: SampledReply | None = None
+    rehearses: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.prompt or not self.response:

@@ -68,6 +68,7 @@ def lesson_json(sample: Sample, renderer: Renderer) -> dict[str, Json]:
         "hints": [hint.text for hint in sample.hints],
         "is_promoted": sample.is_promoted,
         "is_taught": sample.is_taught,
+        "rehearses": list(sample.rehearses),
         "own": _reply_json(sample.own, renderer),
         "shown": _reply_json(sample.shown, renderer),
     }

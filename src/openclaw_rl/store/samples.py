@@ -35,6 +35,7 @@ def admit(transaction: Transaction, sample: Sample, scopes: Sequence[str] = (SHA
         "is_taught": sample.is_taught,
         "own": _said(sample.own),
         "shown": _said(sample.shown),
+        "rehearses": list(sample.rehearses),
     }
     beside = sample.own or sample.shown  # never both
     ids = [codec.ids_bytes(each) for each in (sample.prompt, sample.response, *(h.tokens for h in sample.hints))]
@@ -132,6 +133,7 @@ def sample_of_row(row: Sequence[object]) -> Sample:
             is_taught=bool(body.get("is_taught", False)),
             own=own,
             shown=shown,
+            rehearses=tuple(str(words) for words in listed(body.get("rehearses", []))),
         )
 
 

@@ -23,10 +23,10 @@ class Admission:
 
 
 def teaches(sample: Sample, wants: Wants) -> bool:
-    """Whether a step over this sample alone would move more than the anchor."""
+    """Whether a step is taken for this sample: over it alone more would move than what holds the policy in place."""
     if sample.outcome is not None or sample.is_taught:
         return True
-    by_score, by_hint = bool(sample.score), bool(sample.hints)
+    by_score, by_hint = bool(sample.score), bool(sample.hints) and not sample.rehearses
     return {Wants.SCORE: by_score, Wants.HINT: by_hint, Wants.EITHER: by_score or by_hint}[wants]
 
 

@@ -80,7 +80,12 @@ def others(turn: Turn, verdict: Verdict, known: Sequence[PlacedHint]) -> list[Pl
     A wish that changes is worded anew: what may be the old one is not read to a teacher beside it.
     """
     said = [item.text for item in turn.carried] + [hint.text for hint in verdict.hints]
-    return [item for item in known if not any(_is_about(item.text, text) for text in said)]
+    return [item for item in known if not any(is_about(item.text, text) for text in said)]
+
+
+def is_about(known: str, said: str) -> bool:
+    """Whether one hint says the same as the other, or may say the opposite."""
+    return is_same_wish(known, said) or may_oppose(known, said)
 
 
 def _hint_prompts(
@@ -99,7 +104,3 @@ def _hint_prompts(
         if len(prompt) + len(turn.completion.tokens) <= max_tokens:
             found.append(HintPrompt(" ".join(item.text for item in way), prompt.tokens))
     return tuple(found)
-
-
-def _is_about(known: str, said: str) -> bool:
-    return is_same_wish(known, said) or may_oppose(known, said)

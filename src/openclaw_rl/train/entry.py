@@ -69,6 +69,12 @@ class Guide(Protocol):
         """
         ...
 
+    async def rehearsed(
+        self, turn: Turn, known: Sequence[PlacedHint], assembled: Callable[[Sequence[PlacedHint]], Awaitable[Sample]]
+    ) -> Sample:
+        """The sample of a reply that nobody corrected, with those of the `known` hints that it follows."""
+        ...
+
 
 @dataclass(slots=True)
 class Entry:
@@ -199,6 +205,8 @@ class Entry:
                 known=beside,
             )
 
+        if self.guide is not None and reward is not None:
+            return await self.guide.rehearsed(turn, known, assembled)
         if self.guide is None or not self._asks_guide(row):
             return await assembled(known)
         return await self.guide.demonstrated(turn, known, assembled)

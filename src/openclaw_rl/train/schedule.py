@@ -9,6 +9,7 @@ from types import MappingProxyType
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.train.riders import chosen
 from openclaw_rl.train.settings import TrainStageSettings, window_minutes
 
 
@@ -61,21 +62,21 @@ def batch(
     teaches: Callable[[Sample], bool],
     *,
     size: int,
+    riders: int,
     put_off: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Sample, ...]:
-    """The samples of the next step, oldest first: up to `size` that teach, and no more riders than those.
+    """The samples of the next step: up to `size` that teach, oldest first, and up to so many riders.
 
-    A rider is a promoted sample that trains the anchor alone; it makes no step by itself. Samples `put_off`,
-    which failed alone so many times, wait while there are others, and are then tried one at a time.
+    A rider is a promoted sample, a reply that nobody corrected; it makes no step by itself. Samples `put_off`, which
+    failed alone so many times, wait while there are others, and are then tried one at a time.
     """
     teaching = [sample for sample in ready if teaches(sample) and sample.turn not in put_off][:size]
     if not teaching:
         rest = [sample for sample in ready if teaches(sample)]
         return (min(rest, key=lambda sample: put_off[sample.turn]),) if rest else ()
-    room = min(size - len(teaching), len(teaching))
-    riders = [sample for sample in ready if not teaches(sample)][: max(0, room)]
-    chosen = {sample.turn for sample in (*teaching, *riders)}
-    return tuple(sample for sample in ready if sample.turn in chosen)
+    along = chosen([sample for sample in ready if not teaches(sample)], riders)
+    names = {sample.turn for sample in (*teaching, *along)}
+    return tuple(sample for sample in ready if sample.turn in names)
 
 
 def outdated(
@@ -90,16 +91,17 @@ def outdated(
     """What has waited too long, with the reason.
 
     `served` are the versions that have been live, up to the one being served: the lag of a sample is how many of them
-    came after the one it was sampled from, or after its `place` among them where that is of another scope. Riders that
-    nothing came along for are dropped as without signal, and so are the oldest of more than `most_riders`.
+    came after the one it was sampled from, or after its `place` among them where that is of another scope. Riders are
+    held to what other weights say, so they may wait; of more than `most_riders` the surplus is dropped as without
+    signal, the oldest of those of which there are most.
     """
     found: list[tuple[str, DropReason]] = []
-    riders = [sample.turn for sample in ready if not teaches(sample)]
-    surplus = set(riders[: max(0, len(riders) - most_riders)])
+    newest = [sample for sample in reversed(ready) if not teaches(sample)]
+    kept = {sample.turn for sample in chosen(newest, most_riders)}
     for sample in ready:
-        lag = sum(1 for version in served if version > place(sample.version))
-        if sample.turn in surplus:
-            found.append((sample.turn, DropReason.NO_SIGNAL))
-        elif lag > max_lag:
-            found.append((sample.turn, DropReason.STALE if teaches(sample) else DropReason.NO_SIGNAL))
+        if not teaches(sample):
+            if sample.turn not in kept:
+                found.append((sample.turn, DropReason.NO_SIGNAL))
+        elif sum(1 for version in served if version > place(sample.version)) > max_lag:
+            found.append((sample.turn, DropReason.STALE))
     return tuple(found)

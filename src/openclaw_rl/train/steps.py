@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -27,10 +27,12 @@ from openclaw_rl.train import folders
 from openclaw_rl.train.admit import teaches
 from openclaw_rl.train.fairness import most_of_one, shared_fairly
 from openclaw_rl.train.retry import Retries
+from openclaw_rl.train.riders import is_asked_for
 from openclaw_rl.train.schedule import Moment, batch, outdated, why_waiting
 from openclaw_rl.train.settings import TrainStageSettings, Wants
 
 log = logging.getLogger(__name__)
+RIDERS_KEPT = 16  # times the riders of a step may wait for one
 
 
 class TrainerHandle(Protocol):
@@ -126,7 +128,8 @@ class ScopeSteps:
         size = min(self.retries.most or settings.batch_size, settings.batch_size)
         if self.scope == SHARED and await self.parts.store.has_several_teachers():
             ready = shared_fairly(ready, most_of_one(settings), self._teaches)
-        samples = batch(ready, self._teaches, size=size, put_off=self.retries.put_off)
+        riders = settings.riders if self.retries.most is None else 0
+        samples = batch(ready, self._teaches, size=size, riders=riders, put_off=self.retries.put_off)
         ground = await self._ground()
         started = self.parts.now()
         log.info("training scope=%s samples=%d from=%s upon=%s", self.scope, len(samples), ground.parent, ground.upon)
@@ -172,8 +175,12 @@ class ScopeSteps:
 
     @property
     def _limit(self) -> int:
-        """How many ready samples are looked at: a full batch beside all the riders and those put off there may be."""
-        return 3 * self.parts.settings.batch_size + len(self.retries.put_off)
+        """How many ready samples are looked at: full batches beside all the riders and those put off there may be."""
+        return 3 * self.parts.settings.batch_size + 2 * self._most_riders + len(self.retries.put_off)
+
+    @property
+    def _most_riders(self) -> int:
+        return RIDERS_KEPT * self.parts.settings.riders
 
     def _teaches(self, sample: Sample) -> bool:
         return teaches(sample, self.parts.wants)
@@ -189,9 +196,10 @@ class ScopeSteps:
             self._teaches,
             served,
             max_lag=settings.max_lag,
-            most_riders=settings.batch_size,
+            most_riders=self._most_riders,
             place=lambda version: places[version],
         )
+        old = (*old, *await self._no_longer_asked_for(ready, {turn for turn, _ in old}))
         await self._drop(old)
         gone = {turn for turn, _ in old}
         ready = [sample for sample in ready if sample.turn not in gone]
@@ -199,6 +207,15 @@ class ScopeSteps:
         self._ready_since_s = {sample.turn: self._ready_since_s.get(sample.turn, now) for sample in ready}
         self.retries.forget_but(self._ready_since_s)
         return ready
+
+    async def _no_longer_asked_for(
+        self, ready: Sequence[Sample], gone: Collection[str]
+    ) -> list[tuple[str, DropReason]]:
+        """Riders that follow a hint which its user took back or changed since."""
+        riders = [sample for sample in ready if sample.rehearses and sample.turn not in gone]
+        store = self.parts.store.hints
+        kept = {user: {hint.text: hint for hint in await store.of_user(user)} for user in {one.user for one in riders}}
+        return [(one.turn, DropReason.NO_SIGNAL) for one in riders if not is_asked_for(one, kept[one.user])]
 
     async def _place(self, version: PolicyVersion) -> PolicyVersion:
         """Where the version that sampled stands among those of this scope.

@@ -1,0 +1,44 @@
+"""Riders: replies that nobody corrected, which go along in a step so that what was learned before holds.
+
+A correction says nothing of what else its user likes, nor of what other users do: steps over corrections alone undo
+earlier ones. A rider is learned from behind the kept hints that it follows, and where it follows none it is held to the
+base model. Each rides once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from openclaw_rl.core.kept_hint import KeptHint
+from openclaw_rl.core.sample import Sample
+from openclaw_rl.train.assemble import is_about
+
+
+def chosen(riders: Sequence[Sample], most: int) -> list[Sample]:
+    """So many of them, in turn from each kind: of a user, and of the hints that they rehearse. The first ones of each.
+
+    Kinds of which more wait come first, so that all last about as long.
+    """
+    kinds: dict[tuple[str, tuple[str, ...]], list[Sample]] = {}
+    for rider in riders:
+        kinds.setdefault((rider.user, rider.rehearses), []).append(rider)
+    waiting = sorted(kinds.values(), key=len, reverse=True)
+    found: list[Sample] = []
+    for place in range(max(map(len, waiting), default=0)):
+        found += [kind[place] for kind in waiting if place < len(kind)]
+    return found[:most]
+
+
+def is_asked_for(rider: Sample, kept: Mapping[str, KeptHint]) -> bool:
+    """Whether all that it rehearses still holds; `kept` are its user's hints by their words.
+
+    One that was taken back, worded anew, or that a later one may be the opposite of does not.
+    """
+    for words in rider.rehearses:
+        hint = kept.get(words)
+        if hint is None:
+            return False
+        later = (other for other in kept.values() if other.changed_s > hint.changed_s)
+        if any(is_about(other.text, words) for other in later):
+            return False
+    return True
