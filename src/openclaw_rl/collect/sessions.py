@@ -9,6 +9,7 @@ import hashlib
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote
 
 from openclaw_rl.core.message import Json
@@ -29,6 +30,7 @@ class Named:
     how: str
 
 
+@lru_cache(maxsize=1024)
 def space_of(key_name: str) -> str:
     """The part of a session's name that stands for the API key; no colon is in it."""
     return quote(key_name, safe="", errors="surrogatepass")

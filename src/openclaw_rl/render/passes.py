@@ -40,9 +40,7 @@ def compiled(environment: jinja2.Environment, source: str) -> jinja2.Template:
         for _, held in parent.iter_fields():
             if isinstance(held, list) and any(isinstance(item, nodes.For) for item in held):
                 held[:] = list(_with_notes(held, environment, numbers))
-    return jinja2.Template.from_code(
-        environment, environment.compile(tree), environment.make_globals(None), lambda: True
-    )
+    return jinja2.Template.from_code(environment, environment.compile(tree), dict(environment.globals), lambda: True)
 
 
 def rendered(

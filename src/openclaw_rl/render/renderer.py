@@ -58,6 +58,7 @@ class ChatRenderer:
         )
         # long blocks by their digests: texts are compared faster than they are digested
         self._blocks: Held[str, tuple[str, str]] = Held(most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS)
+        self._openings: Held[tuple[int, ...], str] = Held(most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS)
         self._leads: dict[str, int] = {}  # how many ids each added token has that a block may stand behind
         # replies as they were read, by their segments' keys
         self._forms: Held[str, Message] = Held(most=_KEPT_FORMS, most_size=_KEPT_FORM_CHARS)
@@ -132,8 +133,19 @@ class ChatRenderer:
 
         `tools` are those that were offered; None leaves open whether any were.
         """
-        opening = "" if prompt is None else self.table.text(prompt.tokens[-_OPENING_IDS:])
+        opening = "" if prompt is None else self._opening(prompt)
         return parser_of(self.family, self.table, opening=opening, call_prefix=call_prefix, tools=tools)
+
+    def _opening(self, prompt: Prompt) -> str:
+        """What an answer to this prompt begins behind: the same for most, so it is kept by its ids."""
+        ids = prompt.tokens[-_OPENING_IDS:]
+        if prompt.segments:
+            ids = ids[-(prompt.segments[-1].stop - prompt.segments[-1].start) :]
+        found = self._openings.get(ids)
+        if found is None:
+            found = self.table.text(ids)
+            self._openings.put(ids, found, size=len(found))
+        return found
 
     def text_parser(self) -> StreamParser:
         """A parser for what follows bare text: nothing in it is thinking or a call."""

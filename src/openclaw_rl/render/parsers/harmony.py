@@ -33,7 +33,7 @@ class HarmonyFormat:
 
     def __init__(self, reply: Reply) -> None:
         self.marks = frozenset({START, CHANNEL, CONSTRAIN, MESSAGE, *_ENDS})
-        self.undecided = None  # a message's text goes with its channel
+        self.undecided: frozenset[str] | None = None  # a message's text goes with its channel
         self._reply = reply
         self._into = _Into.HEADER
         self._start = ""  # the mark in front of the open header
