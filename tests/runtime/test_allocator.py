@@ -35,3 +35,25 @@ def test_what_threads_have_freed_does_not_stay_with_the_process() -> None:
     if done.stdout.strip() == "none":
         pytest.skip("another C library")
     assert int(done.stdout) < 40_000_000  # of 160 MB; 1.6 MB stay
+
+
+COLLECTING = """
+import gc
+from openclaw_rl.runtime.allocator import set_aside
+held = [[[] for _ in range(100)] for _ in range(1000)]  # what a program has loaded
+looked = []
+gc.callbacks.append(lambda phase, info: looked.append(len(gc.get_objects())) if phase == "start" else None)
+gc.collect()
+count = set_aside()
+looked.clear()
+ring = []
+ring.append(ring)
+del ring
+found = gc.collect()
+print(count > 100_000, looked[0] < 1000, found)
+"""
+
+
+def test_what_is_loaded_is_not_looked_at_again_and_what_comes_later_is_collected() -> None:
+    told = subprocess.run([sys.executable, "-c", COLLECTING], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["True", "True", "1"]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from openclaw_rl.config import Config, unused_names
 from openclaw_rl.core.version import SHARED
 from openclaw_rl.runtime import retaining
-from openclaw_rl.runtime.allocator import giving_back
+from openclaw_rl.runtime.allocator import giving_back, set_aside
 from openclaw_rl.runtime.installation import Installation, installed
 from openclaw_rl.runtime.listening import listening
 from openclaw_rl.runtime.models import served_name
@@ -31,6 +31,7 @@ async def run(config: Config, *, learn: bool = True, announce: Callable[[str], N
         behind.append(group.create_task(retaining.run(parts.store, config.store.keep_days)))
         if learn:
             behind.append(group.create_task(parts.learn()))
+        log.info("set aside objects=%d", set_aside())
         _introduce(parts, url, announce)
         await stop.wait()
         parts.activity.stop()
