@@ -138,7 +138,7 @@ test-peers: .venv/installed-bench  ## losses and gradients against TRL's
 	@.venv/oracle/bin/python -m pip install $(QUIET_PIP) -e ".[oracle]" >&2
 	@touch $@
 
-test-oracle: .venv/oracle/installed  ## answers read as mistral-common and transformers read them
+test-oracle: .venv/oracle/installed  ## answers read as mistral-common and transformers read them, by formats TRL describes
 	@.venv/oracle/bin/python -m pytest -q -m slow tests/render/test_published_parsers.py
 
 bench-attacks: .venv/installed  ## words in tool output, mail and pages that try to teach, and floods: how many got through

@@ -1,7 +1,8 @@
 """What our parsers read, against what published parsers read from the same text: mistral-common's, transformers'.
 
 Behind `make test-oracle`; skipped where those packages are not there. transformers brings the parser and leaves the
-description of a format to each model; the descriptions here follow the published templates.
+description of a format to each model: TRL publishes those of gpt-oss, Llama and GLM, and the descriptions here follow
+the published templates.
 """
 
 from __future__ import annotations
@@ -20,11 +21,15 @@ from test_families import ARGUMENTS, SAID, parser_for, read, renderer_of
 
 from openclaw_rl.core.message import Json, Message, Role, TextPart, ToolCall
 from openclaw_rl.testing.families import STAND_INS, StandIn
-from openclaw_rl.testing.writing import written
+from openclaw_rl.testing.writing import end_of, written
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 has_mistral = pytest.mark.skipif(importlib.util.find_spec("mistral_common") is None, reason="no mistral-common")
 has_transformers = pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="no transformers")
+has_trl = pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason="no TRL")
+Read = tuple[str, list[tuple[str, Json]]]  # an answer's words, and its calls
+HARMONY_OPENING = "<|start|>assistant"
+NAMES = st.text("abcxyz", min_size=1, max_size=8)
 BODIES = st.lists(ARGUMENTS, min_size=1, max_size=3)
 MANY = settings(max_examples=80, deadline=None)
 _CALLS = {"type": "function", "function": {"name": "{name}", "arguments": "{content}"}}
@@ -83,9 +88,21 @@ def reply(text: str, bodies: list[dict[str, Json]], thought: str | None = None) 
     return Message(Role.ASSISTANT, (TextPart(text),) if text else (), thought, calls)
 
 
-def ours(model: StandIn, text: str) -> tuple[str, list[tuple[str, Json]]]:
+def ours(model: StandIn, text: str) -> Read:
     message = read(parser_for(model), [renderer_of(model).encode(text)])[1]
-    return message.text, [(call.name, call.parsed()) for call in message.tool_calls]
+    return message.text, calls_of(message)
+
+
+def calls_of(message: Message) -> list[tuple[str, Json]]:
+    return [(call.name, call.parsed()) for call in message.tool_calls]
+
+
+def read_by_transformers(sampled: str, template: dict[str, Any], prefix: str) -> Read:
+    from transformers.utils.chat_parsing.response_parser import parse_response
+
+    found = parse_response(sampled, template, prefix=prefix)
+    calls = [call["function"] for call in found.get("tool_calls") or []]
+    return (found.get("content") or "").strip(), [(call["name"], call["arguments"]) for call in calls]
 
 
 @has_mistral
@@ -138,11 +155,52 @@ def _tekken(version: str) -> Any:
 @MANY
 @given(text=SAID, bodies=st.lists(ARGUMENTS, max_size=3))
 def test_transformers_parser_reads_the_same_reply(name: str, text: str, bodies: list[dict[str, Json]]) -> None:
-    from transformers.utils.chat_parsing.response_parser import parse_response
-
     model = stand_in(name)
     sampled = written(model, reply(text, bodies)) + model.eos
-    read_by_them = parse_response(sampled, TEMPLATES[name], prefix=PREFIXES[name])
-    calls = [call["function"] for call in read_by_them.get("tool_calls") or []]
-    theirs = [(call["name"], call["arguments"]) for call in calls]
-    assert ours(model, sampled) == ((read_by_them.get("content") or "").strip(), theirs)
+    assert ours(model, sampled) == read_by_transformers(sampled, TEMPLATES[name], PREFIXES[name])
+
+
+@has_trl
+@MANY
+@given(thought=st.none() | SAID.filter(bool), text=SAID.filter(bool), body=st.none() | ARGUMENTS)
+def test_trls_description_of_gpt_oss_reads_the_same_reply(
+    thought: str | None, text: str, body: dict[str, Json] | None
+) -> None:
+    """Words or one call: of several calls in one answer the description reads none."""
+    from trl.chat_template_utils import gptoss_template
+
+    model = stand_in("gpt_oss")
+    said = reply(text if body is None else "", [] if body is None else [body], thought)
+    sampled = written(model, said, opening=HARMONY_OPENING) + end_of(model, said)
+    message = read(parser_for(model), [renderer_of(model).encode(sampled)])[1]
+    theirs = read_by_transformers(sampled, gptoss_template, HARMONY_OPENING)
+    assert (message.text, calls_of(message), message.reasoning) == (*theirs, thought)
+
+
+@has_trl
+@MANY
+@given(text=SAID.filter(lambda said: "{" not in said), body=st.none() | ARGUMENTS)
+def test_trls_description_of_llama_reads_the_same_reply(text: str, body: dict[str, Json] | None) -> None:
+    from trl.chat_template_utils import llama3_template
+
+    model = stand_in("llama3")
+    sampled = written(model, reply(text if body is None else "", [] if body is None else [body])) + model.eos
+    theirs = read_by_transformers(sampled, llama3_template, "<|start_header_id|>assistant<|end_header_id|>\n\n")
+    assert ours(model, sampled) == theirs
+
+
+@has_trl
+@MANY
+@given(
+    text=SAID,
+    bodies=st.lists(st.dictionaries(NAMES, NAMES.map(lambda word: f"{word} {word}"), min_size=1), max_size=3),
+)
+def test_trls_description_of_glm_reads_the_same_reply(text: str, bodies: list[dict[str, Json]]) -> None:
+    """Arguments of words: what looks like JSON is text there, where no tool's schema is known."""
+    from trl.chat_template_utils import glm4moe_template
+
+    model = stand_in("glm45")
+    said = reply(text, bodies)
+    sampled = written(model, said) + end_of(model, said)
+    theirs = read_by_transformers(sampled.removesuffix("<|observation|>"), glm4moe_template, "<|assistant|>")
+    assert ours(model, sampled) == theirs
