@@ -43,6 +43,7 @@ class Method:
 _JUDGED_ONLY: dict[str, Json] = {"train.batch_size": NEVER, "train.min_batch": NEVER}
 # What is taken back because it seems to be learned in vain would stop a method that is only slow.
 _LET_GO_ON: dict[str, Json] = {"train.in_vain_turns": 0}
+_AS_PUBLISHED: dict[str, Json] = {**_LET_GO_ON, "train.riders": 0}
 METHODS: tuple[Method, ...] = (
     Method("frozen", "the model as it is", judges=False, trains=False),
     Method(
@@ -59,10 +60,12 @@ METHODS: tuple[Method, ...] = (
         judges=False,
         trains=False,
     ),
-    Method("binary", "the score alone", {"trainer.method.name": "binary", **_LET_GO_ON}),
-    Method("opd", "the hint's effect on the sampled tokens", {"trainer.method.name": "opd", **_LET_GO_ON}),
-    Method("combine", "score and hint in one advantage", {"trainer.method.name": "combine", **_LET_GO_ON}),
-    Method("hybrid", "the score, and distillation on selected tokens", {"trainer.method.name": "hybrid", **_LET_GO_ON}),
+    Method("binary", "the score alone", {"trainer.method.name": "binary", **_AS_PUBLISHED}),
+    Method("opd", "the hint's effect on the sampled tokens", {"trainer.method.name": "opd", **_AS_PUBLISHED}),
+    Method("combine", "score and hint in one advantage", {"trainer.method.name": "combine", **_AS_PUBLISHED}),
+    Method(
+        "hybrid", "the score, and distillation on selected tokens", {"trainer.method.name": "hybrid", **_AS_PUBLISHED}
+    ),
     Method(
         "topk-teacher",
         "distillation on the teacher's own top tokens",
@@ -70,7 +73,7 @@ METHODS: tuple[Method, ...] = (
             "trainer.method.name": "topk",
             "trainer.method.distill": "selected",
             "trainer.method.subset": "teacher",
-            **_LET_GO_ON,
+            **_AS_PUBLISHED,
         },
     ),
     Method(
@@ -103,6 +106,7 @@ ABLATIONS: tuple[Method, ...] = (
     Method("jsd", "Jensen-Shannon divergence to the teacher", {"trainer.method.divergence": "jsd"}),
     Method("agreed-hint", "of several hints the one of most agreement", {"trainer.method.hint_selection": "sequence"}),
     Method("corrected-alone", "nothing learned from what the hinted model says", {"hints.shown_replies": False}),
+    Method("no-riders", "steps over corrections alone", {"train.riders": 0}),
     Method("top-4", "4 tokens and a tail compared, not 50", {"trainer.method.top_k": 4}),
     Method("scored", "a score on every judged reply beside it", {"trainer.method.w_rl": 1.0}),
     Method("four-a-step", "a step takes four samples", {"train.batch_size": 4, "train.min_batch": 4}),
