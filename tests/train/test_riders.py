@@ -12,7 +12,7 @@ from openclaw_rl.core.hint import Hint, HintSource
 from openclaw_rl.core.kept_hint import HintState, KeptHint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.version import SHARED, PolicyVersion
-from openclaw_rl.train.riders import is_asked_for
+from openclaw_rl.train.riders import Room, chosen, is_asked_for
 from openclaw_rl.train.settings import Wants
 
 
@@ -40,6 +40,13 @@ def test_a_rider_rides_while_what_it_rehearses_is_asked_for(later: list[tuple[st
     assert is_asked_for(rider("r", rehearses=("Be brief.",)), kept) is rides
     assert is_asked_for(rider("r"), kept)
     assert not is_asked_for(rider("r", rehearses=("Be brief.", "Be kind.")), kept)
+
+
+def test_riders_take_no_more_tokens_than_there_is_room_for() -> None:
+    plain, hinted = rider("plain"), rider("hinted", rehearses=("Be brief.",))  # of 5 tokens, and of 6 behind its hint
+    assert chosen([plain, hinted], Room(9, 11)) == [plain, hinted]
+    assert chosen([plain, hinted], Room(9, 10)) == [plain]
+    assert chosen([hinted, plain], Room(9, 5)) == [plain]  # a smaller one still fits
 
 
 async def test_a_rider_whose_hint_was_taken_back_is_dropped(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.train.admit import teaches
+from openclaw_rl.train.riders import Room
 from openclaw_rl.train.schedule import Moment, batch, is_open, outdated, why_waiting
 from openclaw_rl.train.settings import TrainStageSettings, Wants
 
@@ -79,16 +80,19 @@ def names(samples: tuple[Sample, ...]) -> list[str]:
 
 def test_a_batch_takes_the_oldest_that_teach_and_some_riders_beside_them() -> None:
     ready = [rider("r1"), sample("a"), rider("r2"), sample("b"), rider("r3"), sample("c")]
-    assert names(batch(ready, scored, size=8, riders=4)) == ["r1", "a", "r2", "b", "r3", "c"]
-    assert names(batch(ready, scored, size=2, riders=1)) == ["r1", "a", "b"]
-    assert names(batch(ready, scored, size=2, riders=0)) == ["a", "b"]
+    assert names(batch(ready, scored, size=8, room=Room(4, 100))) == ["r1", "a", "r2", "b", "r3", "c"]
+    assert names(batch(ready, scored, size=2, room=Room(1, 100))) == ["r1", "a", "b"]
+    assert names(batch(ready, scored, size=2, room=Room(0, 100))) == ["a", "b"]
 
 
 def test_riders_make_no_batch_by_themselves() -> None:
     hinted = rider("r3", rehearses=("Be brief.",))
     for wants in Wants:
         assert not teaches(hinted, wants)
-        assert batch([rider("r1"), hinted], lambda item, wants=wants: teaches(item, wants), size=4, riders=4) == ()  # type: ignore[misc]
+        assert (
+            batch([rider("r1"), hinted], lambda item, wants=wants: teaches(item, wants), size=4, room=Room(4, 100))
+            == ()
+        )  # type: ignore[misc]
 
 
 def test_riders_are_taken_from_each_kind_in_turn_the_fullest_first() -> None:
@@ -101,29 +105,31 @@ def test_riders_are_taken_from_each_kind_in_turn_the_fullest_first() -> None:
         rider("bob", rehearses=kind, user="bob"),
         sample("a"),
     ]
-    assert names(batch(ready, scored, size=1, riders=2)) == ["b1", "k1", "a"]
-    assert names(batch(ready, scored, size=1, riders=1)) == ["k1", "a"]
-    assert names(batch(ready, scored, size=1, riders=4)) == ["b1", "k1", "k2", "bob", "a"]
+    assert names(batch(ready, scored, size=1, room=Room(2, 100))) == ["b1", "k1", "a"]
+    assert names(batch(ready, scored, size=1, room=Room(1, 100))) == ["k1", "a"]
+    assert names(batch(ready, scored, size=1, room=Room(4, 100))) == ["b1", "k1", "k2", "bob", "a"]
 
 
 def test_samples_put_off_wait_for_the_others_and_are_then_tried_alone_fewest_failures_first() -> None:
     ready = [sample("p"), sample("q"), sample("a")]
-    assert names(batch(ready, scored, size=4, riders=0, put_off={"p": 3, "q": 2})) == ["a"]
-    assert names(batch(ready[:2], scored, size=4, riders=0, put_off={"p": 3, "q": 2})) == ["q"]
+    assert names(batch(ready, scored, size=4, room=Room(0, 0), put_off={"p": 3, "q": 2})) == ["a"]
+    assert names(batch(ready[:2], scored, size=4, room=Room(0, 0), put_off={"p": 3, "q": 2})) == ["q"]
 
 
 def test_what_has_seen_too_many_versions_pass_is_dropped_with_the_reason() -> None:
     version = [PolicyVersion(SHARED, number) for number in range(8)]
     ready = [sample("old", version=version[1]), sample("fits", version=version[2]), rider("r", version[1])]
     live = [version[1], version[2], version[4], version[5], version[7]]  # 3 and 6 were refused: they do not count
-    assert outdated(ready, scored, live, max_lag=3, most_riders=9) == (("old", DropReason.STALE),)  # riders may wait
-    assert outdated(ready, scored, live, max_lag=4, most_riders=9) == ()
+    found = outdated(ready, scored, live, max_lag=3, room=Room(9, 100))
+    assert found == (("old", DropReason.STALE),)  # riders may wait
+    assert outdated(ready, scored, live, max_lag=4, room=Room(9, 100)) == ()
 
 
 def test_of_riders_that_pile_up_the_oldest_of_the_fullest_kind_are_dropped() -> None:
     ready = [rider("b1", rehearses=("Be brief.",)), rider("r1"), sample("a"), rider("r2"), rider("r3")]
-    assert outdated(ready, scored, [], max_lag=4, most_riders=3) == (("r1", DropReason.NO_SIGNAL),)
-    assert [turn for turn, _ in outdated(ready, scored, [], max_lag=4, most_riders=0)] == ["b1", "r1", "r2", "r3"]
+    assert outdated(ready, scored, [], max_lag=4, room=Room(3, 100)) == (("r1", DropReason.NO_SIGNAL),)
+    found = outdated(ready, scored, [], max_lag=4, room=Room(0, 100))
+    assert [turn for turn, _ in found] == ["b1", "r1", "r2", "r3"]
 
 
 @pytest.mark.parametrize(

@@ -8,25 +8,39 @@ base model. Each rides once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from openclaw_rl.core.kept_hint import KeptHint
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.train.assemble import is_about
 
 
-def chosen(riders: Sequence[Sample], most: int) -> list[Sample]:
-    """So many of them, in turn from each kind: of a user, and of the hints that they rehearse. The first ones of each.
+@dataclass(frozen=True, slots=True)
+class Room:
+    """For so many riders, and for so many tokens of theirs, what they said and what is read in front of it."""
 
-    Kinds of which more wait come first, so that all last about as long.
+    riders: int
+    tokens: int
+
+
+def chosen(riders: Sequence[Sample], room: Room) -> list[Sample]:
+    """Those that there is room for, in turn from each kind: of a user, and of the hints that they rehearse.
+
+    The first ones of each kind. Kinds of which more wait come first, so that all last about as long.
     """
     kinds: dict[tuple[str, tuple[str, ...]], list[Sample]] = {}
     for rider in riders:
         kinds.setdefault((rider.user, rider.rehearses), []).append(rider)
     waiting = sorted(kinds.values(), key=len, reverse=True)
     found: list[Sample] = []
+    left = room.tokens
     for place in range(max(map(len, waiting), default=0)):
-        found += [kind[place] for kind in waiting if place < len(kind)]
-    return found[:most]
+        for rider in (kind[place] for kind in waiting if place < len(kind)):
+            size = _tokens(rider)
+            if len(found) < room.riders and size <= left:
+                found.append(rider)
+                left -= size
+    return found
 
 
 def is_asked_for(rider: Sample, kept: Mapping[str, KeptHint]) -> bool:
@@ -42,3 +56,9 @@ def is_asked_for(rider: Sample, kept: Mapping[str, KeptHint]) -> bool:
         if any(is_about(other.text, words) for other in later):
             return False
     return True
+
+
+def _tokens(sample: Sample) -> int:
+    return max(len(prompt) for prompt in (sample.prompt, *(hint.tokens for hint in sample.hints))) + len(
+        sample.response
+    )

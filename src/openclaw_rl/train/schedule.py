@@ -9,7 +9,7 @@ from types import MappingProxyType
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.train.riders import chosen
+from openclaw_rl.train.riders import Room, chosen
 from openclaw_rl.train.settings import TrainStageSettings, window_minutes
 
 
@@ -62,10 +62,10 @@ def batch(
     teaches: Callable[[Sample], bool],
     *,
     size: int,
-    riders: int,
+    room: Room,
     put_off: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Sample, ...]:
-    """The samples of the next step: up to `size` that teach, oldest first, and up to so many riders.
+    """The samples of the next step: up to `size` that teach, oldest first, and the riders that there is room for.
 
     A rider is a promoted sample, a reply that nobody corrected; it makes no step by itself. Samples `put_off`, which
     failed alone so many times, wait while there are others, and are then tried one at a time.
@@ -74,7 +74,7 @@ def batch(
     if not teaching:
         rest = [sample for sample in ready if teaches(sample)]
         return (min(rest, key=lambda sample: put_off[sample.turn]),) if rest else ()
-    along = chosen([sample for sample in ready if not teaches(sample)], riders)
+    along = chosen([sample for sample in ready if not teaches(sample)], room)
     names = {sample.turn for sample in (*teaching, *along)}
     return tuple(sample for sample in ready if sample.turn in names)
 
@@ -85,19 +85,19 @@ def outdated(
     served: Sequence[PolicyVersion],
     *,
     max_lag: int,
-    most_riders: int,
+    room: Room,
     place: Callable[[PolicyVersion], PolicyVersion] = lambda version: version,
 ) -> tuple[tuple[str, DropReason], ...]:
     """What has waited too long, with the reason.
 
     `served` are the versions that have been live, up to the one being served: the lag of a sample is how many of them
     came after the one it was sampled from, or after its `place` among them where that is of another scope. Riders are
-    held to what other weights say, so they may wait; of more than `most_riders` the surplus is dropped as without
-    signal, the oldest of those of which there are most.
+    held to what other weights say, so they may wait; those without `room` are dropped as without signal, the oldest
+    of those of which there are most first.
     """
     found: list[tuple[str, DropReason]] = []
     newest = [sample for sample in reversed(ready) if not teaches(sample)]
-    kept = {sample.turn for sample in chosen(newest, most_riders)}
+    kept = {sample.turn for sample in chosen(newest, room)}
     for sample in ready:
         if not teaches(sample):
             if sample.turn not in kept:

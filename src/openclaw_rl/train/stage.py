@@ -34,7 +34,7 @@ class TrainStatus:
     """How training goes, for people: what is ready, what a step needs, and why none is taken just now."""
 
     ready: int = 0  # samples with a signal, over all scopes
-    riders: int = 0  # promoted samples that train the anchor alone
+    riders: int = 0  # replies that nobody corrected, waiting to ride along in a step
     needed: int = 0  # samples that make a step due at once
     steps: int = 0  # since the program started
     failures: int = 0

@@ -27,12 +27,12 @@ from openclaw_rl.train import folders
 from openclaw_rl.train.admit import teaches
 from openclaw_rl.train.fairness import most_of_one, shared_fairly
 from openclaw_rl.train.retry import Retries
-from openclaw_rl.train.riders import is_asked_for
+from openclaw_rl.train.riders import Room, is_asked_for
 from openclaw_rl.train.schedule import Moment, batch, outdated, why_waiting
 from openclaw_rl.train.settings import TrainStageSettings, Wants
 
 log = logging.getLogger(__name__)
-RIDERS_KEPT = 16  # times the riders of a step may wait for one
+RIDERS_KEPT = 16  # as many steps' riders may wait
 
 
 class TrainerHandle(Protocol):
@@ -128,8 +128,8 @@ class ScopeSteps:
         size = min(self.retries.most or settings.batch_size, settings.batch_size)
         if self.scope == SHARED and await self.parts.store.has_several_teachers():
             ready = shared_fairly(ready, most_of_one(settings), self._teaches)
-        riders = settings.riders if self.retries.most is None else 0
-        samples = batch(ready, self._teaches, size=size, riders=riders, put_off=self.retries.put_off)
+        room = Room(settings.riders if self.retries.most is None else 0, settings.max_sample_tokens)
+        samples = batch(ready, self._teaches, size=size, room=room, put_off=self.retries.put_off)
         ground = await self._ground()
         started = self.parts.now()
         log.info("training scope=%s samples=%d from=%s upon=%s", self.scope, len(samples), ground.parent, ground.upon)
@@ -176,11 +176,12 @@ class ScopeSteps:
     @property
     def _limit(self) -> int:
         """How many ready samples are looked at: full batches beside all the riders and those put off there may be."""
-        return 3 * self.parts.settings.batch_size + 2 * self._most_riders + len(self.retries.put_off)
+        return 3 * self.parts.settings.batch_size + 2 * self._waiting_room.riders + len(self.retries.put_off)
 
     @property
-    def _most_riders(self) -> int:
-        return RIDERS_KEPT * self.parts.settings.riders
+    def _waiting_room(self) -> Room:
+        settings = self.parts.settings
+        return Room(RIDERS_KEPT * settings.riders, RIDERS_KEPT * settings.max_sample_tokens)
 
     def _teaches(self, sample: Sample) -> bool:
         return teaches(sample, self.parts.wants)
@@ -196,7 +197,7 @@ class ScopeSteps:
             self._teaches,
             served,
             max_lag=settings.max_lag,
-            most_riders=self._most_riders,
+            room=self._waiting_room,
             place=lambda version: places[version],
         )
         old = (*old, *await self._no_longer_asked_for(ready, {turn for turn, _ in old}))
