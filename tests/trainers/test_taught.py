@@ -14,7 +14,7 @@ from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
 from openclaw_rl.core.version import BASE
 from openclaw_rl.trainers.lessons import lessons, shares
 from openclaw_rl.trainers.lora import LoraTrainer
-from openclaw_rl.trainers.settings import Method, MethodSettings
+from openclaw_rl.trainers.settings import Mean, Method, MethodSettings
 
 HINT = HintPrompt("say the other thing", (1, 2, 3, 40, 41, 42, 43))
 SPOKEN = (10, 11, 12, 13)
@@ -159,3 +159,18 @@ def test_new_words_are_learned_whole_from_a_reply_that_was_shown(trainer_model: 
         return float((policy_logp(trainer, said) - torch.tensor(behind)).abs().sum())
 
     assert learned(corrected(recorder, *shown)) < 0.5 * learned(corrected(recorder))
+
+
+def test_what_is_rehearsed_stands_beside_what_is_taught_and_does_not_thin_it_out(recorder: Recorder) -> None:
+    corrected = replace(recorder.batch()[0], score=-1.0)
+    rider = recorder.sample((4, 5, 6, 7), (20, 21, 22), turn="rider", score=0.0, hints=(HINT,))
+    rider = replace(rider, is_promoted=True, rehearses=(HINT.text,))
+    bare = replace(rider, turn="bare", hints=(), rehearses=())  # held to the base model alone
+    for method in (MethodSettings(), MethodSettings(mean=Mean.SEQUENCE)):
+        [alone] = shares(lessons([corrected], method), method)
+        weighed = shares(lessons([corrected, rider], method), method)
+        assert weighed[0] == alone
+        per_token = 1.0 / len(rider.response)
+        assert (weighed[1].policy, weighed[1].distill) == (0.0, pytest.approx(per_token))
+        assert weighed[1].kl == pytest.approx(method.kl_beta * per_token)
+        assert shares(lessons([corrected, bare], method), method)[0].distill == alone.distill

@@ -133,8 +133,18 @@ def reward_of(sample: Sample, step_coefficient: float) -> float | None:
 def shares(taught: Sequence[Lesson], method: MethodSettings) -> list[Shares]:
     """The weight of a token in each term, lesson by lesson.
 
-    A term's denominator counts the tokens (or, for the mean over sequences, the replies) that term applies to.
+    A term's denominator counts the tokens (or, for the mean over sequences, the replies) that term applies to. Replies
+    that rehearse what was learned before have denominators of their own: they stand beside what is taught now, and what
+    is taught now moves the policy as far as without them.
     """
+    found: dict[int, Shares] = {}
+    for rehearses in (False, True):
+        places = [place for place, one in enumerate(taught) if bool(one.sample.rehearses) is rehearses]
+        found |= zip(places, _shares([taught[place] for place in places], method), strict=True)
+    return [found[place] for place in range(len(taught))]
+
+
+def _shares(taught: Sequence[Lesson], method: MethodSettings) -> list[Shares]:
     weights = method.weights
     in_policy = [one.advantage is not None or bool(one.hints and weights.opd and not one.is_taught) for one in taught]
     distill_weights = [method.w_taught if one.is_taught else weights.distill for one in taught]
