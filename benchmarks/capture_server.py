@@ -26,6 +26,7 @@ from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.activity import Activity
+from openclaw_rl.runtime.allocator import set_aside
 from openclaw_rl.serve.app import build_app, runner_of
 from openclaw_rl.serve.auth import Keys
 from openclaw_rl.serve.failures import Handler
@@ -65,6 +66,7 @@ async def _serve(home: Path) -> None:
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
+        set_aside()  # as the product does once it is ready
         print(runner.addresses[0][1], flush=True)
         await asyncio.to_thread(sys.stdin.read)
     finally:
