@@ -191,3 +191,26 @@ async def test_the_teacher_also_reads_what_else_was_asked_for(bridge: Bridge) ->
     assert kept.id not in {item.id for item in beside}
     alone = replace(bridge.stage.hints, settings=replace(SETTINGS, rehearse=False))
     assert await alone.beside(turn) == ()
+
+
+async def test_a_hint_that_changes_nothing_goes_out_of_prompts_and_is_not_read_beside_others(bridge: Bridge) -> None:
+    turn = await bridge.served("a")
+    other = Hint("Say hello first.")
+    await bridge.store.hints.adopt("alice", WISH, at_s=1.0, turn=turn.id)
+    await bridge.store.hints.adopt("alice", other, at_s=1.0, turn=(await bridge.served("b")).id)
+    await bridge.stage.give_up(turn)
+    assert await bridge.states() == [(WISH.text, "retired"), (other.text, "in_use")]
+    assert [item.text for item in await bridge.stage.hints.of_user("alice")] == [other.text]
+    assert [item.text for item in await bridge.stage.hints.beside(await bridge.served("c"))] == []
+    bare = replace(a_turn("d", (message(Role.USER, "question d"),)), carried=())
+    assert [item.text for item in await bridge.stage.hints.beside(bare)] == [other.text]
+    await bridge.store.hints.adopt("alice", WISH, at_s=2.0, turn=turn.id)  # asked for again
+    assert (WISH.text, "in_use") in await bridge.states()
+
+
+async def test_a_memory_keeps_what_changes_nothing(bridge: Bridge) -> None:
+    turn = await bridge.served("a")
+    await bridge.store.hints.adopt("alice", WISH, at_s=1.0, turn=turn.id)
+    bridge.stage.hints.carry = Carry.MEMORY
+    await bridge.stage.give_up(turn)
+    assert await bridge.states() == [(WISH.text, "in_use")]

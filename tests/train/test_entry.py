@@ -216,9 +216,18 @@ async def test_what_a_teacher_shows_for_a_corrected_turn_is_kept_with_its_sample
 async def test_a_correction_whose_hint_changes_nothing_is_dropped_as_unheeded(tmp_path: Path) -> None:
     async with flowing(tmp_path, wants=Wants.HINT) as flow:
         flow.stage.entry.guide = Showing(heeds=False)
+        given_up: list[str] = []
+
+        async def give_up(turn: Turn) -> None:
+            given_up.append(turn.id)
+
+        flow.stage.entry.give_up = give_up
         await flow.judged("a", -1, hints=1)
         assert await flow.stage.entry.admit()
         assert await flow.state("a") is DropReason.UNHEEDED
+        await flow.judged("silent", None)
+        assert await flow.stage.entry.admit()
+        assert given_up == ["a"]
     async with flowing(tmp_path / "scored", wants=Wants.EITHER) as flow:  # where scores teach, its score still does
         flow.stage.entry.guide = Showing(heeds=False)
         await flow.judged("a", -1, hints=1)

@@ -15,6 +15,7 @@ from openclaw_rl.core.turn import Placement, Turn
 from openclaw_rl.store.db import Store
 
 USERS_HELD = 1000
+UNHEEDED = "the model says the same with it as without"  # why a hint is out of use that nobody need read
 
 
 @dataclass(slots=True)
@@ -51,13 +52,15 @@ class HintsInUse:
     async def beside(self, turn: Turn) -> tuple[PlacedHint, ...]:
         """What the user asked for beside the hints in a turn's prompt, retired hints included: a teacher heeds it too.
 
-        They stand behind the last user message. None where weights learn nothing, or `rehearse` says so.
+        They stand behind the last user message. None where weights learn nothing, or `rehearse` says so; none that
+        changes nothing.
         """
         last = last_user_index(turn.messages)
         if last is None or not (self.settings.rehearse and self.carry is not Carry.MEMORY):
             return ()
         there = {item.id for item in turn.carried}
-        kept = [item for item in await self.store.hints.of_user(turn.user) if item.id not in there]
+        known = await self.store.hints.of_user(turn.user)
+        kept = [item for item in known if item.id not in there and item.why != UNHEEDED]
         return tuple(PlacedHint(last, item.id, item.text) for item in self._fitting(kept))
 
     def within_bounds(self, kept: Sequence[KeptHint]) -> tuple[KeptHint, ...]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from openclaw_rl.carry.in_use import HintsInUse
+from openclaw_rl.carry.in_use import UNHEEDED, HintsInUse
 from openclaw_rl.carry.probes import Gap, Prober
 from openclaw_rl.carry.settings import HintsSettings
 from openclaw_rl.core.hint import last_user_index, with_hints
@@ -93,6 +93,18 @@ class CarryStage:
             if self._seen.get(user) != await self._seen_now(user, await self.hints.of_user(user)):
                 return True
         return False
+
+    async def give_up(self, turn: Turn) -> None:
+        """Takes the hints that came from a turn out of use: the base model says the same with them as without.
+
+        In a prompt they would only stand in the way of others. The weights go on learning what corrections teach.
+        """
+        if self.hints.carry is not Carry.BRIDGE:
+            return
+        for hint in await self.store.hints.of_user(turn.user):
+            if hint.turn == turn.id and await self.store.hints.retire(hint.id, why=UNHEEDED, at_s=self.now()):
+                log.info("retired hint=%s user=%s: %s", hint.id, hint.user, UNHEEDED)
+                self.status = replace(self.status, last=f"{hint.id} retired: {UNHEEDED}")
 
     async def status_now(self) -> CarryStatus:
         """The counts as they are."""

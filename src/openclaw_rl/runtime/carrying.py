@@ -43,3 +43,4 @@ def join(entry: Entry, carrying: CarryStage, config: Config) -> None:
     entry.weights_learn = carrying.hints.carry is not Carry.MEMORY
     entry.student = carrying.prober
     entry.known = carrying.hints.beside
+    entry.give_up = carrying.give_up

@@ -45,6 +45,10 @@ async def no_hints(turn: Turn) -> Sequence[PlacedHint]:
     return ()
 
 
+async def nothing_given_up(turn: Turn) -> None:
+    """What was said to a turn stays in use, if it was."""
+
+
 class Student(Protocol):
     """The weights being served, asked what they say to a prompt without the hints that a turn was sampled behind."""
 
@@ -82,8 +86,8 @@ class Entry:
 
     `weights_learn` is False where only prompts remember. `student` is asked about what was sampled behind hints,
     `guide` about what was corrected. `known` gives the hints that a user's teacher heeds beside those in the turn's
-    prompt, with their places. `take_back` is asked to serve a version again where what was learned from a user since is
-    found to have been in vain.
+    prompt, with their places; `give_up` is told of turns whose hints change nothing. `take_back` is asked to serve a
+    version again where what was learned from a user since is found to have been in vain.
     """
 
     store: Store
@@ -95,6 +99,7 @@ class Entry:
     student: Student | None = None
     guide: Guide | None = None
     known: Callable[[Turn], Awaitable[Sequence[PlacedHint]]] = no_hints
+    give_up: Callable[[Turn], Awaitable[None]] = nothing_given_up
     floods: Floods | None = None  # made of the settings where none is given
     take_back: Callable[[str, PolicyVersion], Awaitable[bool]] = nothing_back
     _in_vain: InVain = field(init=False)
@@ -177,6 +182,8 @@ class Entry:
         is_unheeded = self._asks_guide(row) and not sample.hints
         if not sample.is_promoted and (not teaches(sample, self.wants) or (sample.is_taught and is_unheeded)):
             await self._drop(sample.turn, DropReason.UNHEEDED if is_unheeded else DropReason.NO_SIGNAL)
+            if is_unheeded:
+                await self.give_up(row.turn)
             return
         if student is not None:
             sample = replace(sample, own=await student.reply(row.turn, bare))
