@@ -254,3 +254,16 @@ async def test_a_reply_that_follows_no_known_hint_rehearses_none() -> None:
     away = reader(bare=(5, 6, 7), plain=SERVED)
     away.is_away = True
     assert (await rehearsed(away, [PLAIN])).rehearses == ()
+
+
+async def test_what_was_said_behind_hints_is_told_by_those_it_follows() -> None:
+    engine = reader(bare=(5, 6, 7), plain=SERVED, stern=(5, 6, 7), plain_stern=SERVED)
+    guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
+    placed = tuple(PlacedHint(0, text, text) for text in (PLAIN, STERN))
+    turn = replace(the_turn(), carried=placed, prompt=prompt_of([PLAIN, STERN]))
+    found = await guide.behind(turn, prompt_of(()), [], assembling(STERN))
+    assert found.hints == (HintPrompt(PLAIN, prompt_of([PLAIN]).tokens),) and found.rehearses == ()
+    as_ever = replace(turn, completion=replace(turn.completion, tokens=(5, 6, 7)))
+    assert (await guide.behind(as_ever, prompt_of(()), [], assembling(STERN))).hints == ()
+    engine.is_away = True
+    assert [hint.text for hint in (await guide.behind(turn, prompt_of(()), [], assembling(STERN))).hints] == [STERN]

@@ -184,6 +184,15 @@ class Showing:
     ) -> Sample:
         return await assembled(())
 
+    async def behind(
+        self,
+        turn: Turn,
+        bare: Prompt,
+        known: Sequence[PlacedHint],
+        assembled: Callable[[Sequence[PlacedHint]], Awaitable[Sample]],
+    ) -> Sample:
+        return await assembled(known)
+
 
 async def test_a_reply_that_nobody_corrected_rides_with_the_hints_it_follows(tmp_path: Path) -> None:
     async with flowing(tmp_path, wants=Wants.HINT) as flow:
@@ -245,3 +254,17 @@ async def test_what_was_sampled_behind_hints_and_corrected_in_vain_is_dropped_as
         assert await flow.state("corrected") is DropReason.UNHEEDED
         assert [sample.turn for sample in await flow.store.ready(limit=9)] == ["praised"]
         assert guide.asked == ["corrected"]
+
+
+async def test_what_was_said_behind_hints_is_learned_from_behind_those_it_follows_or_not_at_all(tmp_path: Path) -> None:
+    async with flowing(tmp_path, wants=Wants.HINT) as flow:
+        flow.stage.entry.student = Asked(has_learned=False)
+        flow.stage.entry.guide = Following(("Be brief.",))
+        await behind_hints(flow, "brief", score=1)
+        assert await flow.stage.entry.admit()
+        [taught] = await flow.store.ready(limit=9)
+        assert ([hint.text for hint in taught.hints], taught.is_taught) == (["Be brief."], True)
+        flow.stage.entry.guide = Following(())
+        await behind_hints(flow, "as ever", score=1)
+        assert await flow.stage.entry.admit()
+        assert await flow.state("as ever") is DropReason.LEARNED

@@ -129,6 +129,10 @@ class Following:
         hint = HintPrompt(" ".join(self.rehearses), (1, 2, 9))
         return replace(await assembled(()), hints=(hint,), rehearses=self.rehearses)
 
+    async def behind(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
+        hints = tuple(HintPrompt(words, (1, 2, 9)) for words in self.rehearses)
+        return replace(await assembled(known), hints=hints)
+
 
 STEPPED = StepReport(True, {"loss": 0.5})
 

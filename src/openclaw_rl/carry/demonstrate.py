@@ -75,7 +75,7 @@ class Demonstrator:
                 taught = await assembled(known)
                 found = await self._moving(turn, turn.prompt, taught)
                 return replace(taught, hints=() if found is None else found.hints)
-            followed = await self._followed(turn, known)
+            followed = await self._followed(turn, turn.prompt, known)
             without = await self._reading(turn, followed) if followed else None
             if without is not None:
                 beside = await self._moving(turn, without, await assembled(followed))
@@ -93,17 +93,39 @@ class Demonstrator:
         Learned from behind them it holds what was learned before while something else is: for what it was asked.
         """
         sample = await assembled(())
-        if turn.prompt.images or not known:
-            return sample
         try:
-            followed = await self._followed(turn, known)
+            heard = await self._heard(turn, turn.prompt, known)
         except EngineError:
             return sample
+        return sample if heard is None else replace(sample, hints=(heard[1],), rehearses=heard[0])
+
+    async def behind(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
+        """What was said behind hints and not corrected, to be learned from behind those that it follows.
+
+        Without hints where it follows none: the base model says it to the `bare` prompt as readily. The others in its
+        prompt bear on something else, and a small teacher that reads them all loses its way.
+        """
+        sample = await assembled(known)
+        if turn.prompt.images:
+            return sample
+        try:
+            heard = await self._heard(turn, bare, [*turn.carried, *known])
+        except EngineError:
+            return sample
+        return replace(sample, hints=() if heard is None else (heard[1],))
+
+    async def _heard(
+        self, turn: Turn, without: Prompt, known: Sequence[PlacedHint]
+    ) -> tuple[tuple[str, ...], HintPrompt] | None:
+        """The words of the hints that a reply follows, and the prompt with them; None where it follows none."""
+        if turn.prompt.images:
+            return None
+        followed = await self._followed(turn, without, known)
         reading = await self._reading(turn, followed) if followed else None
         if reading is None:
-            return sample
+            return None
         words = tuple(hint.text for hint in followed)
-        return replace(sample, hints=(HintPrompt(" ".join(words), reading.tokens),), rehearses=words)
+        return words, HintPrompt(" ".join(words), reading.tokens)
 
     async def _moving(self, turn: Turn, without: Prompt, sample: Sample) -> _Heeded | None:
         """The hint of the sample's that objects most, and what is said behind it; None where that changes nothing.
@@ -140,13 +162,13 @@ class Demonstrator:
         hint = sample.hints[least]
         return _Heeded(sample, (hint,), await self._shown(len(said), hint))
 
-    async def _followed(self, turn: Turn, known: Sequence[PlacedHint]) -> list[PlacedHint]:
-        """The known hints that make what was said likelier."""
+    async def _followed(self, turn: Turn, without: Prompt, known: Sequence[PlacedHint]) -> list[PlacedHint]:
+        """The known hints that make what was said likelier than it is without any."""
         readings = [(hint, prompt) for hint in known if (prompt := await self._reading(turn, [hint])) is not None]
         if not readings:
             return []
         said = turn.completion.tokens
-        prompts = (turn.prompt, *(prompt for _, prompt in readings))
+        prompts = (without, *(prompt for _, prompt in readings))
         before, *behind = await asyncio.gather(*(self._logp(prompt, said) for prompt in prompts))
         return [hint for (hint, _), logp in zip(readings, behind, strict=True) if logp - before >= FOLLOWED_NATS]
 

@@ -79,6 +79,16 @@ class Guide(Protocol):
         """The sample of a reply that nobody corrected, with those of the `known` hints that it follows."""
         ...
 
+    async def behind(
+        self,
+        turn: Turn,
+        bare: Prompt,
+        known: Sequence[PlacedHint],
+        assembled: Callable[[Sequence[PlacedHint]], Awaitable[Sample]],
+    ) -> Sample:
+        """The sample of what was said behind hints and not corrected, with those that it follows, or none."""
+        ...
+
 
 @dataclass(slots=True)
 class Entry:
@@ -177,13 +187,16 @@ class Entry:
         if student is not None and not row.verdict.hints and await student.follows(row.turn, bare):
             await self._drop(row.turn.id, DropReason.LEARNED)
             return
-        sample = await self._sample(row, reward)
+        sample = await self._sample(row, bare, reward)
         # Without a guide a sample has no hints where they fit nowhere; with one, where they change nothing.
         is_unheeded = self._asks_guide(row) and not sample.hints
         if not sample.is_promoted and (not teaches(sample, self.wants) or (sample.is_taught and is_unheeded)):
             await self._drop(sample.turn, DropReason.UNHEEDED if is_unheeded else DropReason.NO_SIGNAL)
             if is_unheeded:
                 await self.give_up(row.turn)
+            return
+        if self.guide is not None and sample.is_taught and not sample.hints:
+            await self._drop(sample.turn, DropReason.LEARNED)
             return
         if student is not None:
             sample = replace(sample, own=await student.reply(row.turn, bare))
@@ -195,7 +208,7 @@ class Entry:
             return
         log.info("ready turn=%s score=%s hints=%d", sample.turn, sample.score, len(sample.hints))
 
-    async def _sample(self, row: Judged, reward: float | None) -> Sample:
+    async def _sample(self, row: Judged, bare: Prompt, reward: float | None) -> Sample:
         baseline = await self._baseline(row)
         turn, known = row.turn, others(row.turn, row.verdict, await self.known(row.turn))
 
@@ -214,9 +227,11 @@ class Entry:
 
         if self.guide is not None and reward is not None:
             return await self.guide.rehearsed(turn, known, assembled)
-        if self.guide is None or not self._asks_guide(row):
-            return await assembled(known)
-        return await self.guide.demonstrated(turn, known, assembled)
+        if self.guide is not None and self._asks_guide(row):
+            return await self.guide.demonstrated(turn, known, assembled)
+        if self.guide is not None and turn.carried:
+            return await self.guide.behind(turn, bare, known, assembled)
+        return await assembled(known)
 
     def _asks_guide(self, row: Judged) -> bool:
         """Whether the teacher is asked about the turn: one that was corrected, with words."""
