@@ -34,7 +34,7 @@ class DropReason(StrEnum):
     TOO_MANY = "too_many"  # more samples than one user may give in a day
     IN_VAIN = "in_vain"  # its user contradicts themselves, and learning from them rests
     MEMORY_ONLY = "memory_only"  # carry = memory: the prompt remembers, the weights are left alone
-    LEARNED = "learned"  # sampled behind a hint, and the weights say it without by now
+    LEARNED = "learned"  # sampled behind hints, and said without them as well
     TOO_LONG = "too_long"
     STALE = "stale"
     NOT_FINITE = "not_finite"

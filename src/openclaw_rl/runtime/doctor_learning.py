@@ -33,7 +33,7 @@ WHAT_TO_DO: dict[str, str] = {
     DropReason.TOO_MANY: "see who sends so much, or raise train.user_samples_a_day",
     DropReason.IN_VAIN: "see whether what is asked for contradicts itself, or the judge errs; train.in_vain_turns",
     DropReason.MEMORY_ONLY: "set carry to weights or bridge, if the weights are to learn too",
-    DropReason.LEARNED: "nothing: the weights have learned it",
+    DropReason.LEARNED: "nothing: it is said without its hints as well",
     DropReason.TOO_LONG: "raise train.max_sample_tokens, where memory allows",
     DropReason.STALE: "raise train.max_lag, or lower train.batch_size so that samples wait less",
     DropReason.NOT_FINITE: "lower trainer.lr, or train in float32",

@@ -30,7 +30,7 @@ DROPPED = {
     DropReason.TOO_MANY: "its user gave more samples today than train.user_samples_a_day",
     DropReason.IN_VAIN: "its user corrects as often as before whatever is learned, so learning from them rests a while",
     DropReason.MEMORY_ONLY: "the prompt remembers the hint here (carry = memory), and the weights are left alone",
-    DropReason.LEARNED: "it was sampled behind a hint, and the weights say it without by now",
+    DropReason.LEARNED: "it was sampled behind hints, and is said without them as well",
     DropReason.TOO_LONG: "prompt and answer are longer than train.max_sample_tokens",
     DropReason.STALE: "it is from more versions ago than train.max_lag",
     DropReason.NOT_FINITE: "training on it gave numbers that are not finite",
