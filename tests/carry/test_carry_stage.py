@@ -214,3 +214,32 @@ async def test_a_memory_keeps_what_changes_nothing(bridge: Bridge) -> None:
     bridge.stage.hints.carry = Carry.MEMORY
     await bridge.stage.give_up(turn)
     assert await bridge.states() == [(WISH.text, "in_use")]
+
+
+async def test_a_hint_behind_which_every_reply_was_corrected_goes(bridge: Bridge) -> None:
+    await bridge.store.hints.adopt("alice", WISH, at_s=0.5)
+    for name in ("a", "b", "c"):
+        await bridge.served(name, score=-1)
+    await bridge.stage.once()
+    assert await bridge.states() == [(WISH.text, "in_use")]
+    await bridge.served("d", score=-1)
+    assert await bridge.stage.once()
+    assert await bridge.states() == [(WISH.text, "retired")]
+    [kept] = await bridge.store.hints.of_user("alice")
+    assert kept.why == "all 4 replies behind it were corrected"
+
+
+async def test_a_hint_stays_that_helped_once_or_is_asked_for_again(bridge: Bridge) -> None:
+    await bridge.store.hints.adopt("alice", WISH, at_s=0.5)
+    for name, score in (("a", -1), ("b", 1), ("c", -1), ("d", -1), ("e", -1)):
+        await bridge.served(name, score=score)
+    await bridge.stage.once()
+    assert await bridge.states() == [(WISH.text, "in_use")]
+    other = Hint("Say hello first.")
+    await bridge.store.hints.adopt("alice", other, at_s=0.5)
+    for name in ("f", "g", "h"):
+        await bridge.served(name, score=-1)
+    await bridge.store.hints.adopt("alice", other, at_s=1e12)  # those before do not count: it was missed
+    await bridge.served("i", score=-1)
+    await bridge.stage.once()
+    assert (other.text, "in_use") in await bridge.states()

@@ -21,6 +21,7 @@ from openclaw_rl.store.db import Store
 
 log = logging.getLogger(__name__)
 POLL_S = 1.0
+MISLED = 4  # replies behind a hint, all of them corrected, after which it goes
 LOOK_BACK = 4  # times `probes`: how many of a user's latest turns are looked through for those behind a hint
 
 Seen = tuple[int, tuple[tuple[str, str], ...], str]  # the user's verdicts, their hints in use, the weights
@@ -71,12 +72,13 @@ class CarryStage:
             seen = await self._seen_now(user, held)
             if self._seen.get(user) == seen:
                 continue
-            turns = await self._turns(user)
+            judged = await self._judged(user)
+            turns = _good(judged)
             if turns and self._newest.get(user) is None:  # its weights are known only now
                 self._newest[user] = turns[0]
                 seen = await self._seen_now(user, held)
             try:
-                has_retired = await self._look(held, turns)
+                has_retired = await self._retire_misleading(held, judged) or await self._look(held, turns)
             except EngineError as problem:
                 self.status = replace(self.status, last=f"the weights cannot be asked: {problem}")
                 continue
@@ -127,14 +129,29 @@ class CarryStage:
             self._seen = {user: seen for user, seen in self._seen.items() if user in users}
         return self._known[1]
 
-    async def _turns(self, user: str) -> list[Turn]:
-        """The user's latest turns behind hints, newest first, of which it is known that they were not found bad.
-
-        What did not work, or what nobody took up, is no sign of having been learned.
-        """
+    async def _judged(self, user: str) -> list[tuple[Turn, int]]:
+        """The user's latest turns behind hints, newest first, with what the judge thinks of each."""
         rows = await self.store.hints.latest_rows(user, limit=LOOK_BACK * self.settings.probes)
-        good = [row.turn for row in rows if row.verdict is not None and row.verdict.score in (0, 1)]
-        return [turn for turn in good if turn.carried and turn.completion.tokens]
+        found = [(row.turn, row.verdict.score) for row in rows if row.verdict is not None and row.turn.carried]
+        return [(turn, score) for turn, score in found if score is not None]
+
+    async def _retire_misleading(self, held: Sequence[KeptHint], judged: Sequence[tuple[Turn, int]]) -> bool:
+        """Retires a hint behind which every reply so far was corrected, and that nobody asked for again meanwhile.
+
+        A judge invents hints now and then, and a model that heeds such a one gives one bad answer after another.
+        """
+        for hint in held:
+            told = (hint.id, hint.text)
+            scores = [
+                score
+                for turn, score in judged
+                if turn.at_s >= hint.changed_s and any((item.id, item.text) == told for item in turn.carried)
+            ]
+            if len(scores) >= MISLED and max(scores) < 0:
+                why = f"all {len(scores)} replies behind it were corrected"
+                log.info("retired hint=%s user=%s: %s", hint.id, hint.user, why)
+                return await self.store.hints.retire(hint.id, why=why, at_s=self.now(), text=hint.text)
+        return False
 
     async def _seen_now(self, user: str, held: Sequence[KeptHint]) -> Seen:
         """What a look depends on, known without reading any turn."""
@@ -182,6 +199,11 @@ class CarryStage:
             self.renderer.reread(turn, with_hints(turn.messages, used)),
             self.renderer.reread(turn, with_hints(turn.messages, rest)),
         )
+
+
+def _good(judged: Sequence[tuple[Turn, int]]) -> list[Turn]:
+    """Those that were not found bad: what did not work is no sign of having been learned."""
+    return [turn for turn, score in judged if score >= 0 and turn.completion.tokens]
 
 
 def telling(hint: KeptHint, turns: Sequence[Turn]) -> list[Turn]:
