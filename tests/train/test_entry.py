@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from train_doubles import Following, next_of, turn, verdict
+from train_doubles import Assembled, Following, next_of, turn, verdict
 from train_flow import SETTINGS, Flow, flowing
 
 from openclaw_rl.core.hint import PlacedHint
@@ -170,18 +170,14 @@ class Showing:
     heeds: bool = True
     asked: list[str] = field(default_factory=list)
 
-    async def demonstrated(
-        self, turn: Turn, known: Sequence[PlacedHint], assembled: Callable[[Sequence[PlacedHint]], Awaitable[Sample]]
-    ) -> Sample:
+    async def demonstrated(self, turn: Turn, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
         self.asked.append(turn.id)
         sample = await assembled(known[:1])
         if not self.heeds:
             return replace(sample, hints=())
         return replace(sample, shown=SampledReply((8, 9), (-0.1, -0.2), BASE))
 
-    async def rehearsed(
-        self, turn: Turn, known: Sequence[PlacedHint], assembled: Callable[[Sequence[PlacedHint]], Awaitable[Sample]]
-    ) -> Sample:
+    async def rehearsed(self, turn: Turn, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
         return await assembled(())
 
     async def behind(
@@ -189,7 +185,7 @@ class Showing:
         turn: Turn,
         bare: Prompt,
         known: Sequence[PlacedHint],
-        assembled: Callable[[Sequence[PlacedHint]], Awaitable[Sample]],
+        assembled: Assembled,
     ) -> Sample:
         return await assembled(known)
 

@@ -14,8 +14,8 @@ class HintsSettings:
     max_tokens: int = 400
     """How many tokens they may take together."""
     rehearse: bool = True
-    """Whether a teacher also reads what else the user has asked for, retired hints included; of a corrected turn, what
-    its reply follows already (with shown_replies)."""
+    """Whether a teacher also reads what else the user has asked for, retired hints included; with
+    shown_replies, of most turns only what the reply follows already."""
     own_replies: bool = True
     """Whether the weights are also taught on replies of their own to the prompt without hints, sampled for it."""
     shown_replies: bool = True

@@ -25,6 +25,7 @@ from openclaw_rl.train.in_vain import InVain
 from openclaw_rl.train.settings import Baseline, TrainStageSettings, Wants
 
 log = logging.getLogger(__name__)
+Assembled = Callable[[Sequence[PlacedHint]], Awaitable[Sample]]  # a turn's sample, for a teacher that heeds these hints
 AT_ONCE = 64
 LOOK_AGAIN = 200  # rounds after which all that waits is looked at once more
 RECENT_REWARDS = 50
@@ -64,18 +65,14 @@ class Student(Protocol):
 class Guide(Protocol):
     """The teacher, asked about a turn's hints before anything is learned from them."""
 
-    async def demonstrated(
-        self, turn: Turn, known: Sequence[PlacedHint], assembled: Callable[[Sequence[PlacedHint]], Awaitable[Sample]]
-    ) -> Sample:
+    async def demonstrated(self, turn: Turn, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
         """The turn's sample with what the teacher says behind its hint; without hints where none changes anything.
 
         `assembled` makes the sample whose teacher heeds some of the `known` hints beside the turn's own.
         """
         ...
 
-    async def rehearsed(
-        self, turn: Turn, known: Sequence[PlacedHint], assembled: Callable[[Sequence[PlacedHint]], Awaitable[Sample]]
-    ) -> Sample:
+    async def rehearsed(self, turn: Turn, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
         """The sample of a reply that nobody corrected, with those of the `known` hints that it follows."""
         ...
 
@@ -84,7 +81,7 @@ class Guide(Protocol):
         turn: Turn,
         bare: Prompt,
         known: Sequence[PlacedHint],
-        assembled: Callable[[Sequence[PlacedHint]], Awaitable[Sample]],
+        assembled: Assembled,
     ) -> Sample:
         """The sample of what was said behind hints and not corrected, with those that it follows, or none."""
         ...
