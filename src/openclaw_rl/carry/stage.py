@@ -104,9 +104,8 @@ class CarryStage:
         if self.hints.carry is not Carry.BRIDGE:
             return
         for hint in await self.store.hints.of_user(turn.user):
-            if hint.turn == turn.id and await self.store.hints.retire(hint.id, why=UNHEEDED, at_s=self.now()):
-                log.info("retired hint=%s user=%s: %s", hint.id, hint.user, UNHEEDED)
-                self.status = replace(self.status, last=f"{hint.id} retired: {UNHEEDED}")
+            if hint.turn == turn.id:
+                await self._retire(hint, UNHEEDED)
 
     async def status_now(self) -> CarryStatus:
         """The counts as they are."""
@@ -148,10 +147,16 @@ class CarryStage:
                 if turn.at_s >= hint.changed_s and any((item.id, item.text) == told for item in turn.carried)
             ]
             if len(scores) >= MISLED and max(scores) < 0:
-                why = f"all {len(scores)} replies behind it were corrected"
-                log.info("retired hint=%s user=%s: %s", hint.id, hint.user, why)
-                return await self.store.hints.retire(hint.id, why=why, at_s=self.now(), text=hint.text)
+                return await self._retire(hint, f"all {len(scores)} replies behind it were corrected")
         return False
+
+    async def _retire(self, hint: KeptHint, why: str) -> bool:
+        """Whether it was in use, and still says what it said."""
+        has_retired = await self.store.hints.retire(hint.id, why=why, at_s=self.now(), text=hint.text)
+        if has_retired:
+            log.info("retired hint=%s user=%s: %s", hint.id, hint.user, why)
+            self.status = replace(self.status, last=f"{hint.id} retired: {why}")
+        return has_retired
 
     async def _seen_now(self, user: str, held: Sequence[KeptHint]) -> Seen:
         """What a look depends on, known without reading any turn."""
@@ -183,12 +188,8 @@ class CarryStage:
         if said > self.settings.retire_gap or not all(gap.is_closed for gap in gaps):
             self.status = replace(self.status, last=f"{hint.id} stays: {told}")
             return False
-        why = f"version {await self.prober.current(turns[0])} follows without it: {told}"
-        has_retired = await self.store.hints.retire(hint.id, why=why, at_s=self.now(), text=hint.text)
-        if has_retired:
-            log.info("retired hint=%s user=%s", hint.id, hint.user)
-            self.status = replace(self.status, last=f"{hint.id} retired: {why}")
-        return has_retired
+        version = await self.prober.current(turns[0])
+        return await self._retire(hint, f"version {version} follows without it: {told}")
 
     def _prompts(self, turn: Turn, hint: KeptHint, held: Sequence[KeptHint]) -> tuple[Prompt, Prompt]:
         """The turn's prompt with those of its hints that are in use, and without this one."""

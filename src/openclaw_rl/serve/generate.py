@@ -165,10 +165,10 @@ class Generation:
         stream = self.parts.engine.generate(self.prompt, sampling, self.version)
         try:
             async for token in stream:
-                must_wait = sink.piece(choice, choice.take(token), (token,))
-                if len(choice.sampled) == 1:
+                if not choice.sampled:
                     choice.cached = token.cached
                     self.parts.metrics.first_token_s.observe(max(0.0, self.parts.clock() - self.at_s))
+                must_wait = sink.piece(choice, choice.take(token), (token,))
                 if choice.finish is not None:
                     break
                 if must_wait:
