@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from openclaw_rl import __version__
-from openclaw_rl.commands.common import Home, say
+from openclaw_rl.commands.common import Home, run_in_order, say
 from openclaw_rl.errors import ConfigError, OpenClawRLError
 
 app = typer.Typer(
@@ -146,7 +146,7 @@ def demo(
     """Watch the bundled model adopt a preference from being corrected; takes a few minutes."""
     from openclaw_rl.evals.demo import run_demo
 
-    asyncio.run(run_demo(out, sessions=sessions, seed=seed))
+    run_in_order(run_demo(out, sessions=sessions, seed=seed))
 
 
 def _mount() -> None:

@@ -42,34 +42,38 @@ def test_it_ends_with_its_figures_and_a_page_and_what_is_finished_is_not_run_aga
     assert json.loads(again.stdout)["methods"] == figures["methods"]
 
 
-def test_one_that_is_ended_leaves_no_server_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("when", ["at once", "later"])
+def test_one_that_is_ended_leaves_no_server_behind(tmp_path: Path, when: str) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", ENDED, str(tmp_path)],
+        [sys.executable, "-c", ENDED, str(tmp_path), when],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     ) as run:
         assert run.stdout is not None
         server = int(run.stdout.readline())
-        os.kill(server, 0)
-        run.send_signal(signal.SIGTERM)
-        assert run.wait(timeout=120) != 0
+        if when == "later":
+            os.kill(server, 0)
+            run.send_signal(signal.SIGTERM)
+        assert run.wait(timeout=120) == 128 + signal.SIGTERM
     with pytest.raises(ProcessLookupError):
         os.kill(server, 0)
 
 
-# The command, with a line on standard output for the server's process as soon as there is one.
+# The command, with a line on standard output for the server's process as soon as there is one. Ended "at once", the
+# signal comes before the line that started the server has returned.
 ENDED = """
-import sys, threading, time
-from pathlib import Path
+import os, signal, subprocess, sys
 from openclaw_rl.cli import app
 
-def tell():
-    children = Path("/proc/self/task") / str(threading.main_thread().native_id) / "children"
-    while not (found := children.read_text().split()):
-        time.sleep(0.05)
-    print(found[0], flush=True)
+class Popen(subprocess.Popen):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        if "serve" in args[0]:
+            print(self.pid, flush=True)
+            if sys.argv[2] == "at once":
+                os.kill(os.getpid(), signal.SIGTERM)
 
-threading.Thread(target=tell, daemon=True).start()
+subprocess.Popen = Popen
 app(["eval", "personalization", "--mode", "joint", "--method", "frozen", "--folder", sys.argv[1]])
 """

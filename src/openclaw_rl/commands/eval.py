@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from openclaw_rl.commands.common import say
+from openclaw_rl.commands.common import run_in_order, say
 from openclaw_rl.evals.modes import Mode
 
 if TYPE_CHECKING:
@@ -204,10 +202,8 @@ def _run(plan: Plan) -> list[Trial]:
     from openclaw_rl.evals.personalization import run_plan
     from openclaw_rl.evals.personalization_view import PlanView
 
-    # Being ended is being interrupted: the servers that were started are not left behind.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with PlanView(say, len(plan.cells())) as view:
-        return asyncio.run(run_plan(plan, view))
+        return run_in_order(run_plan(plan, view))
 
 
 def _deliver(

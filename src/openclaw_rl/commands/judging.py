@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import tempfile
@@ -16,7 +15,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from openclaw_rl.commands.common import say
+from openclaw_rl.commands.common import run_in_order, say
 from openclaw_rl.core.message import Json
 from openclaw_rl.evals.judging.cases import Case, spread, taught_cases, written_cases
 from openclaw_rl.evals.judging.measure import SAID, Judged, as_json, judged
@@ -49,7 +48,7 @@ def judge(
     """
     cases = [*taught_cases(), *written_cases()]
     chosen = spread(cases, QUICK_CASES) if quick else cases
-    results = asyncio.run(_run(url, name, votes, at_once, chosen))
+    results = run_in_order(_run(url, name, votes, at_once, chosen))
     if out is not None:
         out.write_text(json.dumps([_case_json(result) for result in results], indent=1, ensure_ascii=False), "utf-8")
     _show(results)
