@@ -104,7 +104,7 @@ async def base_serves(turn: Turn) -> PolicyVersion:
 async def asked(engine: Reader, *hints: str, known: Sequence[str] = ()) -> Sample:
     guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
     told = [PlacedHint(0, text, text) for text in known]
-    return await guide.demonstrated(the_turn(), told, assembling(*hints))
+    return await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(*hints))
 
 
 def reader(**said: tuple[int, ...]) -> Reader:
@@ -161,7 +161,7 @@ async def test_or_where_the_hint_moves_the_weights_that_are_served() -> None:
 
     guide = Demonstrator(engine, moved, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
     known = [PlacedHint(0, KNOWN, KNOWN)]
-    found = await guide.demonstrated(the_turn(), known, assembling(IDLE))
+    found = await guide.demonstrated(the_turn(), prompt_of(()), known, assembling(IDLE))
     assert [hint.text for hint in found.hints] == [IDLE]
 
 
@@ -195,7 +195,7 @@ async def test_without_an_engine_or_with_images_it_is_the_sample_as_assembled() 
     engine.is_away = False
     guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings())
     seen = replace(the_turn(), prompt=replace(prompt_of(()), images=("a",)))
-    assert (await guide.demonstrated(seen, (), assembling(PLAIN))).shown is None
+    assert (await guide.demonstrated(seen, prompt_of(()), (), assembling(PLAIN))).shown is None
     assert not engine.asked
 
 
@@ -214,30 +214,56 @@ class Refusing(LabelRenderer):
 async def test_a_known_hint_that_the_template_refuses_is_left_out() -> None:
     engine = reader(bare=(7, 1, 1), known=SERVED, plain=(5, 6))
     guide = Demonstrator(engine, base_serves, Refusing(), (2,), HintsSettings(probe_tokens=8))
-    found = await guide.demonstrated(the_turn(), [PlacedHint(0, KNOWN, KNOWN)], assembling(PLAIN))
+    found = await guide.demonstrated(the_turn(), prompt_of(()), [PlacedHint(0, KNOWN, KNOWN)], assembling(PLAIN))
     assert [hint.text for hint in found.hints] == [PLAIN] and found.shown is not None
 
 
-@pytest.mark.parametrize("is_heeded", [True, False])
-async def test_what_was_sampled_behind_hints_is_learned_from_where_a_further_one_changes_something(
-    is_heeded: bool,
-) -> None:
-    engine = reader(bare=(1, 1, 1), known=SERVED, known_plain=(5, 6) if is_heeded else SERVED)
-    carried = PlacedHint(0, KNOWN, KNOWN)
-    turn = replace(the_turn(), carried=(carried,), prompt=prompt_of([KNOWN]))
-    whole = HintPrompt(f"{KNOWN} {PLAIN}", prompt_of([KNOWN, PLAIN]).tokens)
+async def test_a_hint_that_means_nothing_in_another_task_is_learned_beside_what_is_followed_or_not_at_all() -> None:
+    """Learned alone it would undo what the reply follows, for nothing that comes again."""
+    once = replace(the_turn(), messages=(message(Role.USER, "What did Anna buy?"),))
 
-    async def assembled(known: Sequence[PlacedHint]) -> Sample:
-        return replace(await assembling(PLAIN)(()), is_taught=True, hints=(whole,))
+    async def found(hint: str, engine: Reader, known: Sequence[str]) -> Sample:
+        told = [PlacedHint(0, text, text) for text in known]
+        guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
 
+        async def assembled(beside: Sequence[PlacedHint]) -> Sample:
+            made = await assembling(PLAIN)(beside)
+            return replace(made, hints=tuple(replace(one, text=one.text.replace(PLAIN, hint)) for one in made.hints))
+
+        return await guide.demonstrated(once, prompt_of(()), told, assembled)
+
+    drowned = {"bare": (7, 1, 1), "known": SERVED, "plain": (5, 6), "known_plain": SERVED}
+    assert (await found("Answer plainly", reader(**drowned), [KNOWN])).hints != ()
+    for hint in ("The right answer is 14", "It was about Anna"):
+        assert (await found(hint, reader(**drowned), [KNOWN])).hints == ()
+        beside = await found(hint, reader(**{**drowned, "known_plain": (7, 5, 6)}), [KNOWN])
+        assert [one.text for one in beside.hints] == [f"{KNOWN} {hint}"]
+        assert (await found(hint, reader(**drowned), [])).hints != ()  # there is nothing to be undone
+
+
+def behind(*hints: str) -> Turn:
+    """What was sampled behind these."""
+    placed = tuple(PlacedHint(0, text, text) for text in hints)
+    return replace(the_turn(), carried=placed, prompt=prompt_of(hints))
+
+
+async def test_a_correction_of_what_was_sampled_behind_hints_is_measured_without_them() -> None:
+    """Of those in its prompt the teacher reads the ones that the reply follows; and it shows what it would say."""
+    engine = reader(bare=(1, 1, 1), known=SERVED, plain=(5, 6), known_plain=(7, 5, 6))
     guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
-    found = await guide.demonstrated(turn, (), assembled)
-    assert found.hints == ((whole,) if is_heeded else ()) and found.shown is None and found.is_taught
+    turn = behind(KNOWN, STERN)
+
+    async def assembled(heeded: Sequence[PlacedHint]) -> Sample:
+        return replace(await assembling(PLAIN)(heeded), is_taught=True)
+
+    found = await guide.demonstrated(turn, prompt_of(()), turn.carried, assembled)
+    assert [hint.text for hint in found.hints] == [f"{KNOWN} {PLAIN}"] and found.is_taught
+    assert found.shown is not None and found.shown.tokens == (7, 5, 6)
 
 
 async def rehearsed(engine: Reader, known: Sequence[str]) -> Sample:
     guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
-    return await guide.rehearsed(the_turn(), [PlacedHint(0, text, text) for text in known], assembling())
+    return await guide.rehearsed(the_turn(), prompt_of(()), [PlacedHint(0, text, text) for text in known], assembling())
 
 
 async def test_a_reply_that_nobody_corrected_rehearses_the_known_hints_that_it_follows() -> None:
@@ -259,11 +285,19 @@ async def test_a_reply_that_follows_no_known_hint_rehearses_none() -> None:
 async def test_what_was_said_behind_hints_is_told_by_those_it_follows() -> None:
     engine = reader(bare=(5, 6, 7), plain=SERVED, stern=(5, 6, 7), plain_stern=SERVED)
     guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
-    placed = tuple(PlacedHint(0, text, text) for text in (PLAIN, STERN))
-    turn = replace(the_turn(), carried=placed, prompt=prompt_of([PLAIN, STERN]))
-    found = await guide.behind(turn, prompt_of(()), [], assembling(STERN))
-    assert found.hints == (HintPrompt(PLAIN, prompt_of([PLAIN]).tokens),) and found.rehearses == ()
+    turn = behind(PLAIN, STERN)
+
+    async def assembled(heeded: Sequence[PlacedHint]) -> Sample:
+        words = [hint.text for hint in heeded]
+        read = (HintPrompt(" ".join(words), prompt_of(words).tokens),) if words else ()
+        return replace(await assembling()(heeded), is_taught=True, hints=read)
+
+    async def said(turn: Turn) -> Sample:
+        return await guide.rehearsed(turn, prompt_of(()), turn.carried, assembled)
+
+    found = await said(turn)
+    assert found.hints == (HintPrompt(PLAIN, prompt_of([PLAIN]).tokens),) and found.rehearses == (PLAIN,)
     as_ever = replace(turn, completion=replace(turn.completion, tokens=(5, 6, 7)))
-    assert (await guide.behind(as_ever, prompt_of(()), [], assembling(STERN))).hints == ()
+    assert (await said(as_ever)).hints == ()
     engine.is_away = True
-    assert [hint.text for hint in (await guide.behind(turn, prompt_of(()), [], assembling(STERN))).hints] == [STERN]
+    assert [hint.text for hint in (await said(turn)).hints] == [f"{PLAIN} {STERN}"]  # all that stood there

@@ -72,7 +72,7 @@ BEHIND = replace(turn("t"), carried=(PlacedHint(0, "hint-1", "Be brief."),), pro
 
 
 def test_what_was_sampled_behind_hints_is_the_teachers_and_its_prompt_is_the_clients() -> None:
-    made = sample_of(BEHIND, verdict("t", 1), HintRenderer(), baseline=None, max_tokens=100)
+    made = sample_of(BEHIND, verdict("t", 1), HintRenderer(), baseline=None, max_tokens=100, known=BEHIND.carried)
     assert made.is_taught and made.own is None
     assert made.prompt == (1, 2, 3) and made.response == BEHIND.completion.tokens
     assert made.hints == (HintPrompt("Be brief.", (1, 2, 3, len("Be brief."))),)
@@ -80,7 +80,7 @@ def test_what_was_sampled_behind_hints_is_the_teachers_and_its_prompt_is_the_cli
 
 def test_a_correction_of_it_is_what_its_teacher_reads_beside_its_hints() -> None:
     told = Verdict("t", -1, VerdictSource.VOTES, hints=(Hint("In French."),))
-    made = sample_of(BEHIND, told, HintRenderer(), baseline=None, max_tokens=100)
+    made = sample_of(BEHIND, told, HintRenderer(), baseline=None, max_tokens=100, known=BEHIND.carried)
     assert made.is_taught and made.hints == (
         HintPrompt("Be brief. In French.", (1, 2, 3, len("Be brief. In French."))),
     )
@@ -89,7 +89,8 @@ def test_a_correction_of_it_is_what_its_teacher_reads_beside_its_hints() -> None
 def test_a_teacher_heeds_what_else_the_user_asked_for_but_nothing_twice() -> None:
     known = [PlacedHint(0, "a", "Use metric units."), PlacedHint(0, "b", "In french!"), PlacedHint(0, "c", "Be brief.")]
     told = Verdict("t", -1, VerdictSource.VOTES, hints=(Hint("In French."),))
-    made = sample_of(BEHIND, told, HintRenderer(), baseline=None, max_tokens=100, known=others(BEHIND, told, known))
+    heeded = [*BEHIND.carried, *others(BEHIND, told, known)]
+    made = sample_of(BEHIND, told, HintRenderer(), baseline=None, max_tokens=100, known=heeded)
     assert [hint.text for hint in made.hints] == ["Be brief. Use metric units. In French."]
     plain = sample_of(turn("t"), verdict("t", 1), HintRenderer(), baseline=None, max_tokens=100, known=known)
     assert plain.hints == () and not plain.is_taught

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pytest
 from train_doubles import Assembled, Following, next_of, turn, verdict
 from train_flow import SETTINGS, Flow, flowing
 
@@ -15,6 +16,7 @@ from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import Sample, SampledReply
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
+from openclaw_rl.train.admit import teaches
 from openclaw_rl.train.entry import AT_ONCE
 from openclaw_rl.train.settings import Baseline, Wants
 
@@ -170,23 +172,14 @@ class Showing:
     heeds: bool = True
     asked: list[str] = field(default_factory=list)
 
-    async def demonstrated(self, turn: Turn, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
+    async def demonstrated(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
         self.asked.append(turn.id)
         sample = await assembled(known[:1])
         if not self.heeds:
             return replace(sample, hints=())
         return replace(sample, shown=SampledReply((8, 9), (-0.1, -0.2), BASE))
 
-    async def rehearsed(self, turn: Turn, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
-        return await assembled(())
-
-    async def behind(
-        self,
-        turn: Turn,
-        bare: Prompt,
-        known: Sequence[PlacedHint],
-        assembled: Assembled,
-    ) -> Sample:
+    async def rehearsed(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
         return await assembled(known)
 
 
@@ -252,7 +245,7 @@ async def test_what_was_sampled_behind_hints_and_corrected_in_vain_is_dropped_as
         assert guide.asked == ["corrected"]
 
 
-async def test_what_was_said_behind_hints_is_learned_from_behind_those_it_follows_or_not_at_all(tmp_path: Path) -> None:
+async def test_what_was_said_behind_hints_is_learned_from_behind_those_that_it_follows(tmp_path: Path) -> None:
     async with flowing(tmp_path, wants=Wants.HINT) as flow:
         flow.stage.entry.student = Asked(has_learned=False)
         flow.stage.entry.guide = Following(("Be brief.",))
@@ -260,7 +253,46 @@ async def test_what_was_said_behind_hints_is_learned_from_behind_those_it_follow
         assert await flow.stage.entry.admit()
         [taught] = await flow.store.ready(limit=9)
         assert ([hint.text for hint in taught.hints], taught.is_taught) == (["Be brief."], True)
-        flow.stage.entry.guide = Following(())
-        await behind_hints(flow, "as ever", score=1)
+        assert (taught.is_promoted, taught.rehearses) == (False, ())
+
+
+@pytest.mark.parametrize(("follows", "has_learned"), [((), False), (("Be brief.",), True)])
+async def test_where_it_follows_none_or_the_weights_follow_too_the_first_of_a_session_rides(
+    tmp_path: Path, follows: tuple[str, ...], has_learned: bool
+) -> None:
+    async with flowing(tmp_path, wants=Wants.HINT) as flow:
+        flow.stage.entry.student = Asked(has_learned=has_learned)
+        flow.stage.entry.guide = Following(follows)
+        await behind_hints(flow, "first", score=1)
+        await behind_hints(flow, "second", score=1)
         assert await flow.stage.entry.admit()
-        assert await flow.state("as ever") is DropReason.LEARNED
+        assert await flow.state("second") is DropReason.LEARNED
+        [rider] = await flow.store.ready(limit=9)  # as the store gives it back
+        assert (rider.turn, rider.rehearses, rider.is_promoted, rider.is_taught) == ("first", follows, True, True)
+        assert rider.score is None and rider.own is None
+        assert not teaches(rider, Wants.HINT)  # it makes no step due
+
+
+async def test_a_correction_of_what_was_said_behind_hints_is_told_by_what_it_does_not_contradict(
+    tmp_path: Path,
+) -> None:
+    told: list[Sequence[PlacedHint]] = []
+
+    class Hearing(Showing):
+        async def demonstrated(
+            self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled
+        ) -> Sample:
+            told.append(known)
+            assert bare.tokens == (1, 2, 3)
+            return replace(await assembled(()), shown=SampledReply((6, 7, 9), (-0.1, -0.2, -0.3), BASE))
+
+    async with flowing(tmp_path, wants=Wants.HINT) as flow:
+        flow.stage.entry.student = Asked(has_learned=False)
+        flow.stage.entry.guide = Hearing()
+        await behind_hints(flow, "a", score=-1, hints=1)
+        assert await flow.stage.entry.admit()
+        [sample] = await flow.store.ready(limit=9)
+        assert [[hint.text for hint in known] for known in told] == [["Be brief."]]
+        assert [hint.text for hint in sample.hints] == ["Write in plain sentences, number 0."]
+        assert sample.shown == SampledReply((6, 7, 9), (-0.1, -0.2, -0.3), BASE)
+        assert sample.own == SampledReply((8, 9), (-0.1, -0.2), BASE)  # what the weights say by themselves

@@ -122,16 +122,12 @@ class Following:
 
     rehearses: tuple[str, ...]
 
-    async def demonstrated(self, turn: Turn, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
+    async def demonstrated(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
         return await assembled(known)
 
-    async def rehearsed(self, turn: Turn, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
-        hint = HintPrompt(" ".join(self.rehearses), (1, 2, 9))
-        return replace(await assembled(()), hints=(hint,), rehearses=self.rehearses)
-
-    async def behind(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
-        hints = tuple(HintPrompt(words, (1, 2, 9)) for words in self.rehearses)
-        return replace(await assembled(known), hints=hints)
+    async def rehearsed(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
+        hints = (HintPrompt(" ".join(self.rehearses), (1, 2, 9)),) if self.rehearses else ()
+        return replace(await assembled(()), hints=hints, rehearses=self.rehearses)
 
 
 STEPPED = StepReport(True, {"loss": 0.5})

@@ -146,6 +146,17 @@ def test_a_reply_shown_beside_a_corrected_one_is_learned_from_as_the_teachers(re
     assert not alone.is_taught
 
 
+def test_of_a_corrected_reply_of_the_teachers_all_three_are_learned_from(recorder: Recorder) -> None:
+    """What was served, what the policy says by itself, and what the teacher shows."""
+    own = SampledReply((32, 33), recorder.logp((1, 2, 3), (32, 33)), BASE)
+    told = replace(corrected(recorder, 30, 31), is_taught=True, own=own)
+    found = lessons([told], MethodSettings(name=Method.TOPK))
+    assert [(one.sample.response, one.is_taught) for one in found] == [
+        (told.response, True), ((32, 33), False), ((30, 31), True)
+    ]  # fmt: skip
+    assert all(one.hints == (HINT,) and one.sample.score is None for one in found)
+
+
 def test_new_words_are_learned_whole_from_a_reply_that_was_shown(trainer_model: Path, recorder: Recorder) -> None:
     """From the corrected reply alone the policy hears what should have come first, and never what follows it."""
     shown = (30, 31, 32, 33, 34)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from openclaw_rl.carry.asking import reply_logp, sampled_reply
 from openclaw_rl.carry.settings import HintsSettings
 from openclaw_rl.core.hint import PlacedHint, with_hints
+from openclaw_rl.core.kept_hint import is_general
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
 from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
@@ -55,77 +56,55 @@ class Demonstrator:
     stop_ids: tuple[int, ...]
     settings: HintsSettings
 
-    async def demonstrated(self, turn: Turn, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
+    async def demonstrated(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
         """A corrected turn's sample, as `assembled` with hints for the teacher to heed beside the turn's own.
 
         Of the turn's hints it keeps the one that objects most to the reply, with what is said behind it; none where no
-        hint changes anything. Beside it stand those known ones that the reply follows, unless they drown it: what
-        others bear on is no matter here, and a small model loses its way among many. What was sampled behind hints is
-        the teacher's own reply already, so nothing more is shown. Where the engine is away it is what was assembled,
-        all known hints heeded.
+        hint changes anything. Beside it stand those `known` ones that the reply follows, unless they drown it: what
+        others bear on is no matter here, and a small model loses its way among many. All that is measured against the
+        `bare` prompt, without hints. Where the engine is away it is what was assembled, all known hints heeded.
 
-        What the reply follows already is not to be unlearned for nothing: then a hint must move what is said. Where it
-        follows nothing known the teacher need only think less of it than the policy did; who wants back what the base
-        model does anyway asks for what it says unasked.
+        What the reply follows already is not to be unlearned for nothing: then a hint must move what is said, and one
+        that would mean nothing in another task ("The right answer is 14") is learned beside what is followed or not at
+        all. Where it follows nothing known the teacher need only think less of it than the policy did; who wants back
+        what the base model does anyway asks for what it says unasked.
         """
         if turn.prompt.images:  # a trainer reads ids alone
             return await assembled(known)
         try:
-            if turn.carried:
-                taught = await assembled(known)
-                found = await self._moving(turn, turn.prompt, taught)
-                return replace(taught, hints=() if found is None else found.hints)
-            followed = await self._followed(turn, turn.prompt, known)
+            followed = await self._followed(turn, bare, known)
             without = await self._reading(turn, followed) if followed else None
-            if without is not None:
-                beside = await self._moving(turn, without, await assembled(followed))
-                if beside is not None:
-                    return beside.sample
-            alone = await assembled(())
-            found = await self._moving(turn, turn.prompt, alone) if followed else await self._objecting(turn, alone)
+            if without is None:
+                alone = await assembled(())
+                found = await self._objecting(turn, alone)
+            else:
+                found = await self._moving(turn, without, await assembled(followed))
+                alone = _lasting(await assembled(()), turn)
+                found = found or await self._moving(turn, bare, alone)
             return replace(alone, hints=()) if found is None else found.sample
         except EngineError:
             return await assembled(known)
 
-    async def rehearsed(self, turn: Turn, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
+    async def rehearsed(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
         """The sample of a reply that nobody corrected, with those of its user's known hints that it follows.
 
-        Learned from behind them it holds what was learned before while something else is: for what it was asked.
+        Learned from behind them it holds what was learned before while something else is: for what it was asked. The
+        others bear on something else, and a small teacher that reads them all loses its way. Without hints where it
+        follows none: the base model says it to the `bare` prompt as readily. Where the engine is away it is what was
+        assembled: behind all that stood in the prompt, if anything did.
         """
-        sample = await assembled(())
-        try:
-            heard = await self._heard(turn, turn.prompt, known)
-        except EngineError:
-            return sample
-        return sample if heard is None else replace(sample, hints=(heard[1],), rehearses=heard[0])
-
-    async def behind(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
-        """What was said behind hints and not corrected, to be learned from behind those that it follows.
-
-        Without hints where it follows none: the base model says it to the `bare` prompt as readily. The others in its
-        prompt bear on something else, and a small teacher that reads them all loses its way.
-        """
-        sample = await assembled(known)
         if turn.prompt.images:
-            return sample
+            return await assembled(turn.carried)
         try:
-            heard = await self._heard(turn, bare, [*turn.carried, *known])
+            followed = await self._followed(turn, bare, known)
+            reading = await self._reading(turn, followed) if followed else None
         except EngineError:
-            return sample
-        return replace(sample, hints=() if heard is None else (heard[1],))
-
-    async def _heard(
-        self, turn: Turn, without: Prompt, known: Sequence[PlacedHint]
-    ) -> tuple[tuple[str, ...], HintPrompt] | None:
-        """The words of the hints that a reply follows, and the prompt with them; None where it follows none."""
-        if turn.prompt.images:
-            return None
-        followed = await self._followed(turn, without, known)
-        reading = await self._reading(turn, followed) if followed else None
+            return await assembled(turn.carried)
+        sample = replace(await assembled(()), hints=())
         if reading is None:
-            return None
+            return sample
         words = tuple(hint.text for hint in followed)
-        return words, HintPrompt(" ".join(words), reading.tokens)
+        return replace(sample, hints=(HintPrompt(" ".join(words), reading.tokens),), rehearses=words)
 
     async def _moving(self, turn: Turn, without: Prompt, sample: Sample) -> _Heeded | None:
         """The hint of the sample's that objects most, and what is said behind it; None where that changes nothing.
@@ -189,3 +168,9 @@ class Demonstrator:
         sampling = Sampling(max_tokens=longest, temperature=0.0, seed=0, stop_ids=self.stop_ids)
         shown = await sampled_reply(self.engine, Prompt(hint.tokens), sampling, BASE)
         return shown if len(shown.tokens) < longest else None
+
+
+def _lasting(sample: Sample, turn: Turn) -> Sample:
+    """With those of its hints alone that would mean the same in another task."""
+    asked = " ".join(item.text for item in turn.messages)
+    return replace(sample, hints=tuple(hint for hint in sample.hints if is_general(hint.text, asked)))

@@ -10,7 +10,18 @@ from openclaw_rl.core.hint import HintSource
 
 ALIKE = 0.6  # two hints that share so much of all their words are one wish, said anew
 OPPOSED = 0.4  # or so much of the shorter one's, two words at least, where one of them forbids and the other does not
+MOST_CHARS = 600  # what is longer describes a task
 _WORD = re.compile(r"\w+")
+_NUMBER = re.compile(r"\d[\d.,]*\s*-?\s*([^\W\d]*)")
+_NAME = re.compile(r"(?<=[^.!?:\n] )[A-Z][a-z]+\b")  # capitalised within a sentence
+# "In 3 sentences" is a wish, "the answer is 3" is not: a number may stand before one of these alone.
+_MEASURES = frozenset(
+    """
+    bullet bullets character characters column columns decimal decimals digit digits example examples item items line
+    lines page pages paragraph paragraphs part parts percent place places point points section sections sentence
+    sentences spaces step steps syllables th word words
+    """.split()  # noqa: SIM905
+)
 _WHERE = re.compile(
     r"\s*(?:in|when|for|if|while)\b([^:,.]{1,60})[:,]", re.IGNORECASE
 )  # "In grades: ...", "When ..., ..."
@@ -120,6 +131,15 @@ def may_oppose(one: str, other: str) -> bool:
 def says_no_more(new: str, old: str) -> bool:
     """Whether an older hint says all of a newer one already, and not its opposite."""
     return telling_words(new) <= telling_words(old) and forbids(new) == forbids(old)
+
+
+def is_general(text: str, asked: str) -> bool:
+    """Whether a hint would mean the same in another task: it names no number but a measure, and nobody in `asked`."""
+    if len(text) > MOST_CHARS:
+        return False
+    if any(found[1].casefold() not in _MEASURES for found in _NUMBER.finditer(text)):
+        return False
+    return not any(re.search(rf"\b{name}\b", asked) for name in _NAME.findall(text))
 
 
 def _are_of_other_tasks(one: str, other: str) -> bool:

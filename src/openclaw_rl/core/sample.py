@@ -48,7 +48,7 @@ class Sample:
 
     A sample that `is_taught` was sampled behind hints, by the teacher: `prompt` is the one without them, `hints` holds
     the one that was read, and `logp` is no policy's behind `prompt`, so that no ratio is taken to it. `own` is then
-    what the policy says to `prompt` by itself. Of any other sample `shown` is what the base model says behind the hint.
+    what the policy says to `prompt` by itself. `shown` is what the base model says behind the hint of a correction.
 
     `rehearses` are the words of the user's kept hints that a promoted reply follows: its `hints` hold them alone.
     """
@@ -83,8 +83,8 @@ class Sample:
             raise ValueError("a sample trains at least one token")
         if any(not math.isfinite(value) for value in self.logp):
             raise ValueError("a log-probability is not finite")
-        if (self.shown if self.is_taught else self.own) is not None:
-            raise ValueError("beside the teacher's reply stands the policy's own, beside the policy's the teacher's")
+        if self.own is not None and not self.is_taught:
+            raise ValueError("the policy's own reply stands beside the teacher's alone")
 
     @property
     def has_signal(self) -> bool:

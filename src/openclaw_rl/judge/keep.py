@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from openclaw_rl.core.hint import Hint, HintSource
-from openclaw_rl.core.kept_hint import forbids, likeness, may_oppose, telling_words
+from openclaw_rl.core.kept_hint import forbids, is_general, likeness, may_oppose, telling_words
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict
 
-MOST_CHARS = 600  # what is longer describes a task
 MUCH_ALIKE = 0.3
 MOST_ECHOED = 2  # of the user's words that a hint is given credit for: as much as two other tries that say the same
-_NUMBER = re.compile(r"\d[\d.,]*\s*-?\s*([^\W\d]*)")
-_NAME = re.compile(r"(?<=[^.!?:\n] )[A-Z][a-z]+\b")  # capitalised within a sentence
-# "In 3 sentences" is a wish, "the answer is 3" is not: a number may stand before one of these alone.
-_MEASURES = frozenset(
-    """
-    bullet bullets character characters column columns decimal decimals digit digits example examples item items line
-    lines page pages paragraph paragraphs part parts percent place places point points section sections sentence
-    sentences spaces step steps syllables th word words
-    """.split()  # noqa: SIM905
-)
 
 
 def best_founded(hints: Sequence[Hint], said: str) -> list[Hint]:
@@ -55,15 +43,6 @@ def kept_hint(turn: Turn, verdict: Verdict, said: str) -> Hint | None:
     is_alone = len(tries) < 2  # there is no second voice to be had
     trusted = [hint for hint in general if worth[hint] > 0 or is_alone or hint.source is not HintSource.JUDGE]
     return max(trusted, key=lambda hint: (worth[hint], _agreement(hint, general)), default=None)
-
-
-def is_general(text: str, asked: str) -> bool:
-    """Whether a hint would mean the same in another task: it names no number but a measure, and nobody in `asked`."""
-    if len(text) > MOST_CHARS:
-        return False
-    if any(found[1].casefold() not in _MEASURES for found in _NUMBER.finditer(text)):
-        return False
-    return not any(re.search(rf"\b{name}\b", asked) for name in _NAME.findall(text))
 
 
 def _says_the_same(one: str, other: str) -> bool:

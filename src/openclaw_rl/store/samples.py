@@ -37,9 +37,8 @@ def admit(transaction: Transaction, sample: Sample, scopes: Sequence[str] = (SHA
         "shown": _said(sample.shown),
         "rehearses": list(sample.rehearses),
     }
-    beside = sample.own or sample.shown  # never both
     ids = [codec.ids_bytes(each) for each in (sample.prompt, sample.response, *(h.tokens for h in sample.hints))]
-    ids += [] if beside is None else [codec.ids_bytes(beside.tokens)]
+    ids += [codec.ids_bytes(reply.tokens) for reply in (sample.shown, sample.own) if reply is not None]
     transaction.sql.execute(
         "INSERT INTO samples (turn, body, ids, logp, mask) VALUES (?, ?, ?, ?, ?)",
         (
@@ -142,7 +141,7 @@ def _said(reply: SampledReply | None) -> Json:
 
 
 def _reply(held: Json, ids: list[tuple[int, ...]]) -> SampledReply | None:
-    """The reply that was kept, its ids taken off the end of `ids`."""
+    """The reply that was kept, its ids taken off the end of `ids`: `own` comes last."""
     if held is None:
         return None
     version, logp = listed(held)

@@ -24,7 +24,7 @@ class Admission:
 
 def teaches(sample: Sample, wants: Wants) -> bool:
     """Whether a step is taken for this sample: over it alone more would move than what holds the policy in place."""
-    if sample.outcome is not None or sample.is_taught:
+    if sample.outcome is not None or (sample.is_taught and not sample.is_promoted):
         return True
     by_score, by_hint = bool(sample.score), bool(sample.hints) and not sample.rehearses
     return {Wants.SCORE: by_score, Wants.HINT: by_hint, Wants.EITHER: by_score or by_hint}[wants]

@@ -29,9 +29,11 @@ def sample_of(
     Score and hints are both kept where both are there: the method's weights combine them. A hint whose prompt would be
     longer than `max_tokens` with the answer is left out, and so are all where nobody asked anything.
 
-    A turn that was sampled behind hints is the teacher's sample: its prompt is the one without them, and where the user
-    named nothing better the teacher is what it was sampled by. `known` are further hints of the user's that the teacher
-    is to heed, as `others` leaves them, so that learning one wish does not undo another.
+    `known` are the hints that the teacher is to heed beside those of the verdict: of what stood in the prompt and of
+    what else the user has asked for (`others`), so that learning one wish does not undo another.
+
+    A turn that was sampled behind hints is the teacher's sample: its prompt is the one without them, and where nobody
+    said anything to it the teacher reads the known ones alone.
     """
     is_promoted = reward is not None
     score = reward if is_promoted else verdict.score
@@ -79,8 +81,12 @@ def others(turn: Turn, verdict: Verdict, known: Sequence[PlacedHint]) -> list[Pl
 
     A wish that changes is worded anew: what may be the old one is not read to a teacher beside it.
     """
-    said = [item.text for item in turn.carried] + [hint.text for hint in verdict.hints]
-    return [item for item in known if not any(is_about(item.text, text) for text in said)]
+    return not_about(known, [item.text for item in turn.carried] + [hint.text for hint in verdict.hints])
+
+
+def not_about(hints: Sequence[PlacedHint], said: Sequence[str]) -> list[PlacedHint]:
+    """Those that say something beside what was said, and not its opposite."""
+    return [item for item in hints if not any(is_about(item.text, text) for text in said)]
 
 
 def is_about(known: str, said: str) -> bool:
@@ -94,8 +100,7 @@ def _hint_prompts(
     found: list[HintPrompt] = []
     asked = last_user_index(turn.messages)
     told = [PlacedHint(asked, "", hint.text) for hint in verdict.hints] if asked is not None else []
-    held = (*turn.carried, *known)
-    ways = [(*held, hint) for hint in told] or ([held] if turn.carried else [])
+    ways = [(*known, hint) for hint in told] or ([tuple(known)] if turn.carried and known else [])
     for way in ways:
         try:
             prompt = renderer.reread(turn, with_hints(turn.messages, way))

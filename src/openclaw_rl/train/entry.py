@@ -19,7 +19,7 @@ from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import Judged
 from openclaw_rl.train.admit import admission, has_signal, refusal, teaches
-from openclaw_rl.train.assemble import bare_prompt, ema_baseline, others, sample_of
+from openclaw_rl.train.assemble import bare_prompt, ema_baseline, not_about, others, sample_of
 from openclaw_rl.train.fairness import Floods
 from openclaw_rl.train.in_vain import InVain
 from openclaw_rl.train.settings import Baseline, TrainStageSettings, Wants
@@ -65,25 +65,16 @@ class Student(Protocol):
 class Guide(Protocol):
     """The teacher, asked about a turn's hints before anything is learned from them."""
 
-    async def demonstrated(self, turn: Turn, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
+    async def demonstrated(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
         """The turn's sample with what the teacher says behind its hint; without hints where none changes anything.
 
-        `assembled` makes the sample whose teacher heeds some of the `known` hints beside the turn's own.
+        `assembled` makes the sample whose teacher heeds some of the `known` hints beside the turn's own. `bare` is the
+        prompt without any.
         """
         ...
 
-    async def rehearsed(self, turn: Turn, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
-        """The sample of a reply that nobody corrected, with those of the `known` hints that it follows."""
-        ...
-
-    async def behind(
-        self,
-        turn: Turn,
-        bare: Prompt,
-        known: Sequence[PlacedHint],
-        assembled: Assembled,
-    ) -> Sample:
-        """The sample of what was said behind hints and not corrected, with those that it follows, or none."""
+    async def rehearsed(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
+        """The sample of a reply that nobody corrected, with those of the `known` hints that it follows, or none."""
         ...
 
 
@@ -179,26 +170,40 @@ class Entry:
         return contributing, complete
 
     async def _admit(self, row: Judged, reward: float | None) -> None:
-        student = self.student if row.turn.carried else None
-        bare = row.turn.prompt if student is None else await asyncio.to_thread(bare_prompt, row.turn, self.renderer)
-        if student is not None and not row.verdict.hints and await student.follows(row.turn, bare):
-            await self._drop(row.turn.id, DropReason.LEARNED)
+        turn = row.turn
+        student = self.student if turn.carried else None
+        bare = turn.prompt if student is None else await asyncio.to_thread(bare_prompt, turn, self.renderer)
+        is_learned = student is not None and not row.verdict.hints and await student.follows(turn, bare)
+        if is_learned and self.guide is None:
+            await self._drop(turn.id, DropReason.LEARNED)
             return
         sample = await self._sample(row, bare, reward)
         # Without a guide a sample has no hints where they fit nowhere; with one, where they change nothing.
         is_unheeded = self._asks_guide(row) and not sample.hints
         if not sample.is_promoted and (not teaches(sample, self.wants) or (sample.is_taught and is_unheeded)):
-            await self._drop(sample.turn, DropReason.UNHEEDED if is_unheeded else DropReason.NO_SIGNAL)
+            await self._drop(turn.id, DropReason.UNHEEDED if is_unheeded else DropReason.NO_SIGNAL)
             if is_unheeded:
-                await self.give_up(row.turn)
+                await self.give_up(turn)
             return
-        if self.guide is not None and sample.is_taught and not sample.hints:
-            await self._drop(sample.turn, DropReason.LEARNED)
-            return
+        if self.guide is not None and sample.is_taught and not self._asks_guide(row):
+            if is_learned or not sample.hints:
+                await self._let_ride(sample, turn)
+                return
+            sample = replace(sample, rehearses=())
         if student is not None:
-            sample = replace(sample, own=await student.reply(row.turn, bare))
+            sample = replace(sample, own=await student.reply(turn, bare))
+        await self._ready(sample, turn)
+
+    async def _let_ride(self, sample: Sample, turn: Turn) -> None:
+        """Has a session's first reply ride along where there is nothing left to teach by it, so that this holds."""
+        if await self.store.session_has_sample(turn.session):
+            await self._drop(turn.id, DropReason.LEARNED)
+        else:
+            await self._ready(replace(sample, is_promoted=True, score=None, baseline=None), turn)
+
+    async def _ready(self, sample: Sample, turn: Turn) -> None:
         try:
-            scopes = trained_scopes(self.settings.scopes, user=row.turn.user, agent=row.turn.agent)
+            scopes = trained_scopes(self.settings.scopes, user=turn.user, agent=turn.agent)
             await self.store.admit(sample, scopes=scopes)
         except ValueError:  # forgotten since it was read
             log.info("not admitted turn=%s: it has moved on", sample.turn)
@@ -207,9 +212,12 @@ class Entry:
 
     async def _sample(self, row: Judged, bare: Prompt, reward: float | None) -> Sample:
         baseline = await self._baseline(row)
-        turn, known = row.turn, others(row.turn, row.verdict, await self.known(row.turn))
+        turn = row.turn
+        # What was said to the turn may be the opposite of what stood in its prompt: nobody is told both at once.
+        in_prompt = not_about(turn.carried, [hint.text for hint in row.verdict.hints])
+        known = [*in_prompt, *others(turn, row.verdict, await self.known(turn))]
 
-        async def assembled(beside: Sequence[PlacedHint]) -> Sample:
+        async def assembled(heeded: Sequence[PlacedHint]) -> Sample:
             # Rendering hints encodes text, which takes milliseconds for a long prompt: off the loop.
             return await asyncio.to_thread(
                 sample_of,
@@ -219,15 +227,13 @@ class Entry:
                 baseline=baseline,
                 max_tokens=self.settings.max_sample_tokens,
                 reward=reward,
-                known=beside,
+                known=heeded,
             )
 
-        if self.guide is not None and reward is not None:
-            return await self.guide.rehearsed(turn, known, assembled)
-        if self.guide is not None and self._asks_guide(row):
-            return await self.guide.demonstrated(turn, known, assembled)
-        if self.guide is not None and turn.carried:
-            return await self.guide.behind(turn, bare, known, assembled)
+        if self.guide is not None and self._asks_guide(row) and reward is None:
+            return await self.guide.demonstrated(turn, bare, known, assembled)
+        if self.guide is not None and (reward is not None or turn.carried):
+            return await self.guide.rehearsed(turn, bare, known, assembled)
         return await assembled(known)
 
     def _asks_guide(self, row: Judged) -> bool:

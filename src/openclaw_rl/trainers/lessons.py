@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from openclaw_rl.algo.advantage import baseline_advantage, group_advantage
-from openclaw_rl.core.sample import HintPrompt, Sample
+from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
 from openclaw_rl.trainers.batch import Reading
 from openclaw_rl.trainers.settings import HintSelection, Mean, MethodSettings
 
@@ -58,7 +58,7 @@ class Shares:
 
 
 def lessons(samples: Sequence[Sample], method: MethodSettings) -> list[Lesson]:
-    """One lesson for each sample, in their order; two where a reply of the teacher's stands beside the policy's."""
+    """One lesson for each sample, in their order; more where further replies stand beside what was served."""
     samples = [part for sample in samples for part in parts(sample) if method.w_taught or not part.is_taught]
     advantages = rl_advantages(samples, method.step_coefficient) if method.weights.rl else [None] * len(samples)
     takes_hints = bool(method.weights.opd or method.weights.distill)
@@ -74,24 +74,24 @@ def lessons(samples: Sequence[Sample], method: MethodSettings) -> list[Lesson]:
 
 
 def parts(sample: Sample) -> list[Sample]:
-    """The sample, or what the teacher said and what the policy said by itself, apart.
+    """The sample, and beside it what the policy says by itself and what the teacher shows, where these are there.
 
     A score is for what was served. Where that was the teacher's reply it is not the policy's to be praised for.
     """
-    served = _unscored(sample) if sample.is_taught else sample
-    beside = sample.own if sample.is_taught else sample.shown
-    if beside is None:
-        return [served]
-    served = replace(served, own=None, shown=None)
-    other = replace(
+    served = replace(_unscored(sample) if sample.is_taught else sample, own=None, shown=None)
+    beside = ((sample.own, False), (sample.shown, True))
+    return [served, *(_said_beside(served, reply, is_taught) for reply, is_taught in beside if reply is not None)]
+
+
+def _said_beside(served: Sample, reply: SampledReply, is_taught: bool) -> Sample:
+    return replace(
         _unscored(served),
-        response=beside.tokens,
-        logp=beside.logp,
-        mask=(True,) * len(beside.tokens),
-        version=beside.version,
-        is_taught=not sample.is_taught,
+        response=reply.tokens,
+        logp=reply.logp,
+        mask=(True,) * len(reply.tokens),
+        version=reply.version,
+        is_taught=is_taught,
     )
-    return [served, other]
 
 
 def _unscored(sample: Sample) -> Sample:
