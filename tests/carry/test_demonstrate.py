@@ -282,6 +282,13 @@ async def test_a_reply_that_follows_no_known_hint_rehearses_none() -> None:
     assert (await rehearsed(away, [PLAIN])).rehearses == ()
 
 
+async def test_nor_one_that_the_base_model_would_hardly_have_said_behind_them() -> None:
+    """Weights that were led astray said it; a hint that makes it a little less strange is none that it follows."""
+    led_astray = reader(bare=(5, 6, 5), plain=(7, 7, 5))
+    assert (await rehearsed(led_astray, [PLAIN])).hints == ()
+    assert (await rehearsed(reader(bare=(5, 6, 5), plain=SERVED), [PLAIN])).hints != ()
+
+
 async def test_what_was_said_behind_hints_is_told_by_those_it_follows() -> None:
     engine = reader(bare=(5, 6, 7), plain=SERVED, stern=(5, 6, 7), plain_stern=SERVED)
     guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))

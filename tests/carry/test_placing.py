@@ -107,7 +107,20 @@ async def test_what_changes_in_the_store_is_seen_by_the_next_request(store: Stor
 async def test_the_newest_are_used_within_number_and_tokens(store: Store) -> None:
     for at, text in enumerate(("alpha one", "beta two", "gamma three")):
         await store.hints.adopt("alice", Hint(text), at_s=float(at))
-    assert [item.text for item in await in_use(store, most=2).of_user("alice")] == ["beta two", "gamma three"]
+    memory = in_use(store, Carry.MEMORY, most=2)
+    assert [item.text for item in await memory.of_user("alice")] == ["beta two", "gamma three"]
     # "[user's hint] alpha one" is 4 words; 9 words hold two of them
     assert [item.text for item in await in_use(store, max_tokens=9).of_user("alice")] == ["beta two", "gamma three"]
     assert await in_use(store, max_tokens=3).of_user("alice") == ()
+
+
+async def test_a_bridge_says_fewer_at_once_than_a_teacher_heeds(store: Store) -> None:
+    for at, text in enumerate(("alpha one", "beta two", "gamma three")):
+        await store.hints.adopt("alice", Hint(text), at_s=float(at))
+    bridge = in_use(store, most=3, most_bridged=1)
+    assert [item.text for item in await bridge.of_user("alice")] == ["gamma three"]
+    newest = (await bridge.of_user("alice"))[0]
+    asked_behind = turn((FIRST,), (PlacedHint(0, newest.id, newest.text),))
+    assert [item.text for item in await bridge.beside(asked_behind)] == ["alpha one", "beta two"]
+    assert await store.hints.retire(newest.id, why="learned", at_s=4.0)
+    assert [item.text for item in await bridge.of_user("alice")] == ["beta two"]  # the next one has its place

@@ -25,6 +25,7 @@ from openclaw_rl.errors import EngineError, RequestError
 
 HEEDED_NATS = 1.0  # by which a hint makes the corrected reply less likely, and likelier what is said behind it
 FOLLOWED_NATS = 2.0  # by which a known hint makes what was said likelier: it is one that the reply follows
+STRANGE_NATS = 0.2  # a token, by which the base model behind those hints may find it less likely than who said it
 
 Assembled = Callable[[Sequence[PlacedHint]], Awaitable[Sample]]
 
@@ -90,21 +91,28 @@ class Demonstrator:
 
         Learned from behind them it holds what was learned before while something else is: for what it was asked. The
         others bear on something else, and a small teacher that reads them all loses its way. Without hints where it
-        follows none: the base model says it to the `bare` prompt as readily. Where the engine is away it is what was
-        assembled: behind all that stood in the prompt, if anything did.
+        follows none: the base model says it to the `bare` prompt as readily. Nor where the base model would hardly have
+        said it behind them: weights that were led astray say what no hint asks for, and would learn it from themselves.
+        Where the engine is away it is what was assembled: behind all that stood in the prompt, if anything did.
         """
         if turn.prompt.images:
             return await assembled(turn.carried)
         try:
             followed = await self._followed(turn, bare, known)
             reading = await self._reading(turn, followed) if followed else None
+            is_strange = reading is not None and await self._is_strange(turn, reading)
         except EngineError:
             return await assembled(turn.carried)
         sample = replace(await assembled(()), hints=())
-        if reading is None:
+        if reading is None or is_strange:
             return sample
         words = tuple(hint.text for hint in followed)
         return replace(sample, hints=(HintPrompt(" ".join(words), reading.tokens),), rehearses=words)
+
+    async def _is_strange(self, turn: Turn, reading: Prompt) -> bool:
+        """Whether the base model finds a reply much less likely than the weights that said it did."""
+        said = turn.completion
+        return sum(said.logp) - await self._logp(reading, said.tokens) > STRANGE_NATS * len(said.tokens)
 
     async def _moving(self, turn: Turn, without: Prompt, sample: Sample) -> _Heeded | None:
         """The hint of the sample's that objects most, and what is said behind it; None where that changes nothing.

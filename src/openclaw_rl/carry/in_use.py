@@ -61,19 +61,20 @@ class HintsInUse:
         there = {item.id for item in turn.carried}
         known = await self.store.hints.of_user(turn.user)
         kept = [item for item in known if item.id not in there and item.why != UNHEEDED]
-        return tuple(PlacedHint(last, item.id, item.text) for item in self._fitting(kept))
+        return tuple(PlacedHint(last, item.id, item.text) for item in self._fitting(kept, self.settings.most))
 
     def within_bounds(self, kept: Sequence[KeptHint]) -> tuple[KeptHint, ...]:
         """Those in use that fit."""
-        return self._fitting([hint for hint in kept if hint.is_in_use])
+        most = self.settings.most_bridged if self.carry is Carry.BRIDGE else self.settings.most
+        return self._fitting([hint for hint in kept if hint.is_in_use], most)
 
-    def _fitting(self, kept: Sequence[KeptHint]) -> tuple[KeptHint, ...]:
-        """Those that fit, the ones asked for last first to be chosen; in the order in which they were kept."""
+    def _fitting(self, kept: Sequence[KeptHint], most: int) -> tuple[KeptHint, ...]:
+        """Those that fit, `most` of them: those asked for last, in the order in which they were kept."""
         room = self.settings.max_tokens
         chosen: set[str] = set()
         for hint in sorted(kept, key=lambda item: -item.changed_s):
             size = self.size_of(f"\n\n{LABEL} {hint.text}")
-            if len(chosen) < self.settings.most and size <= room:
+            if len(chosen) < most and size <= room:
                 chosen.add(hint.id)
                 room -= size
         return tuple(hint for hint in kept if hint.id in chosen)

@@ -10,7 +10,9 @@ class HintsSettings:
     """How many of a user's hints stand in a prompt, and when the weights are found to follow without them."""
 
     most: int = 12
-    """How many of a user's hints may be in use at once; the newest are."""
+    """How many of a user's hints may be in use at once, or heeded by a teacher; the newest are."""
+    most_bridged: int = 3
+    """How many stand in prompts with carry = "bridge": the older ones are being learned, and many drown each other."""
     max_tokens: int = 400
     """How many tokens they may take together."""
     rehearse: bool = True
@@ -31,8 +33,8 @@ class HintsSettings:
     """How many nats a token a hint may still add to what was said behind it, and be retired all the same."""
 
     def __post_init__(self) -> None:
-        if self.most < 0 or self.max_tokens < 0:
-            raise ValueError("most and max_tokens cannot be negative")
+        if min(self.most, self.most_bridged, self.max_tokens) < 0:
+            raise ValueError("most, most_bridged and max_tokens cannot be negative")
         if min(self.probes, self.replies, self.probe_tokens) < 1:
             raise ValueError("probes, replies and probe_tokens are at least 1")
         if self.retire_gap < 0:

@@ -178,6 +178,11 @@ class Entry:
             await self._drop(turn.id, DropReason.LEARNED)
             return
         sample = await self._sample(row, bare, reward)
+        if self.guide is not None and sample.is_taught and not self._asks_guide(row):
+            if is_learned or not sample.hints:
+                await self._let_ride(sample, turn)
+                return
+            sample = replace(sample, rehearses=())
         # Without a guide a sample has no hints where they fit nowhere; with one, where they change nothing.
         is_unheeded = self._asks_guide(row) and not sample.hints
         if not sample.is_promoted and (not teaches(sample, self.wants) or (sample.is_taught and is_unheeded)):
@@ -185,11 +190,6 @@ class Entry:
             if is_unheeded:
                 await self.give_up(turn)
             return
-        if self.guide is not None and sample.is_taught and not self._asks_guide(row):
-            if is_learned or not sample.hints:
-                await self._let_ride(sample, turn)
-                return
-            sample = replace(sample, rehearses=())
         if student is not None:
             sample = replace(sample, own=await student.reply(turn, bare))
         await self._ready(sample, turn)
