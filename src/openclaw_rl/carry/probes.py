@@ -83,9 +83,8 @@ class Prober:
 
         Where what was said tells already that much is left to learn, no replies are sampled.
         """
-        said, bound = turn.completion.tokens, self.settings.retire_gap
-        longer, shorter = await asyncio.gather(self._logp(turn, behind, said), self._logp(turn, without, said))
-        worth = _difference(longer, shorter) / len(said)
+        bound = self.settings.retire_gap
+        worth = await self.worth(turn, behind, without) / len(turn.completion.tokens)
         if worth > 2 * bound:
             return Gap(worth, 0, 0)
         tried = await self._try(turn, behind, without)
@@ -94,6 +93,12 @@ class Prober:
             for nats, own in zip(tried.worth, tried.replies, strict=True)
         )
         return Gap(worth, strays, len(tried.replies))
+
+    async def worth(self, turn: Turn, behind: Prompt, without: Prompt) -> float:
+        """By how many nats what was said is likelier behind one prompt than behind the other. Raises EngineError."""
+        said = turn.completion.tokens
+        longer, shorter = await asyncio.gather(self._logp(turn, behind, said), self._logp(turn, without, said))
+        return _difference(longer, shorter)
 
     async def _try(self, turn: Turn, behind: Prompt, without: Prompt) -> _Tried:
         """The same again while neither prompts nor weights change."""

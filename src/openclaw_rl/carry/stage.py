@@ -21,7 +21,8 @@ from openclaw_rl.store.db import Store
 
 log = logging.getLogger(__name__)
 POLL_S = 1.0
-MISLED = 4  # replies behind a hint, all of them corrected, after which it goes
+MISLED = 2  # replies that a hint made what they are, all of them corrected, after which it goes
+BROUGHT_NATS = 2.0  # by which a hint makes a reply likelier that it brought about
 LOOK_BACK = 4  # times `probes`: how many of a user's latest turns are looked through for those behind a hint
 
 Seen = tuple[int, tuple[tuple[str, str], ...], str]  # the user's verdicts, their hints in use, the weights
@@ -132,23 +133,33 @@ class CarryStage:
         """The user's latest turns behind hints, newest first, with what the judge thinks of each."""
         rows = await self.store.hints.latest_rows(user, limit=LOOK_BACK * self.settings.probes)
         found = [(row.turn, row.verdict.score) for row in rows if row.verdict is not None and row.turn.carried]
-        return [(turn, score) for turn, score in found if score is not None]
+        return [(turn, score) for turn, score in found if score is not None and turn.completion.tokens]
 
     async def _retire_misleading(self, held: Sequence[KeptHint], judged: Sequence[tuple[Turn, int]]) -> bool:
-        """Retires a hint behind which every reply so far was corrected, and that nobody asked for again meanwhile.
+        """Retires a hint where all the replies it brought about so far were corrected, unless it was asked for again.
 
-        A judge invents hints now and then, and a model that heeds such a one gives one bad answer after another.
+        A judge invents hints now and then, or mishears what they are for, and a model that heeds such a one gives one
+        bad answer after another.
         """
         for hint in held:
-            told = (hint.id, hint.text)
-            scores = [
-                score
-                for turn, score in judged
-                if turn.at_s >= hint.changed_s and any((item.id, item.text) == told for item in turn.carried)
-            ]
-            if len(scores) >= MISLED and max(scores) < 0:
-                return await self._retire(hint, f"all {len(scores)} replies behind it were corrected")
+            behind = [(turn, score) for turn, score in judged if _stands_in(hint, turn)]
+            if sum(score < 0 for _, score in behind) < MISLED:
+                continue
+            corrected = 0
+            for turn, score in behind:
+                if await self._brought_about(hint, held, turn):
+                    if score >= 0:
+                        break
+                    corrected += 1
+            else:
+                if corrected >= MISLED:
+                    return await self._retire(hint, f"all {corrected} replies that it brought about were corrected")
         return False
+
+    async def _brought_about(self, hint: KeptHint, held: Sequence[KeptHint], turn: Turn) -> bool:
+        """Whether the weights would hardly have given the reply without the hint."""
+        behind, without = await asyncio.to_thread(self._prompts, turn, hint, held)
+        return await self.prober.worth(turn, behind, without) >= BROUGHT_NATS
 
     async def _retire(self, hint: KeptHint, why: str) -> bool:
         """Whether it was in use, and still says what it said."""
@@ -204,7 +215,7 @@ class CarryStage:
 
 def _good(judged: Sequence[tuple[Turn, int]]) -> list[Turn]:
     """Those that were not found bad: what did not work is no sign of having been learned."""
-    return [turn for turn, score in judged if score >= 0 and turn.completion.tokens]
+    return [turn for turn, score in judged if score >= 0]
 
 
 def telling(hint: KeptHint, turns: Sequence[Turn]) -> list[Turn]:
@@ -216,8 +227,14 @@ def telling(hint: KeptHint, turns: Sequence[Turn]) -> list[Turn]:
     """
     found: dict[str, tuple[bool, Turn]] = {}
     for turn in turns:
-        at = next((item.at for item in turn.carried if (item.id, item.text) == (hint.id, hint.text)), None)
         last = last_user_index(turn.messages)
-        if at is not None and last is not None and turn.at_s >= hint.changed_s:
+        if last is not None and _stands_in(hint, turn):
+            at = next(item.at for item in turn.carried if item.id == hint.id)
             found.setdefault(turn.messages[last].text, (at != last, turn))
     return [turn for _, turn in sorted(found.values(), key=lambda pair: pair[0])]
+
+
+def _stands_in(hint: KeptHint, turn: Turn) -> bool:
+    """Whether a turn was served behind the hint as it says now, since it was last asked for."""
+    told = (hint.id, hint.text)
+    return turn.at_s >= hint.changed_s and any((item.id, item.text) == told for item in turn.carried)
