@@ -136,13 +136,13 @@ class CarryStage:
         return [(turn, score) for turn, score in found if score is not None and turn.completion.tokens]
 
     async def _retire_misleading(self, held: Sequence[KeptHint], judged: Sequence[tuple[Turn, int]]) -> bool:
-        """Retires a hint where all the replies it brought about so far were corrected, unless it was asked for again.
+        """Retires a hint where all replies that it lately brought about were corrected, unless it was asked for again.
 
         A judge invents hints now and then, or mishears what they are for, and a model that heeds such a one gives one
         bad answer after another.
         """
         for hint in held:
-            behind = [(turn, score) for turn, score in judged if _stands_in(hint, turn)]
+            behind = [(turn, score) for turn, score in judged if _stands_in(hint, turn)][: self.settings.probes]
             if sum(score < 0 for _, score in behind) < MISLED:
                 continue
             corrected = 0
