@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 POLL_S = 1.0
 MISLED = 2  # replies that a hint made what they are, all of them corrected, after which it goes
 BROUGHT_NATS = 2.0  # by which a hint makes a reply likelier that it brought about
+LATELY = 8  # of the latest replies behind a hint so many are looked at for that
 LOOK_BACK = 4  # times `probes`: how many of a user's latest turns are looked through for those behind a hint
 
 Seen = tuple[int, tuple[tuple[str, str], ...], str]  # the user's verdicts, their hints in use, the weights
@@ -142,7 +143,7 @@ class CarryStage:
         bad answer after another.
         """
         for hint in held:
-            behind = [(turn, score) for turn, score in judged if _stands_in(hint, turn)][: self.settings.probes]
+            behind = [(turn, score) for turn, score in judged if _stands_in(hint, turn)][:LATELY]
             if sum(score < 0 for _, score in behind) < MISLED:
                 continue
             corrected = 0
