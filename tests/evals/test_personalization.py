@@ -120,6 +120,24 @@ def test_what_never_converged_is_null_and_raw_is_told_apart(tmp_path: Path) -> N
     assert student["raw"]["sessions"] == [4, 4]
 
 
+def test_of_methods_with_like_medians_the_one_is_best_that_every_seed_got_there_with(tmp_path: Path) -> None:
+    """A seed that fell apart does not show in a median; nor does one that took longer."""
+
+    def best(methods: tuple[str, ...], **marks: tuple[str, str, str]) -> object:
+        trials = [
+            trial(name.replace("_", "-"), seed, {user: mark})
+            for name, row in marks.items()
+            for seed, mark in enumerate(row)
+            for user in USERS
+        ]
+        return figures(plan(tmp_path, methods=methods), trials)["best_method"]
+
+    both = ("followup-hint", "recipe")
+    apart, late, quick = ("-+++", "-+++", "------"), ("-+++", "-+++", "---+++"), ("-+++", "-+++", "-+++")
+    assert best(both, followup_hint=apart, recipe=late) == "recipe"
+    assert best(both, followup_hint=quick, recipe=late) == "followup-hint"
+
+
 def test_a_seed_that_never_got_there_counts_as_later_than_any() -> None:
     assert median([4, None, 6]) == 6
     assert median([None, None, 6]) is None
