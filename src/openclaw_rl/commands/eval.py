@@ -132,7 +132,7 @@ def wishes(
     ] = None,
     seeds: Annotated[
         int, typer.Option("--seeds", help="So many seeds, from 0 on; each teaches in another order.", min=1)
-    ] = 3,
+    ] = 5,
     sessions: Annotated[
         int, typer.Option("--sessions", help="Sessions for each wish until it is given up.", min=1)
     ] = 8,
