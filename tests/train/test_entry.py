@@ -273,6 +273,16 @@ async def test_where_it_follows_none_or_the_weights_follow_too_the_first_of_a_se
         assert not teaches(rider, Wants.HINT)  # it makes no step due
 
 
+async def test_one_that_rides_makes_no_step_due_though_the_teacher_was_away(tmp_path: Path) -> None:
+    async with flowing(tmp_path, wants=Wants.HINT) as flow:
+        flow.stage.entry.student = Asked(has_learned=True)
+        flow.stage.entry.guide = Showing()  # hears all that stood in the prompt, and nothing of which was followed
+        await behind_hints(flow, "first", score=1)
+        assert await flow.stage.entry.admit()
+        [rider] = await flow.store.ready(limit=9)
+        assert rider.hints == () and not teaches(rider, Wants.HINT)
+
+
 async def test_a_correction_of_what_was_said_behind_hints_is_told_by_what_it_does_not_contradict(
     tmp_path: Path,
 ) -> None:

@@ -143,19 +143,22 @@ class CarryStage:
         bad answer after another.
         """
         for hint in held:
-            behind = [(turn, score) for turn, score in judged if _stands_in(hint, turn)][:LATELY]
-            if sum(score < 0 for _, score in behind) < MISLED:
-                continue
-            corrected = 0
-            for turn, score in behind:
-                if await self._brought_about(hint, held, turn):
-                    if score >= 0:
-                        break
-                    corrected += 1
-            else:
-                if corrected >= MISLED:
-                    return await self._retire(hint, f"all {corrected} replies that it brought about were corrected")
+            behind = [(turn, score) for turn, score in judged if _stands_in(hint, turn)]
+            if await self._misleads(hint, held, behind[:LATELY]):
+                return await self._retire(hint, "all replies that it lately brought about were corrected")
         return False
+
+    async def _misleads(self, hint: KeptHint, held: Sequence[KeptHint], behind: Sequence[tuple[Turn, int]]) -> bool:
+        """Whether it brought about at least two of these replies, and all of those were corrected."""
+        if sum(score < 0 for _, score in behind) < MISLED:
+            return False
+        corrected = 0
+        for turn, score in behind:
+            if await self._brought_about(hint, held, turn):
+                if score >= 0:
+                    return False
+                corrected += 1
+        return corrected >= MISLED
 
     async def _brought_about(self, hint: KeptHint, held: Sequence[KeptHint], turn: Turn) -> bool:
         """Whether the weights would hardly have given the reply without the hint."""

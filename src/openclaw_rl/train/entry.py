@@ -198,8 +198,9 @@ class Entry:
         """Has a session's first reply ride along where there is nothing left to teach by it, so that this holds."""
         if await self.store.session_has_sample(turn.session):
             await self._drop(turn.id, DropReason.LEARNED)
-        else:
-            await self._ready(replace(sample, is_promoted=True, score=None, baseline=None), turn)
+            return
+        hints = sample.hints if sample.rehearses else ()  # of others nobody knows whether they still hold
+        await self._ready(replace(sample, hints=hints, is_promoted=True, score=None, baseline=None), turn)
 
     async def _ready(self, sample: Sample, turn: Turn) -> None:
         try:
