@@ -63,18 +63,18 @@ FIRST, LAST = 'In grades: Begin the reply with "Good day."', 'In solutions: End 
 
 
 @pytest.mark.parametrize(
-    ("asked", "again", "returns"),
+    ("asked", "wish", "again", "returns"),
     [
-        ([(MARKED[0],), (MARKED[1],), (MARKED[0],)], 3, 0),
-        ([(MARKED[0],), (PLAIN,), (MARKED[1],), (PLAIN,)], 2, 2),
-        ([(FIRST,), (FIRST,), (LAST,), (LAST,), (PLAIN,)], 2, 0),
-        ([(PLAIN, MARKED[0]), (MARKED[1],)], 2, 0),
-        ([(FIRST,), (), (FIRST,)], 2, 2),
-        ([], 0, 0),
+        ([(MARKED[0],), (MARKED[1],), (MARKED[0],)], (MARKED[0],), 3, 0),
+        ([(MARKED[0],), (PLAIN,), (MARKED[1],), (PLAIN,)], (MARKED[0],), 2, 2),
+        ([(FIRST,), (LAST,), (LAST,), (PLAIN,)], (LAST,), 2, 0),
+        ([(PLAIN, MARKED[0]), (MARKED[1],)], (PLAIN, MARKED[0]), 2, 0),
+        ([(FIRST,), (), (FIRST,)], (FIRST,), 2, 2),
+        ([], (), 0, 0),
     ],
 )
-def test_wishes_are_told_apart(asked: list[tuple[str, ...]], again: int, returns: int) -> None:
-    assert told_apart(asked) == (again, returns)
+def test_wishes_are_told_apart(asked: list[tuple[str, ...]], wish: tuple[str, ...], again: int, returns: int) -> None:
+    assert told_apart(asked) == (wish, again, returns)
 
 
 def taught(asked: Sequence[str], turns: int) -> tuple[list[bool], list[PolicyVersion]]:
@@ -91,6 +91,14 @@ def test_what_is_asked_for_again_and_again_is_taken_back_and_learned_anew_at_onc
     rested, back = taught(MARKED * 4, 4)
     assert not any(rested)
     assert back == [PolicyVersion(SHARED, 0)]
+
+
+def test_what_was_learned_before_it_was_first_asked_for_stays() -> None:
+    watch = InVain(4)
+    for at, hint in enumerate([None, FIRST, None, *MARKED, MARKED[0], *MARKED]):
+        hints = () if hint is None else (Hint(hint),)
+        watch.rests(of_version(at), replace(verdict(f"t{at}", 1 if hint is None else -1), hints=hints))
+    assert watch.found() == [("t", PolicyVersion(SHARED, 3))]  # which gave the reply that MARKED first objected to
 
 
 def test_from_who_wants_this_and_that_in_turn_nothing_is_learned_for_a_while() -> None:

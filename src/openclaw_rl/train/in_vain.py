@@ -65,7 +65,7 @@ class InVain:
         return self._seen[turn.id]
 
     def found(self) -> list[tuple[str, PolicyVersion]]:
-        """Who was newly found to be taught by in vain, and which version their turns in vain began with."""
+        """Who was newly found to be taught by in vain, and which version was served when that began."""
         found, self._found = self._found, []
         return found
 
@@ -86,19 +86,21 @@ class InVain:
         has_learned = len({one.version for one in record.latest}) >= min(VERSIONS, self.turns)
         if len(record.latest) < 2 * self.turns or not is_often or later <= FEWER * earlier or not has_learned:
             return False
-        asked = [one.hints for one in record.latest if one.is_corrected]
-        again, returns = told_apart(asked)
+        corrected = [one for one in record.latest if one.is_corrected]
+        wish, again, returns = told_apart([one.hints for one in corrected])
         rests = returns >= max(1, int(RETURNS * self.turns))
         if not rests and again < max(1, int(AGAIN * self.turns)):
             return False  # one new wish after the other
-        self._found.append((user, record.latest[0].version))
+        # Before a wish was first asked for in vain things may have gone well: what was learned then stays.
+        since = record.latest[0] if rests else next(one for one in corrected if _ask_alike(one.hints, wish))
+        self._found.append((user, since.version))
         record.latest.clear()
         record.rests = REST * self.turns - 1 if rests else 0
         return rests
 
 
-def told_apart(asked: Sequence[Sequence[str]]) -> tuple[int, int]:
-    """Of corrections' hints: how many ask for what is asked for most, and how often one comes back to an earlier wish.
+def told_apart(asked: Sequence[Sequence[str]]) -> tuple[Sequence[str], int, int]:
+    """Of corrections' hints: what is asked for most, how often, and how often one comes back to an earlier wish.
 
     A correction without hints may be about anything, and counts as coming back.
     """
@@ -109,7 +111,7 @@ def told_apart(asked: Sequence[Sequence[str]]) -> tuple[int, int]:
         if not hints:
             last, returns = -1, returns + 1
             continue
-        known = [at for at, wish in enumerate(wishes) if any(asks_alike(one, two) for one in hints for two in wish)]
+        known = [at for at, wish in enumerate(wishes) if _ask_alike(hints, wish)]
         if not known:
             wishes.append(hints)
             times.append(0)
@@ -118,4 +120,9 @@ def told_apart(asked: Sequence[Sequence[str]]) -> tuple[int, int]:
             returns += 1
         last = last if last in known else known[-1]
         times[last] += 1
-    return max(times, default=0), returns
+    most = max(range(len(wishes)), key=lambda at: times[at], default=None)
+    return ((), 0, returns) if most is None else (wishes[most], times[most], returns)
+
+
+def _ask_alike(one: Sequence[str], other: Sequence[str]) -> bool:
+    return any(asks_alike(mine, theirs) for mine in one for theirs in other)
