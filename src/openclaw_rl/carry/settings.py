@@ -12,7 +12,7 @@ class HintsSettings:
     most: int = 12
     """How many of a user's hints may be in use at once, or heeded by a teacher; the newest are."""
     most_bridged: int = 3
-    """How many stand in prompts with carry = "bridge": the older ones are being learned, and many drown each other."""
+    """How many stand in a prompt with a bridge: the older ones are being learned, and many drown each other."""
     max_tokens: int = 400
     """How many tokens they may take together."""
     rehearse: bool = True
