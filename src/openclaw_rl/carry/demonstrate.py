@@ -75,14 +75,14 @@ class Demonstrator:
         try:
             followed = await self._followed(turn, bare, known)
             without = await self._reading(turn, followed) if followed else None
+            sample = await assembled(followed if without is not None else ())
             if without is None:
-                alone = await assembled(())
-                found = await self._objecting(turn, alone)
+                found = await self._objecting(turn, sample)
             else:
-                found = await self._moving(turn, without, await assembled(followed))
-                alone = _lasting(await assembled(()), turn)
-                found = found or await self._moving(turn, bare, alone)
-            return replace(alone, hints=()) if found is None else found.sample
+                found = await self._moving(turn, without, sample)
+                if found is None:
+                    found = await self._moving(turn, bare, _lasting(await assembled(()), turn))
+            return replace(sample, hints=()) if found is None else found.sample
         except EngineError:
             return await assembled(known)
 

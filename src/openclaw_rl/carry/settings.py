@@ -17,7 +17,7 @@ class HintsSettings:
     """How many tokens they may take together."""
     rehearse: bool = True
     """Whether a teacher also reads what else the user has asked for, retired hints included; with
-    shown_replies, of most turns only what the reply follows already."""
+    shown_replies only what the reply follows already."""
     own_replies: bool = True
     """Whether the weights are also taught on replies of their own to the prompt without hints, sampled for it."""
     shown_replies: bool = True
