@@ -23,7 +23,7 @@ from openclaw_rl.evals.personalization_figures import figures, median
 from openclaw_rl.evals.personalization_plots import running
 from openclaw_rl.evals.personalization_report import as_html, put_section, table, write_results
 from openclaw_rl.evals.personalization_view import line
-from openclaw_rl.evals.trials import AGAIN, BEFORE, CONVERGED, TWICE, Point, Session, Shares, Trial
+from openclaw_rl.evals.trials import AGAIN, BEFORE, CONVERGED, TWICE, OddReply, Point, Session, Shares, Trial
 
 KEYS = {
     "sessions",
@@ -261,6 +261,20 @@ def test_the_page_and_the_document_hold_a_row_for_each_user_and_a_picture_for_ea
     text = document.read_text("utf-8")
     assert (text.count("| recipe |"), "old" in text, text.endswith("rest\n")) == (3, False, True)
     ElementTree.parse(tmp_path / "results-separate.svg")
+
+
+def test_degenerate_replies_can_be_read_in_the_figures_and_on_the_page(tmp_path: Path) -> None:
+    odd = OddReply(("too short",), "What is 2 + 2?", "<4>")
+    after = replace(shares("student", 1, 50, 1), odd=(odd,))
+    others = tuple(shares(name, 1, 50) for name in USERS[1:])
+    tried = [trial("recipe", 2, {"student": "-+++"}, (Point(CONVERGED, 4, (after, *others), "student"),))]
+    asked = plan(tmp_path, methods=("recipe",))
+    found = figures(asked, tried)
+    own = found["methods"]["recipe"]["student"]  # type: ignore[index,call-overload]
+    told = {"seed": 2, "after_session": 4, "why": ["too short"], "reply": "<4>"}
+    assert own["degenerate_replies"] == [told]  # type: ignore[index,call-overload]
+    assert "recipe, student, seed 2, after session 4 (too short): &lt;4&gt;" in as_html(asked, found, tried)
+    assert "<details>" not in as_html(asked, figures(asked, separate()), separate())
 
 
 def test_a_document_without_the_place_says_so(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from openclaw_rl.evals.client import Client
 from openclaw_rl.evals.exercises import ToyExercises
 from openclaw_rl.evals.methods import METHODS, Method
 from openclaw_rl.evals.personalization import three
-from openclaw_rl.evals.probes import BaseShares, Probes
+from openclaw_rl.evals.probes import ODD_KEPT, BaseShares, Measured, Probes
 from openclaw_rl.evals.trial import Run
 from openclaw_rl.evals.trials import AGAIN, BEFORE, CONVERGED, LAST, TWICE, Trial, TrialSettings
 from openclaw_rl.evals.voices import Scripted
@@ -132,6 +132,14 @@ async def test_where_hints_may_be_carried_main_requests_are_measured_in_the_end_
     alone = [request for request in mind.requests if request["kind"] == "main" and len(request["messages"]) == 1]  # type: ignore[arg-type]
     assert len(alone) == 15 + 3 * 4
     assert [name for name in mind.ended if name.startswith("measure")] == []
+
+
+async def test_some_degenerate_replies_are_kept_to_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Learner, "_message", lambda mind, messages, *, is_main: ({"content": "7"}, "stop"))
+    async with learning(Learner(PEOPLE)) as server, Client(server.base_url, "key", "toy") as client:
+        found = await Probes(client, SETTINGS, BaseShares(tmp_path, "test")).shares(Measured(TEACHER))
+    assert (found.degenerate, len(found.odd)) == (4, ODD_KEPT)
+    assert {(odd.why, odd.reply, bool(odd.asked)) for odd in found.odd} == {(("too short",), "7", True)}
 
 
 async def test_taught_in_turn_each_goes_on_until_they_converge_or_are_given_up(tmp_path: Path) -> None:

@@ -73,6 +73,12 @@ def user_figures(trials: Sequence[Trial], person: str, mode: Mode) -> dict[str, 
         "interference_points": _mean([_interference(trial, person, mode) for trial in own]),
         "others_accuracy_drop_points": _mean([_worst_other(trial, person) for trial in own]),
         "degenerate": sum(point.of(person).degenerate for trial in own for point in trial.points[1:]),
+        "degenerate_replies": [
+            {"seed": trial.seed, "after_session": point.after_session, "why": list(odd.why), "reply": odd.reply}
+            for trial in own
+            for point in trial.points[1:]
+            for odd in point.of(person).odd
+        ],
         "files_changed": _files([session for trial in own for session in trial.sessions_of(person)]),
         "good_after": _mean([_good_after(trial, person) for trial in own]),
         "after_session": [end.after_session for end in ends],

@@ -48,7 +48,7 @@ def as_html(plan: Plan, figures: dict[str, Json], trials: Sequence[Trial]) -> st
         f"<title>What was learned, {plan.mode}</title><style>{style}</style></head><body>"
         f"<h1>{escape(headline(figures))}</h1><p>{escape(LEGEND)}</p>"
         f"<div class='wide'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-        f"{plots}<footer>{told}</footer></body></html>\n"
+        f"{_degenerate(plan, figures)}{plots}<footer>{told}</footer></body></html>\n"
     )
 
 
@@ -128,6 +128,20 @@ def write_results(
     put_section(document, f"eval-{section}", as_markdown(plan, figures, picture.name))
     drawn = [pictures.curves(method.name, _of(trials, method.name)) for method in plan.methods]
     picture.write_text(pictures.sheet(drawn), "utf-8")
+
+
+def _degenerate(plan: Plan, figures: dict[str, Json]) -> str:
+    """The degenerate replies that were kept, to be read; nothing where there were none."""
+    items = [
+        f"<li>{escape(method.name)}, {escape(user)}, seed {_at(odd, 'seed')}, after session {_at(odd, 'after_session')}"
+        f" ({escape(', '.join(map(str, _list(_at(odd, 'why')))))}): {escape(str(_at(odd, 'reply')))}</li>"
+        for method in plan.methods
+        for user, own in _items(_at(figures, "methods", method.name))
+        for odd in _list(_at(own, "degenerate_replies"))
+    ]
+    if not items:
+        return ""
+    return f"<details><summary>Degenerate replies ({len(items)})</summary><ul>{''.join(items)}</ul></details>"
 
 
 def _of(trials: Sequence[Trial], method: str) -> list[Trial]:

@@ -15,10 +15,11 @@ from openai.types.chat import ChatCompletionMessageParam
 from openclaw_rl.evals.agent import Answer, Manner, answered
 from openclaw_rl.evals.client import Client
 from openclaw_rl.evals.jobs import Assessment, Person
-from openclaw_rl.evals.trials import Shares, TrialSettings
+from openclaw_rl.evals.trials import OddReply, Shares, TrialSettings
 from openclaw_rl.evals.workspace import workspace
 
 FIRST_HELD_OUT = 1_000_000  # numbers of measured tasks lie beyond those of any session
+ODD_KEPT = 3  # replies of one measurement that are kept to be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class Probes:
         self._made += 1
         name = f"measure-{self._made}"
 
-        async def one(number: int) -> tuple[Answer, Assessment]:
+        async def one(number: int) -> _Found:
             job = person.job(FIRST_HELD_OUT + number, held_out=True)
             manner = Manner(
                 session=f"{name}-{number}",
@@ -109,24 +110,35 @@ class Probes:
                     messages.append({"role": "user", "content": job.opening})
                     answer = await answered(self.client, messages, place, manner, seed=number)
                     holds = job.path is not None and place.holds(job.path, job.problem.answer)
-            return answer, job.assess(answer, holds=holds)
+            return _Found(job.opening, answer, job.assess(answer, holds=holds))
 
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(number)) for number in range(self.settings.problems)]
         return _shares(person.name, [task.result() for task in tasks])
 
 
-def _shares(person: str, found: Sequence[tuple[Answer, Assessment]]) -> Shares:
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was asked, what came, and what it was worth."""
+
+    asked: str
+    answer: Answer
+    worth: Assessment
+
+
+def _shares(person: str, found: Sequence[_Found]) -> Shares:
+    odd = [OddReply(each.worth.odd, each.asked, each.answer.text) for each in found if each.worth.odd]
     return Shares(
         person=person,
         of=len(found),
-        wish=sum(assessment.follows for _, assessment in found),
-        right=sum(assessment.right for _, assessment in found),
-        good=sum(assessment.is_met for _, assessment in found),
-        degenerate=sum(bool(assessment.odd) for _, assessment in found),
-        mean_chars=sum(len(answer.text) for answer, _ in found) / len(found),
-        prompt_tokens=sum(answer.replies[0].prompt_tokens for answer, _ in found) / len(found),
-        version=found[-1][0].replies[-1].version,
+        wish=sum(each.worth.follows for each in found),
+        right=sum(each.worth.right for each in found),
+        good=sum(each.worth.is_met for each in found),
+        degenerate=len(odd),
+        mean_chars=sum(len(each.answer.text) for each in found) / len(found),
+        prompt_tokens=sum(each.answer.replies[0].prompt_tokens for each in found) / len(found),
+        version=found[-1].answer.replies[-1].version,
+        odd=tuple(odd[:ODD_KEPT]),
     )
 
 

@@ -60,10 +60,20 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
+class OddReply:
+    """A reply that is not sane, and why not."""
+
+    why: tuple[str, ...]
+    asked: str
+    reply: str
+
+
+@dataclass(frozen=True, slots=True)
 class Shares:
     """First replies to one person's unseen problems at one moment; nobody learns from these.
 
-    `bare` counts those that followed the wish with nothing added to the prompt, where that was measured apart.
+    `bare` counts those that followed the wish with nothing added to the prompt, where that was measured apart;
+    `odd` are some of the degenerate ones, to be read.
     """
 
     person: str
@@ -76,6 +86,7 @@ class Shares:
     prompt_tokens: float
     version: str
     bare: int | None = None
+    odd: tuple[OddReply, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
