@@ -122,7 +122,7 @@ def _subsets(items: tuple[str, ...]) -> list[tuple[str, ...]]:
 async def test_what_the_base_model_says_behind_the_hint_comes_with_the_sample() -> None:
     engine = reader(bare=SERVED, plain=(5, 6))
     found = await asked(engine, PLAIN)
-    assert found.shown is not None and found.shown.tokens == (5, 6) and found.shown.version == BASE
+    assert [(one.tokens, one.version) for one in found.shown] == [((5, 6), BASE)]
     assert [hint.text for hint in found.hints] == [PLAIN] and found.response == SERVED
     assert set(engine.asked) == {BASE}  # the served weights are not the teacher
 
@@ -134,7 +134,7 @@ async def test_of_several_hints_the_one_that_objects_most_is_learned_under() -> 
 
 async def test_a_hint_that_changes_nothing_teaches_nothing() -> None:
     found = await asked(reader(bare=SERVED), IDLE)
-    assert found.hints == () and found.shown is None and found.score == -1.0
+    assert found.hints == () and found.shown == () and found.score == -1.0
 
 
 async def test_nor_one_behind_which_it_says_what_it_says_anyway() -> None:
@@ -149,7 +149,7 @@ async def test_but_where_the_reply_follows_nothing_known_that_may_be_what_is_ask
     """The policy has learned something else, and its user wants back what the base model does."""
     found = await asked(reader(bare=(5, 6), idle=(5, 6)), IDLE)
     assert [hint.text for hint in found.hints] == [IDLE]
-    assert found.shown is not None and found.shown.tokens == (5, 6)
+    assert [one.tokens for one in found.shown] == [(5, 6)]
 
 
 async def test_or_where_the_hint_moves_the_weights_that_are_served() -> None:
@@ -170,32 +170,53 @@ async def test_beside_it_stand_the_known_hints_that_the_reply_follows() -> None:
     engine = reader(bare=(1, 1, 1), known=SERVED, plain=(5, 6), known_plain=(7, 5, 6))
     found = await asked(engine, PLAIN, known=[KNOWN, STERN])
     assert [hint.text for hint in found.hints] == [f"{KNOWN} {PLAIN}"]  # nothing of STERN, which bears on other replies
-    assert found.shown is not None and found.shown.tokens == (7, 5, 6)
+    assert [one.tokens for one in found.shown] == [(7, 5, 6)]
 
 
 async def test_unless_they_drown_it() -> None:
     engine = reader(bare=(7, 1, 1), known=SERVED, plain=(5, 6), known_plain=SERVED)
     found = await asked(engine, PLAIN, known=[KNOWN])
     assert [hint.text for hint in found.hints] == [PLAIN]
-    assert found.shown is not None and found.shown.tokens == (5, 6)
+    assert [one.tokens for one in found.shown] == [(5, 6)]
+
+
+async def test_other_ways_to_say_it_are_shown_beside_the_likeliest_each_once_and_only_whole() -> None:
+    """Where a reply may begin in several ways, the likeliest says nothing of how the others go on."""
+    endless = (9,) * 8
+
+    class Various(Reader):
+        async def generate(
+            self, prompt: Prompt, sampling: Sampling, version: PolicyVersion
+        ) -> AsyncIterator[SampledToken]:
+            warm.append((sampling.temperature, sampling.seed))
+            said = self._reply(prompt.tokens) if sampling.seed == 0 else ways[(sampling.seed or 0) - 1]
+            for index, token in enumerate(said):
+                yield SampledToken(token, -0.1, -0.1, version, finish=Finish.STOP if index + 1 == len(said) else None)
+
+    warm: list[tuple[float, int | None]] = []
+    ways: list[tuple[int, ...]] = [(6, 5), (5, 6), endless]
+    engine = Various(reader(bare=SERVED, plain=(5, 6)).says)
+    found = await asked(engine, PLAIN)
+    assert [one.tokens for one in found.shown] == [(5, 6), (6, 5)]
+    assert warm == [(0.0, 0), (1.0, 1), (1.0, 2), (1.0, 3)]
 
 
 async def test_a_reply_that_finds_no_end_is_not_shown() -> None:
     engine = reader(bare=SERVED, plain=(5, 6))
     engine.longest = 0
     found = await asked(engine, PLAIN)
-    assert [hint.text for hint in found.hints] == [PLAIN] and found.shown is None
+    assert [hint.text for hint in found.hints] == [PLAIN] and found.shown == ()
 
 
 async def test_without_an_engine_or_with_images_it_is_the_sample_as_assembled() -> None:
     engine = reader(bare=SERVED, plain=(5, 6))
     engine.is_away = True
     found = await asked(engine, PLAIN, known=[KNOWN])
-    assert [hint.text for hint in found.hints] == [f"{KNOWN} {PLAIN}"] and found.shown is None
+    assert [hint.text for hint in found.hints] == [f"{KNOWN} {PLAIN}"] and found.shown == ()
     engine.is_away = False
     guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings())
     seen = replace(the_turn(), prompt=replace(prompt_of(()), images=("a",)))
-    assert (await guide.demonstrated(seen, prompt_of(()), (), assembling(PLAIN))).shown is None
+    assert (await guide.demonstrated(seen, prompt_of(()), (), assembling(PLAIN))).shown == ()
     assert not engine.asked
 
 
@@ -215,7 +236,7 @@ async def test_a_known_hint_that_the_template_refuses_is_left_out() -> None:
     engine = reader(bare=(7, 1, 1), known=SERVED, plain=(5, 6))
     guide = Demonstrator(engine, base_serves, Refusing(), (2,), HintsSettings(probe_tokens=8))
     found = await guide.demonstrated(the_turn(), prompt_of(()), [PlacedHint(0, KNOWN, KNOWN)], assembling(PLAIN))
-    assert [hint.text for hint in found.hints] == [PLAIN] and found.shown is not None
+    assert [hint.text for hint in found.hints] == [PLAIN] and found.shown
 
 
 async def test_a_hint_that_means_nothing_in_another_task_is_learned_beside_what_is_followed_or_not_at_all() -> None:
@@ -258,7 +279,7 @@ async def test_a_correction_of_what_was_sampled_behind_hints_is_measured_without
 
     found = await guide.demonstrated(turn, prompt_of(()), turn.carried, assembled)
     assert [hint.text for hint in found.hints] == [f"{KNOWN} {PLAIN}"] and found.is_taught
-    assert found.shown is not None and found.shown.tokens == (7, 5, 6)
+    assert [one.tokens for one in found.shown] == [(7, 5, 6)]
 
 
 async def rehearsed(engine: Reader, known: Sequence[str]) -> Sample:
@@ -269,7 +290,7 @@ async def rehearsed(engine: Reader, known: Sequence[str]) -> Sample:
 async def test_a_reply_that_nobody_corrected_rehearses_the_known_hints_that_it_follows() -> None:
     engine = reader(bare=(5, 6, 7), plain=SERVED, stern=(5, 6, 7))
     found = await rehearsed(engine, [PLAIN, STERN])
-    assert found.rehearses == (PLAIN,) and found.shown is None
+    assert found.rehearses == (PLAIN,) and found.shown == ()
     assert found.hints == (HintPrompt(PLAIN, prompt_of([PLAIN]).tokens),)
     assert set(engine.asked) == {BASE}
 

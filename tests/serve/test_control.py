@@ -132,13 +132,13 @@ async def test_a_turn_shows_what_it_was_made_into(
     sample = Sample(
         name, turn.session, turn.user, turn.prompt.tokens, completion.tokens, completion.logp,
         (True,) * len(completion.tokens), completion.version, score=-1.0, hints=hints,
-        shown=SampledReply(said, (-0.5,) * len(said), BASE),
+        shown=(SampledReply(said, (-0.5,) * len(said), BASE),),
     )  # fmt: skip
     await store.admit(sample)
     async with http.get(f"/v1/rl/turns/{name}") as answer:
         lesson = (await answer.json())["lesson"]
     assert lesson["hints"] == ["Greet the user."] and lesson["score"] == -1.0 and lesson["own"] is None
-    assert lesson["shown"] == {"reply": {"role": "assistant", "content": "Hello friend!"}, "version": "shared.0"}
+    assert lesson["shown"] == [{"reply": {"role": "assistant", "content": "Hello friend!"}, "version": "shared.0"}]
 
 
 async def test_versions_are_listed_and_one_can_be_served_again(server: Serving, http: aiohttp.ClientSession) -> None:

@@ -13,6 +13,7 @@ UNDO = {
     4: "DROP TABLE forgettings; DROP TABLE exports;",
     5: "DROP TABLE pins; DROP TABLE freezes;",
     6: "DROP INDEX versions_status;",
+    7: "DROP INDEX samples_kind; ALTER TABLE samples DROP COLUMN kind; ALTER TABLE versions DROP COLUMN rehearsed;",
 }
 
 

@@ -20,6 +20,8 @@ from openclaw_rl.train.admit import teaches
 from openclaw_rl.train.entry import AT_ONCE
 from openclaw_rl.train.settings import Baseline, Wants
 
+SHOWN = (SampledReply((8, 9), (-0.1, -0.2), BASE), SampledReply((6, 7, 9), (-0.1, -0.2, -0.3), BASE))
+
 
 async def test_a_zero_waits_for_its_session_and_is_promoted_when_it_ends(tmp_path: Path) -> None:
     async with flowing(tmp_path) as flow:
@@ -177,7 +179,7 @@ class Showing:
         sample = await assembled(known[:1])
         if not self.heeds:
             return replace(sample, hints=())
-        return replace(sample, shown=SampledReply((8, 9), (-0.1, -0.2), BASE))
+        return replace(sample, shown=SHOWN)
 
     async def rehearsed(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
         return await assembled(known)
@@ -206,9 +208,9 @@ async def test_what_a_teacher_shows_for_a_corrected_turn_is_kept_with_its_sample
         await flow.judged("praised", 1, hints=1)
         assert await flow.stage.entry.admit()
         by_turn = {sample.turn: sample for sample in await flow.store.ready(limit=9)}
-        assert by_turn["a"].shown == SampledReply((8, 9), (-0.1, -0.2), BASE) and by_turn["a"].own is None
+        assert by_turn["a"].shown == SHOWN and by_turn["a"].own is None
         assert [hint.text for hint in by_turn["a"].hints] == ["Greet first. Write in plain sentences, number 0."]
-        assert guide.asked == ["a"] and by_turn["praised"].shown is None
+        assert guide.asked == ["a"] and by_turn["praised"].shown == ()
 
 
 async def test_a_correction_whose_hint_changes_nothing_is_dropped_as_unheeded(tmp_path: Path) -> None:
@@ -294,7 +296,7 @@ async def test_a_correction_of_what_was_said_behind_hints_is_told_by_what_it_doe
         ) -> Sample:
             told.append(known)
             assert bare.tokens == (1, 2, 3)
-            return replace(await assembled(()), shown=SampledReply((6, 7, 9), (-0.1, -0.2, -0.3), BASE))
+            return replace(await assembled(()), shown=SHOWN[1:])
 
     async with flowing(tmp_path, wants=Wants.HINT) as flow:
         flow.stage.entry.student = Asked(has_learned=False)
@@ -304,5 +306,5 @@ async def test_a_correction_of_what_was_said_behind_hints_is_told_by_what_it_doe
         [sample] = await flow.store.ready(limit=9)
         assert [[hint.text for hint in known] for known in told] == [["Be brief."]]
         assert [hint.text for hint in sample.hints] == ["Write in plain sentences, number 0."]
-        assert sample.shown == SampledReply((6, 7, 9), (-0.1, -0.2, -0.3), BASE)
+        assert sample.shown == SHOWN[1:]
         assert sample.own == SampledReply((8, 9), (-0.1, -0.2), BASE)  # what the weights say by themselves

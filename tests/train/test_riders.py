@@ -1,19 +1,24 @@
-"""Replies that nobody corrected: how long they may ride, and that each rides once."""
+"""Replies that nobody corrected: how long they may wait, that one step consumes each, and which are read again."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from train_doubles import Following, rider
-from train_flow import Flow, flowing
+from train_flow import SETTINGS, Flow, flowing
 
 from openclaw_rl.core.hint import Hint, HintSource
 from openclaw_rl.core.kept_hint import HintState, KeptHint
 from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.core.manifest import read_manifest
 from openclaw_rl.core.version import SHARED, PolicyVersion
-from openclaw_rl.train.riders import Room, chosen, is_asked_for
-from openclaw_rl.train.settings import Wants
+from openclaw_rl.store.check import check_rows
+from openclaw_rl.store.connection import NAME, open_writer
+from openclaw_rl.store.forget import learners
+from openclaw_rl.train.riders import Room, again, chosen, is_asked_for
+from openclaw_rl.train.settings import TrainStageSettings, Wants
 
 
 def kept_hint(text: str, at_s: float) -> KeptHint:
@@ -63,17 +68,78 @@ async def test_a_rider_whose_hint_was_taken_back_is_dropped(tmp_path: Path) -> N
         assert await flow.state("good") is DropReason.NO_SIGNAL
 
 
-async def test_a_rider_rides_once_and_is_settled_with_the_step(tmp_path: Path) -> None:
+def test_of_those_that_rode_each_kind_has_its_turn_and_in_it_each_reply() -> None:
+    rode = [("a1", "a"), ("a2", "a"), ("b1", "b"), ("c1", "c"), ("c2", "c"), ("c3", "c")]
+    tried = [again(rode, number, 2) for number in range(12)]
+    assert tried[0] == ["a1", "b1", "c1", "a2"]  # two to be read, and as many more in case these do not hold
+    read = [name for names in tried for name in names[:2]]
+    assert {name: read.count(name) for name, _ in rode} == {"a1": 4, "a2": 4, "b1": 8, "c1": 3, "c2": 3, "c3": 2}
+    assert again([], 3, 4) == [] and again([("a1", "a")], 3, 4) == ["a1"]
+
+
+async def taught(flow: Flow) -> None:
+    """One good reply that follows a kept hint, and four corrections, which make two steps."""
+    flow.stage.entry.guide = Following(("Be brief.",))
+    await flow.judged("good", 1)
+    await flow.store.end_session("s1", why="idle", at_s=2.0)
+    for name in ("a", "b", "c", "d"):
+        await flow.judged(name, -1, hints=1, session_id="s2")
+    await settle(flow)
+
+
+async def test_a_rider_is_consumed_by_one_step_and_read_again_by_the_next(tmp_path: Path) -> None:
     async with flowing(tmp_path, wants=Wants.HINT) as flow:
-        flow.stage.entry.guide = Following(("Be brief.",))
         await flow.store.hints.adopt("ann", Hint("Be brief."), turn=None, at_s=1.0)
-        await flow.judged("good", 1)
-        await flow.store.end_session("s1", why="idle", at_s=2.0)
-        for name in ("a", "b", "c", "d"):
-            await flow.judged(name, -1, hints=1, session_id="s2")
-        await settle(flow)
+        await taught(flow)
         assert flow.trainer.batches == [["a", "b", "good"]]
         await flow.pass_gate(PolicyVersion(SHARED, 1))
         await settle(flow)
-        assert flow.trainer.batches == [["a", "b", "good"], ["c", "d"]]
+        assert flow.trainer.batches == [["a", "b", "good"], ["c", "d", "good"]]
         assert await flow.state("good") is State.TRAINED
+        first, second = (row for row in await flow.store.versions() if not row.version.is_base)
+        assert (first.turns, first.rehearsed) == (("a", "b", "good"), ())
+        assert (second.turns, second.rehearsed, second.read) == (("c", "d"), ("good",), ("c", "d", "good"))
+        assert second.folder is not None
+        manifest = read_manifest(second.folder)
+        assert (manifest.turns, manifest.rehearsed, manifest.samples) == (("c", "d"), ("good",), 3)
+        alone = replace(second, parent=None)  # whoever forgets the reply forgets what read it again, too
+        assert learners([alone], ["good"]) == (alone,)
+    sql = open_writer(tmp_path / NAME)
+    assert check_rows(sql, repair=False) == []
+    sql.close()
+
+
+async def test_nor_is_it_read_again_once_its_hint_was_taken_back(tmp_path: Path) -> None:
+    async with flowing(tmp_path, wants=Wants.HINT) as flow:
+        kept = await flow.store.hints.adopt("ann", Hint("Be brief."), turn=None, at_s=1.0)
+        await taught(flow)
+        await flow.store.hints.remove(kept.id)
+        await flow.pass_gate(PolicyVersion(SHARED, 1))
+        await settle(flow)
+        assert flow.trainer.batches[1:] == [["c", "d"]]
+
+
+@pytest.mark.parametrize("settings", [replace(SETTINGS, rides_again=0), replace(SETTINGS, riders=0)])
+async def test_without_room_or_where_each_rides_once_nothing_is_read_again(
+    tmp_path: Path, settings: TrainStageSettings
+) -> None:
+    async with flowing(tmp_path, wants=Wants.HINT, settings=settings) as flow:
+        await flow.store.hints.adopt("ann", Hint("Be brief."), turn=None, at_s=1.0)
+        await taught(flow)
+        await flow.pass_gate(PolicyVersion(SHARED, 1))
+        await settle(flow)
+        assert flow.trainer.batches[1] == ["c", "d"]
+
+
+async def test_what_was_forgotten_while_a_step_read_it_again_makes_no_version(tmp_path: Path) -> None:
+    async with flowing(tmp_path, wants=Wants.HINT) as flow:
+        await flow.store.hints.adopt("ann", Hint("Be brief."), turn=None, at_s=1.0)
+        await taught(flow)
+        await flow.pass_gate(PolicyVersion(SHARED, 1))
+
+        async def erased() -> None:
+            await flow.store.erase_older(before_s=1e12)
+
+        flow.trainer.before_export = erased
+        await flow.stage.once()
+        assert [row.version.number for row in await flow.store.versions()] == [0, 1]

@@ -131,7 +131,7 @@ def test_steps_on_it_bring_the_bare_prompt_to_the_teacher(trainer_model: Path, r
 def corrected(recorder: Recorder, *shown: int) -> Sample:
     """A reply of the policy's that a hint objects to, with what the base model is said to say behind the hint."""
     plain = recorder.sample((1, 2, 3), SPOKEN, turn="corrected", score=-1.0, hints=(HINT,))
-    return replace(plain, shown=SampledReply(shown, recorder.logp(HINT.tokens, shown), BASE) if shown else None)
+    return replace(plain, shown=(SampledReply(shown, recorder.logp(HINT.tokens, shown), BASE),) if shown else ())
 
 
 def test_a_reply_shown_beside_a_corrected_one_is_learned_from_as_the_teachers(recorder: Recorder) -> None:
@@ -163,7 +163,7 @@ def test_new_words_are_learned_whole_from_a_reply_that_was_shown(trainer_model: 
 
     def learned(sample: Sample) -> float:
         trainer = LoraTrainer.open(trainer_model, settings_of(MethodSettings(name=Method.TOPK, kl_beta=0.0), lr=1e-2))
-        said = replace(sample, response=shown, logp=(0.0,) * 5, mask=(True,) * 5, shown=None)
+        said = replace(sample, response=shown, logp=(0.0,) * 5, mask=(True,) * 5, shown=())
         behind = recorder.logp(HINT.tokens, shown)
         for _ in range(10):
             trainer.step([sample])

@@ -32,11 +32,11 @@ Assembled = Callable[[Sequence[PlacedHint]], Awaitable[Sample]]
 
 @dataclass(frozen=True, slots=True)
 class _Heeded:
-    """The hint that a sample is learned under, and what the base model says behind it, if that finds an end."""
+    """The hint that a sample is learned under, and what the base model says behind it where that finds an end."""
 
     assembled: Sample
     hints: tuple[HintPrompt]
-    shown: SampledReply | None
+    shown: tuple[SampledReply, ...]
 
     @property
     def sample(self) -> Sample:
@@ -123,9 +123,9 @@ class Demonstrator:
         """
         said = turn.completion.tokens
         found = await self._most_contrary(said, sample, await self._logp(without, said))
-        if found is None or found.shown is None:
+        if found is None or not found.shown:
             return found
-        (hint,), shown = found.hints, found.shown.tokens
+        (hint,), shown = found.hints, found.shown[0].tokens
         for version in dict.fromkeys((BASE, await self.current(turn))):
             behind, before = await asyncio.gather(
                 self._logp(Prompt(hint.tokens), shown, version), self._logp(without, shown, version)
@@ -170,12 +170,24 @@ class Demonstrator:
         """Of a whole reply, in nats."""
         return sum(await reply_logp(self.engine, prompt, said, version))
 
-    async def _shown(self, length: int, hint: HintPrompt) -> SampledReply | None:
-        """The likeliest reply behind the hint; None where it finds no end in twice the length of the corrected one."""
+    async def _shown(self, length: int, hint: HintPrompt) -> tuple[SampledReply, ...]:
+        """The likeliest reply behind the hint, then others as they come, each once.
+
+        Where there are several ways to begin, the likeliest reply goes one of them, and says nothing of how the others
+        go on. Left out is what finds no end in twice the length of the corrected one; all of it where the likeliest
+        does not. One after the other: they take one of the engine's places between them.
+        """
         longest = max(self.settings.probe_tokens, 2 * length)
-        sampling = Sampling(max_tokens=longest, temperature=0.0, seed=0, stop_ids=self.stop_ids)
-        shown = await sampled_reply(self.engine, Prompt(hint.tokens), sampling, BASE)
-        return shown if len(shown.tokens) < longest else None
+        found: dict[tuple[int, ...], SampledReply] = {}
+        for seed in range(1 + self.settings.shown_variants):
+            warmth = 1.0 if seed else 0.0
+            sampling = Sampling(max_tokens=longest, temperature=warmth, seed=seed, stop_ids=self.stop_ids)
+            shown = await sampled_reply(self.engine, Prompt(hint.tokens), sampling, BASE)
+            if len(shown.tokens) < longest:
+                found.setdefault(shown.tokens, shown)
+            elif not seed:
+                return ()
+        return tuple(found.values())
 
 
 def _lasting(sample: Sample, turn: Turn) -> Sample:

@@ -23,6 +23,9 @@ class HintsSettings:
     shown_replies: bool = True
     """Whether a corrected turn is also taught on what the base model says behind the hint, sampled for it, and not at
     all where the hint changes nothing. Holds where the teacher is the base model and the form of distillation tail."""
+    shown_variants: int = 3
+    """How many such replies are sampled at temperature 1 beside the likeliest, so that other ways to say it are taught,
+    too."""
     probes: int = 8
     """On how many different requests of the user, answered behind a hint, the weights must follow without it."""
     replies: int = 2
@@ -33,8 +36,8 @@ class HintsSettings:
     """How many nats a token a hint may still add to what was said behind it, and be retired all the same."""
 
     def __post_init__(self) -> None:
-        if min(self.most, self.most_bridged, self.max_tokens) < 0:
-            raise ValueError("most, most_bridged and max_tokens cannot be negative")
+        if min(self.most, self.most_bridged, self.max_tokens, self.shown_variants) < 0:
+            raise ValueError("most, most_bridged, max_tokens and shown_variants cannot be negative")
         if min(self.probes, self.replies, self.probe_tokens) < 1:
             raise ValueError("probes, replies and probe_tokens are at least 1")
         if self.retire_gap < 0:

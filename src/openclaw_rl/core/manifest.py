@@ -27,6 +27,7 @@ class Manifest:
     made_s: float  # seconds since the epoch
     metrics: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, Json] = field(default_factory=dict)
+    rehearsed: tuple[str, ...] = ()  # turns of earlier steps that this one read again
     upon: PolicyVersion | None = None  # the shared version that a user's or an agent's own one holds
 
     def __post_init__(self) -> None:
@@ -52,6 +53,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         "parent": str(manifest.parent),
         "step": manifest.step,
         "turns": list(manifest.turns),
+        "rehearsed": list(manifest.rehearsed),
         "samples": manifest.samples,
         "digest": manifest.digest,
         "made_s": manifest.made_s,
@@ -78,6 +80,7 @@ def read_manifest(folder: Path) -> Manifest:
             made_s=float(body["made_s"]),
             metrics={str(name): float(value) for name, value in body["metrics"].items()},
             settings=dict(body["settings"]),
+            rehearsed=tuple(str(turn) for turn in body.get("rehearsed", [])),
             upon=None if body.get("upon") is None else parse_version(body["upon"]),
         )
     except (KeyError, TypeError, AttributeError) as problem:

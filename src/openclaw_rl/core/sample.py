@@ -48,7 +48,8 @@ class Sample:
 
     A sample that `is_taught` was sampled behind hints, by the teacher: `prompt` is the one without them, `hints` holds
     the one that was read, and `logp` is no policy's behind `prompt`, so that no ratio is taken to it. `own` is then
-    what the policy says to `prompt` by itself. `shown` is what the base model says behind the hint of a correction.
+    what the policy says to `prompt` by itself. `shown` are replies of the base model behind the hint of a correction,
+    the likeliest first.
 
     `rehearses` are the words of the user's kept hints that a promoted reply follows: its `hints` hold them alone.
     """
@@ -69,7 +70,7 @@ class Sample:
     is_promoted: bool = False
     is_taught: bool = False
     own: SampledReply | None = None
-    shown: SampledReply | None = None
+    shown: tuple[SampledReply, ...] = ()
     rehearses: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from openclaw_rl.carry.demonstrate import Demonstrator
 from openclaw_rl.carry.in_use import HintsInUse
 from openclaw_rl.carry.probes import Prober
+from openclaw_rl.carry.redone import Hindsight
 from openclaw_rl.carry.stage import CarryStage
 from openclaw_rl.config import Config
 from openclaw_rl.core.kept_hint import Carry
@@ -40,6 +41,7 @@ def join(entry: Entry, carrying: CarryStage, config: Config) -> None:
     is_base_model = method.teacher is Teacher.BASE and method.form is Distill.TAIL and method.weights.distill > 0
     if config.hints.shown_replies and is_base_model:
         entry.guide = Demonstrator(prober.engine, prober.current, carrying.renderer, prober.stop_ids, config.hints)
+        entry.hindsight = Hindsight(prober.engine, carrying.renderer)
     entry.weights_learn = carrying.hints.carry is not Carry.MEMORY
     entry.student = carrying.prober
     entry.known = carrying.hints.beside

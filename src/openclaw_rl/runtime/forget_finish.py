@@ -152,7 +152,7 @@ async def _made_again(store: Store, home: Path, held: Forgetting, past: PastStep
     final = await asyncio.to_thread(folders.finish, taken.adapter.folder, manifest)
     row = VersionRow(
         version, parent, final, manifest.digest, VersionStatus.CANDIDATE, "", manifest.made_s, taken.turns,
-        dict(taken.metrics), below,
+        dict(taken.metrics), taken.rehearsed, below,
     )  # fmt: skip
     entry = Rebuilt(str(past.version), str(version), str(parent), len(taken.turns), manifest.digest)
     held = replace(held, plan=plan_text(_with(plan, past, entry, str(version))))
@@ -177,6 +177,7 @@ def _manifest(past: PastStep, taken: Retaken, parent: PolicyVersion, upon: Polic
         metrics=taken.metrics,
         settings=settings,
         upon=upon,
+        rehearsed=taken.rehearsed,
     )
 
 

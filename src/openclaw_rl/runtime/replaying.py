@@ -112,7 +112,7 @@ class _Replay:
         past = [past_step(row) for row in line if row.version.scope == target.scope]
         batches = tuple(batch for step in past for batch in step.batches)
         had = sum(step.had for step in past)
-        whole = replace(past[-1], batches=batches, had=had, is_fresh=True)
+        whole = replace(past[-1], batches=batches, had=had, is_fresh=True, rehearsed=())
         return await self._taken(
             whole, Ground(None, None if below is None else below.adapter.folder), is_exact=False
         ), batches
@@ -126,7 +126,7 @@ class _Replay:
         self.steps.append(
             Replayed(
                 str(step.version),
-                0 if taken is None else len(taken.turns),
+                0 if taken is None else len(taken.turns) + len(taken.rehearsed),
                 step.had - sum(len(batch) for batch in batches),
                 digest,
                 digest == step.digest if is_exact else None,

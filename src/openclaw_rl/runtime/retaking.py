@@ -31,8 +31,9 @@ Batch = tuple[str, ...]
 class PastStep:
     """What made a version: from `parent`, or with `is_fresh` from new weights, over these batches of turns.
 
-    `had` counts the turns before any were left out; without any the version is its parent put on top of `upon`.
-    `trainer` are the settings then as JSON, None where nobody knows them any more; `model` is the base model's name.
+    `had` counts the turns before any were left out; without any the version is its parent put on top of `upon`. Those
+    `rehearsed` were consumed by earlier steps. `trainer` are the settings then as JSON, None where nobody knows them
+    any more; `model` is the base model's name.
     """
 
     version: PolicyVersion
@@ -44,6 +45,7 @@ class PastStep:
     digest: str
     trainer: str | None
     model: str
+    rehearsed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +58,12 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Retaken:
-    """What came of it: the adapter, the turns it consumed, and the last step's numbers."""
+    """What came of it: the adapter, the turns it consumed, the last step's numbers, and what it rehearsed beside."""
 
     adapter: Adapter
     turns: tuple[str, ...]
     metrics: dict[str, float]
+    rehearsed: tuple[str, ...] = ()
 
 
 def past_step(row: VersionRow, without: Collection[str] = ()) -> PastStep:
@@ -68,7 +71,7 @@ def past_step(row: VersionRow, without: Collection[str] = ()) -> PastStep:
     manifest = _manifest(row)
     settings = {} if manifest is None else dict(manifest.settings)
     replayed = settings.get(REPLAYED)
-    batches = msgspec.convert(replayed, tuple[Batch, ...]) if replayed is not None else (row.turns,)
+    batches = msgspec.convert(replayed, tuple[Batch, ...]) if replayed is not None else (row.read,)
     kept = tuple(tuple(turn for turn in batch if turn not in without) for batch in batches)
     trainer = settings.get("trainer")
     return PastStep(
@@ -81,6 +84,7 @@ def past_step(row: VersionRow, without: Collection[str] = ()) -> PastStep:
         digest=row.digest,
         trainer=json.dumps(trainer) if isinstance(trainer, dict) else None,
         model=_model_of(row.folder),
+        rehearsed=tuple(turn for turn in row.rehearsed if turn not in without),
     )
 
 
@@ -111,7 +115,7 @@ class Retaking:
             await trainer.rebase(resume=ground.resume, under=ground.under)
             return Retaken(await trainer.export(out, version), (), {})
         here = None if past.is_fresh else ground.resume
-        turns: list[str] = []
+        used: dict[str, None] = {}
         metrics: dict[str, float] = {}
         last: Adapter | None = None
         for batch in batches:
@@ -121,7 +125,7 @@ class Retaking:
             if not report.took_step:
                 continue
             unused = {turn for turn, _ in report.dropped}
-            turns += [sample.turn for sample in batch if sample.turn not in unused]
+            used |= dict.fromkeys(sample.turn for sample in batch if sample.turn not in unused)
             self._made += 1
             before, last = last, await trainer.export(self.scratch / str(self._made), version)
             if before is not None:
@@ -130,7 +134,9 @@ class Retaking:
         if last is None:
             return None
         await asyncio.to_thread(last.folder.rename, out)
-        return Retaken(replace(last, folder=out), tuple(turns), metrics)
+        again = tuple(turn for turn in used if turn in past.rehearsed)
+        turns = tuple(turn for turn in used if turn not in past.rehearsed)
+        return Retaken(replace(last, folder=out), turns, metrics, again)
 
     def settings_text(self) -> str:
         """The settings of the last step, as JSON."""

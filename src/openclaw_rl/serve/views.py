@@ -70,7 +70,7 @@ def lesson_json(sample: Sample, renderer: Renderer) -> dict[str, Json]:
         "is_taught": sample.is_taught,
         "rehearses": list(sample.rehearses),
         "own": _reply_json(sample.own, renderer),
-        "shown": _reply_json(sample.shown, renderer),
+        "shown": [_reply_json(reply, renderer) for reply in sample.shown],
     }
 
 
@@ -93,6 +93,7 @@ def version_json(row: VersionRow, *, is_current: bool) -> dict[str, Json]:
         "made_at": row.made_s,
         "digest": row.digest,
         "turns": list(row.turns),
+        "rehearsed": list(row.rehearsed),
         "metrics": dict(row.metrics),
         "is_current": is_current,
     }

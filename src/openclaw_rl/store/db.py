@@ -274,6 +274,10 @@ class Store:
         """The scopes that samples wait for, the one whose oldest waits longest first."""
         return await self._reader.do(lessons.waiting_scopes)
 
+    async def rode(self, *, scope: str, most: int) -> list[tuple[str, str]]:
+        """Turn and kind of replies that rode along in this scope's steps, the newest `most` of each kind."""
+        return await self._reader.do(lambda sql: samples.rode(sql, scope, most))
+
     async def commit_step(self, step: StepRecord) -> None:
         """In one transaction, synced to disk: its samples settled, the step, and its version as CANDIDATE."""
         await self._writer.do(lambda tx: samples.commit_step(tx, step), is_synced=True)

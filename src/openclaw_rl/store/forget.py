@@ -90,7 +90,7 @@ def learners(rows: Iterable[VersionRow], turns: Collection[str], scope: str | No
     names = set()
     for row in rows:
         is_own = row.version.scope == scope and not row.version.is_base
-        if is_own or row.parent in names or row.upon in names or not set(turns).isdisjoint(row.turns):
+        if is_own or row.parent in names or row.upon in names or not set(turns).isdisjoint(row.read):
             found.append(row)
             names.add(row.version)
     return tuple(found)

@@ -132,7 +132,8 @@ def _take_back(sql: sqlite3.Connection, what: Going) -> None:
     for version in gone:
         named = (version.scope, version.number)
         sql.execute(
-            "UPDATE versions SET status = ?, why = ?, turns = ?, metrics = '{}' WHERE scope = ? AND number = ?",
+            "UPDATE versions SET status = ?, why = ?, turns = ?, rehearsed = NULL, metrics = '{}' "
+            "WHERE scope = ? AND number = ?",
             (VersionStatus.REFUSED.value, WHY_GONE, codec.pack_json([]), *named),
         )
         sql.execute("UPDATE steps SET metrics = '{}' WHERE scope = ? AND number = ?", named)

@@ -69,6 +69,11 @@ CREATE TABLE freezes (
     6: """
 CREATE INDEX versions_status ON versions (status, seq);
 """,
+    7: """
+ALTER TABLE samples ADD COLUMN kind TEXT;
+CREATE INDEX samples_kind ON samples (kind, seq) WHERE kind IS NOT NULL;
+ALTER TABLE versions ADD COLUMN rehearsed BLOB;
+""",
 }
 NEWEST = max(STEPS) + 1
 

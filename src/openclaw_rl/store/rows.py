@@ -33,9 +33,15 @@ class VersionRow:
     status: VersionStatus
     why: str
     made_s: float
-    turns: tuple[str, ...] = ()
+    turns: tuple[str, ...] = ()  # that its step consumed
     metrics: dict[str, float] = field(default_factory=dict)
+    rehearsed: tuple[str, ...] = ()  # consumed by earlier steps, and read once more so that what they hold stays
     upon: PolicyVersion | None = None  # the shared version that a user's or an agent's own one holds
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """All the turns its step learned from, in that order."""
+        return (*self.turns, *self.rehearsed)
 
     def adapter(self) -> Adapter | None:
         """The adapter to load for it; None for the base model."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sqlite3
 from collections.abc import Sequence
 
@@ -34,19 +36,20 @@ def admit(transaction: Transaction, sample: Sample, scopes: Sequence[str] = (SHA
         "is_promoted": sample.is_promoted,
         "is_taught": sample.is_taught,
         "own": _said(sample.own),
-        "shown": _said(sample.shown),
+        "shown": [_said(reply) for reply in sample.shown],
         "rehearses": list(sample.rehearses),
     }
     ids = [codec.ids_bytes(each) for each in (sample.prompt, sample.response, *(h.tokens for h in sample.hints))]
-    ids += [codec.ids_bytes(reply.tokens) for reply in (sample.shown, sample.own) if reply is not None]
+    ids += [codec.ids_bytes(reply.tokens) for reply in (*sample.shown, sample.own) if reply is not None]
     transaction.sql.execute(
-        "INSERT INTO samples (turn, body, ids, logp, mask) VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO samples (turn, body, ids, logp, mask, kind) VALUES (?, ?, ?, ?, ?, ?)",
         (
             plain(sample.turn),
             codec.pack_json(body),
             codec.pack(codec.joined(ids)),
             codec.pack(codec.floats_bytes(sample.logp)),
             codec.pack(bytes(sample.mask)),
+            kind_of(sample) if sample.is_promoted else None,
         ),
     )
     lessons.enter(transaction.sql, sample.turn, scopes)
@@ -66,6 +69,24 @@ def ready(sql: sqlite3.Connection, limit: int, scope: str = SHARED) -> tuple[lis
         except DamageError:
             damaged.append(str(turn))
     return found, damaged
+
+
+def kind_of(rider: Sample) -> str:
+    """A name for whose reply it is and what it rehearses, that tells neither."""
+    words = json.dumps([rider.user, *rider.rehearses])
+    return hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def rode(sql: sqlite3.Connection, scope: str, most: int) -> list[tuple[str, str]]:
+    """Turn and kind of the riders that this scope has learned from, the newest `most` of each kind, by kind and age."""
+    rows = sql.execute(
+        "SELECT turn, kind FROM (SELECT samples.turn AS turn, kind, seq, "
+        "row_number() OVER (PARTITION BY kind ORDER BY seq DESC) AS place FROM samples "
+        "JOIN lessons ON lessons.turn = samples.turn WHERE kind IS NOT NULL AND scope = ? AND step IS NOT NULL) "
+        "WHERE place <= ? ORDER BY kind, seq",
+        (plain(scope), most),
+    )
+    return [(str(turn), str(kind)) for turn, kind in rows]
 
 
 def of_turn(sql: sqlite3.Connection, turn: str) -> Sample | None:
@@ -113,7 +134,8 @@ def sample_of_row(row: Sequence[object]) -> Sample:
         body = mapped(codec.unpack_json(packed))
         prompt, response, *hinted = (codec.ids_of(piece) for piece in codec.split(codec.unpack(packed_ids)))
         texts = [str(text) for text in listed(body["hints"])]
-        own, shown = (_reply(body.get(name), hinted) for name in ("own", "shown"))
+        own = _reply(body.get("own"), hinted)
+        shown = _replies(body.get("shown"), hinted)
         return Sample(
             turn=str(body["turn"]),
             session=str(body["session"]),
@@ -146,6 +168,15 @@ def _reply(held: Json, ids: list[tuple[int, ...]]) -> SampledReply | None:
         return None
     version, logp = listed(held)
     return SampledReply(ids.pop(), tuple(codec.real(value) for value in listed(logp)), parse_version(str(version)))
+
+
+def _replies(held: Json, ids: list[tuple[int, ...]]) -> tuple[SampledReply, ...]:
+    """The replies that were kept, in their order; a store of before holds one at most, not in a list."""
+    kept = [] if held is None else listed(held)
+    if kept and isinstance(kept[0], str):
+        kept = [held]
+    found = [_reply(one, ids) for one in reversed(kept)]
+    return tuple(reply for reply in reversed(found) if reply is not None)
 
 
 def _outcome(held: Json) -> Outcome | None:

@@ -84,8 +84,10 @@ CREATE TABLE samples (
   body BLOB NOT NULL,                -- signals, as JSON
   ids  BLOB NOT NULL,                -- prompt and response, little-endian int32
   logp BLOB NOT NULL,                -- float64
-  mask BLOB NOT NULL
+  mask BLOB NOT NULL,
+  kind TEXT                          -- of a reply that rides along: digest of whose it is and what it rehearses
 );
+CREATE INDEX samples_kind ON samples (kind, seq) WHERE kind IS NOT NULL;
 
 -- What each sample is to train: a row for each scope it belongs to, settled by a step or by a reason.
 CREATE TABLE lessons (
@@ -120,6 +122,7 @@ CREATE TABLE versions (
   turns         BLOB NOT NULL,
   metrics       TEXT NOT NULL,
   upon          TEXT,                -- the shared version that a user's or an agent's own one holds
+  rehearsed     BLOB,                -- turns of earlier steps that its own read again; NULL for none
   UNIQUE (scope, number)
 );
 CREATE INDEX versions_status ON versions (status, seq);

@@ -12,7 +12,9 @@ from openclaw_rl.store import codec
 from openclaw_rl.store.codec import listed, plain
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 
-COLUMNS = "scope, number, parent_scope, parent_number, folder, digest, status, why, made_s, turns, metrics, upon"
+COLUMNS = (
+    "scope, number, parent_scope, parent_number, folder, digest, status, why, made_s, turns, metrics, upon, rehearsed"
+)
 
 
 def insert(sql: sqlite3.Connection, row: VersionRow) -> None:
@@ -21,7 +23,7 @@ def insert(sql: sqlite3.Connection, row: VersionRow) -> None:
         raise ValueError(f"version {row.version} is made already")
     turns: list[Json] = list(row.turns)
     sql.execute(
-        f"INSERT INTO versions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO versions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             row.version.scope,
             row.version.number,
@@ -35,6 +37,7 @@ def insert(sql: sqlite3.Connection, row: VersionRow) -> None:
             codec.pack_json(turns),
             codec.metrics_text(row.metrics),
             None if row.upon is None else str(row.upon),
+            codec.pack_json(list(row.rehearsed)) if row.rehearsed else None,
         ),
     )
 
@@ -134,8 +137,10 @@ def of_step(sql: sqlite3.Connection, step: str) -> PolicyVersion | None:
 
 def _row_of(row: Sequence[object]) -> VersionRow:
     with codec.reading(f"version {row[0]}.{row[1]}"):
-        scope, number, parent_scope, parent_number, folder, digest, status, why, made_s, turns, metrics, upon = row
-        assert isinstance(turns, bytes)
+        scope, number, parent_scope, parent_number, folder, digest, status, why, made_s, turns, metrics, upon, again = (
+            row
+        )
+        assert isinstance(turns, bytes) and isinstance(again, bytes | None)
         return VersionRow(
             version=PolicyVersion(str(scope), int(str(number))),
             parent=None if parent_scope is None else PolicyVersion(str(parent_scope), int(str(parent_number))),
@@ -146,5 +151,6 @@ def _row_of(row: Sequence[object]) -> VersionRow:
             made_s=codec.real(made_s),
             turns=tuple(str(turn) for turn in listed(codec.unpack_json(turns))),
             metrics=codec.metrics_of(str(metrics)),
+            rehearsed=() if again is None else tuple(str(turn) for turn in listed(codec.unpack_json(again))),
             upon=None if upon is None else parse_version(str(upon)),
         )

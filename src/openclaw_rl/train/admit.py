@@ -72,11 +72,12 @@ def admission(
     `contributing` are the sessions that have a sample already, `complete` those that have ended with every turn
     judged. A turn with a signal becomes a sample. One without waits until its session contributes, and is dropped
     then; where the session ends without a sample, the best-voted of its turns is promoted, so that every session with
-    a judged turn contributes.
+    a judged turn contributes. What is to become a sample now may yet turn out to teach nothing, so the others of its
+    session wait.
     """
     open_rows = [row for row in rows if row.turn.id not in refused]
     samples = tuple(row for row in open_rows if has_signal(row.turn, row.verdict, wants))
-    served = contributing | {row.turn.session for row in samples}
+    undecided = {row.turn.session for row in samples} - contributing
     silent = [row for row in open_rows if not has_signal(row.turn, row.verdict, wants)]
     dropped = [(turn, reason) for turn, reason in refused.items()]
     # What the teacher said is not the policy's to be promoted for.
@@ -85,7 +86,9 @@ def admission(
     promoted: list[tuple[Judged, float]] = []
     for session in dict.fromkeys(row.turn.session for row in silent):
         group = [row for row in silent if row.turn.session == session]
-        if session not in served:
+        if session in undecided:
+            continue
+        if session not in contributing:
             if session not in complete:
                 continue
             best = max(group, key=_votes)

@@ -29,6 +29,7 @@ Assembled = Callable[[Sequence[PlacedHint]], Awaitable[Sample]]  # a turn's samp
 AT_ONCE = 64
 LOOK_AGAIN = 200  # rounds after which all that waits is looked at once more
 RECENT_REWARDS = 50
+CORRECTED_MOST = 8  # corrections of one request that are looked back over
 
 
 def everybody_teaches(turn: Turn) -> bool:
@@ -59,6 +60,19 @@ class Student(Protocol):
 
     async def reply(self, turn: Turn, bare: Prompt) -> SampledReply | None:
         """What they say to the bare prompt; None where they cannot be asked now, or are not to be."""
+        ...
+
+
+class Hindsight(Protocol):
+    """The teacher, asked about a reply that was accepted after the one before it had been corrected."""
+
+    async def redone(
+        self, accepted: Turn, corrected: Turn, bare: Prompt, hints: Sequence[str], sample: Sample
+    ) -> Sample | None:
+        """The accepted reply's sample as an answer to the `bare` prompt of the turn that was `corrected` first.
+
+        None where it is no such answer. `hints` are those of all its corrections.
+        """
         ...
 
 
@@ -96,6 +110,7 @@ class Entry:
     weights_learn: bool = True
     student: Student | None = None
     guide: Guide | None = None
+    hindsight: Hindsight | None = None
     known: Callable[[Turn], Awaitable[Sequence[PlacedHint]]] = no_hints
     give_up: Callable[[Turn], Awaitable[None]] = nothing_given_up
     floods: Floods | None = None  # made of the settings where none is given
@@ -132,13 +147,18 @@ class Entry:
             await self.take_back(user, version)
         contributing, complete = await self._sessions([row for row in rows if row.turn.id not in refused])
         decided = admission(rows, self.wants, refused=refused, contributing=contributing, complete=complete)
-        for row in decided.samples:
+        for row in sorted(decided.samples, key=lambda row: row.turn.at_s):  # what was corrected before what came of it
             await self._admit(row, None)
+        taken = {row.turn.id for row in decided.samples}
+        silent = [row for row in rows if row.turn.id not in taken and row.turn.id not in refused]
+        answers = {row.turn.id for row in silent if await self._answers(row)}
         for row, reward in decided.promoted:
-            await self._admit(row, reward)
+            if row.turn.id not in answers:
+                await self._admit(row, reward)
         for turn, reason in decided.dropped:
-            await self._drop(turn, reason)
-        return bool(decided.samples or decided.promoted or decided.dropped)
+            if turn not in answers:
+                await self._drop(turn, reason)
+        return bool(decided.samples or decided.promoted or decided.dropped or answers)
 
     def _refusal(self, row: Judged) -> DropReason | None:
         reason = refusal(
@@ -177,6 +197,8 @@ class Entry:
         if is_learned and self.guide is None:
             await self._drop(turn.id, DropReason.LEARNED)
             return
+        if reward is None and await self._answers(row):
+            return
         sample = await self._sample(row, bare, reward)
         if self.guide is not None and sample.is_taught and not self._asks_guide(row):
             if is_learned or not sample.hints:
@@ -193,6 +215,32 @@ class Entry:
         if student is not None:
             sample = replace(sample, own=await student.reply(turn, bare))
         await self._ready(sample, turn)
+
+    async def _answers(self, row: Judged) -> bool:
+        """Whether it was accepted after corrections whose hints the teacher did not heed, and is learned from as that.
+
+        It answers what was corrected first then, whatever else its session has to teach.
+        """
+        verdict = row.verdict
+        if self.hindsight is None or verdict.hints or verdict.score is None or verdict.score < 0:
+            return False
+        first, hints, parent = None, list[str](), row.turn.parent
+        for _ in range(CORRECTED_MOST):
+            before = None if parent is None else await self.store.row(parent)
+            if before is None or before.verdict is None or before.reason is not DropReason.UNHEEDED:
+                break
+            first, parent = before.turn, before.turn.parent
+            hints += [hint.text for hint in before.verdict.hints if hint.text not in hints]
+        if first is None:
+            return False
+        bare = await asyncio.to_thread(bare_prompt, first, self.renderer)
+        sample = await (await self._assembled(row, None))(())
+        found = await self.hindsight.redone(row.turn, first, bare, hints, sample)
+        if found is None:
+            return False
+        own = None if self.student is None else await self.student.reply(row.turn, bare)
+        await self._ready(replace(found, own=own), row.turn)
+        return True
 
     async def _let_ride(self, sample: Sample, turn: Turn) -> None:
         """Has a session's first reply ride along where there is nothing left to teach by it, so that this holds."""
@@ -211,18 +259,14 @@ class Entry:
             return
         log.info("ready turn=%s score=%s hints=%d", sample.turn, sample.score, len(sample.hints))
 
-    async def _sample(self, row: Judged, bare: Prompt, reward: float | None) -> Sample:
+    async def _assembled(self, row: Judged, reward: float | None) -> Assembled:
         baseline = await self._baseline(row)
-        turn = row.turn
-        # What was said to the turn may be the opposite of what stood in its prompt: nobody is told both at once.
-        in_prompt = not_about(turn.carried, [hint.text for hint in row.verdict.hints])
-        known = [*in_prompt, *others(turn, row.verdict, await self.known(turn))]
 
         async def assembled(heeded: Sequence[PlacedHint]) -> Sample:
             # Rendering hints encodes text, which takes milliseconds for a long prompt: off the loop.
             return await asyncio.to_thread(
                 sample_of,
-                turn,
+                row.turn,
                 row.verdict,
                 self.renderer,
                 baseline=baseline,
@@ -231,6 +275,13 @@ class Entry:
                 known=heeded,
             )
 
+        return assembled
+
+    async def _sample(self, row: Judged, bare: Prompt, reward: float | None) -> Sample:
+        turn, assembled = row.turn, await self._assembled(row, reward)
+        # What was said to the turn may be the opposite of what stood in its prompt: nobody is told both at once.
+        in_prompt = not_about(turn.carried, [hint.text for hint in row.verdict.hints])
+        known = [*in_prompt, *others(turn, row.verdict, await self.known(turn))]
         if self.guide is not None and self._asks_guide(row) and reward is None:
             return await self.guide.demonstrated(turn, bare, known, assembled)
         if self.guide is not None and (reward is not None or turn.carried):

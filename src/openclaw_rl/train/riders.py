@@ -2,12 +2,13 @@
 
 A correction says nothing of what else its user likes, nor of what other users do: steps over corrections alone undo
 earlier ones. A rider is learned from behind the kept hints that it follows, and where it follows none it is held to the
-base model. Each rides once.
+base model. Each is consumed by the first step it rides in. Later steps read some of those again: a reply that rode once
+holds what it followed for a step or two, and a wish that nobody came back to since was unlearned by then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from openclaw_rl.core.kept_hint import KeptHint
@@ -22,6 +23,10 @@ class Room:
     riders: int
     tokens: int
 
+    def beside(self, riders: Sequence[Sample]) -> Room:
+        """What these leave of it."""
+        return Room(self.riders - len(riders), self.tokens - sum(_tokens(rider) for rider in riders))
+
 
 def chosen(riders: Sequence[Sample], room: Room) -> list[Sample]:
     """Those that there is room for, in turn from each kind: of a user, and of the hints that they rehearse.
@@ -32,15 +37,37 @@ def chosen(riders: Sequence[Sample], room: Room) -> list[Sample]:
     for rider in riders:
         kinds.setdefault((rider.user, rider.rehearses), []).append(rider)
     waiting = sorted(kinds.values(), key=len, reverse=True)
+    places = range(max(map(len, waiting), default=0))
+    return fitting([kind[place] for place in places for kind in waiting if place < len(kind)], room)
+
+
+def fitting(riders: Iterable[Sample], room: Room) -> list[Sample]:
+    """Those that there is room for, the first ones first."""
     found: list[Sample] = []
     left = room.tokens
-    for place in range(max(map(len, waiting), default=0)):
-        for rider in (kind[place] for kind in waiting if place < len(kind)):
-            size = _tokens(rider)
-            if len(found) < room.riders and size <= left:
-                found.append(rider)
-                left -= size
+    for rider in riders:
+        size = _tokens(rider)
+        if len(found) < room.riders and size <= left:
+            found.append(rider)
+            left -= size
     return found
+
+
+def again(rode: Sequence[tuple[str, str]], number: int, places: int) -> list[str]:
+    """Turns whose riders may be read again in the step that makes version `number`, in the order to try them.
+
+    `rode` are turns and their kinds, by kind and age. Each kind has its turn, and within a kind each reply; which ones
+    depends on the number alone. Twice as many as there are `places`, since some may not hold any more.
+    """
+    kinds: dict[str, list[str]] = {}
+    for turn, kind in rode:
+        kinds.setdefault(kind, []).append(turn)
+    ordered = list(kinds.values())
+    found: dict[str, None] = {}
+    for place in range(number * places, (number + 2) * places) if ordered else ():
+        own = ordered[place % len(ordered)]
+        found.setdefault(own[place // len(ordered) % len(own)])
+    return list(found)
 
 
 def is_asked_for(rider: Sample, kept: Mapping[str, KeptHint]) -> bool:

@@ -44,7 +44,10 @@ class TrainStageSettings:
     min_batch: int = 4
     """How many are enough once the oldest has waited `max_wait_s`; never more than `batch_size`."""
     riders: int = 4
-    """How many replies that nobody corrected ride along in a step, each once, so that what was learned before holds."""
+    """How many replies that nobody corrected ride along in a step, so that what was learned before holds."""
+    rides_again: int = 8
+    """Of how many such replies of each kind, the newest, some are read again where a step has room for more riders;
+    0: each rides once."""
     max_wait_s: float = 300.0
     """How long a sample waits for others before a smaller step is taken."""
     max_lag: int = 4
@@ -79,8 +82,8 @@ class TrainStageSettings:
             raise ValueError(f"batch_size is {self.batch_size}: a step needs at least one sample")
         if self.min_batch < 1:
             raise ValueError(f"min_batch is {self.min_batch}: a step needs at least one sample")
-        if self.riders < 0:
-            raise ValueError("riders cannot be negative")
+        if min(self.riders, self.rides_again) < 0:
+            raise ValueError("riders and rides_again cannot be negative")
         if self.max_lag < 0 or self.max_wait_s < 0 or self.idle_s < 0:
             raise ValueError("max_lag, max_wait_s and idle_s cannot be negative")
         if not 0.0 < self.user_share <= 1.0:

@@ -27,7 +27,7 @@ from openclaw_rl.train import folders
 from openclaw_rl.train.admit import teaches
 from openclaw_rl.train.fairness import most_of_one, shared_fairly
 from openclaw_rl.train.retry import Retries
-from openclaw_rl.train.riders import Room, is_asked_for
+from openclaw_rl.train.riders import Room, again, fitting, is_asked_for
 from openclaw_rl.train.schedule import Moment, batch, outdated, why_waiting
 from openclaw_rl.train.settings import TrainStageSettings, Wants
 
@@ -131,20 +131,25 @@ class ScopeSteps:
         room = Room(settings.riders if self.retries.most is None else 0, settings.max_sample_tokens)
         samples = batch(ready, self._teaches, size=size, room=room, put_off=self.retries.put_off)
         ground = await self._ground()
+        rehearsed = await self._rehearsed(samples, room, ground.number)
         started = self.parts.now()
-        log.info("training scope=%s samples=%d from=%s upon=%s", self.scope, len(samples), ground.parent, ground.upon)
+        log.info(
+            "training scope=%s samples=%d rehearsed=%d from=%s upon=%s",
+            self.scope, len(samples), len(rehearsed), ground.parent, ground.upon,
+        )  # fmt: skip
         try:
-            report = await self.parts.trainer.step(samples, resume=ground.resume, under=ground.under)
+            report = await self.parts.trainer.step((*samples, *rehearsed), resume=ground.resume, under=ground.under)
         except (TrainerError, AdapterError) as problem:
-            return await self._failed(str(problem), self.retries.failed(samples, self.parts.clock()))
+            return await self._failed(str(problem), self.retries.failed((*samples, *rehearsed), self.parts.clock()))
         if not report.took_step:
             return await self._no_step(samples, report)
-        unused = _reasons(report.dropped)
-        trained = tuple(sample.turn for sample in samples if sample.turn not in dict(unused))
+        unused = dict(_reasons(report.dropped))
+        trained, read = (tuple(one.turn for one in each if one.turn not in unused) for each in (samples, rehearsed))
+        dropped = tuple((one.turn, unused[one.turn]) for one in samples if one.turn in unused)
         record = StepRecord(
-            uuid.uuid4().hex, started, self.parts.now(), trained, unused, report.metrics, None, self.scope
+            uuid.uuid4().hex, started, self.parts.now(), trained, dropped, report.metrics, None, self.scope
         )
-        return await self._committed(record, ground, samples)
+        return await self._committed(record, ground, samples, read)
 
     async def rebase(self) -> Taken | None:
         """The scope's version on top of the shared one being served now; None where it stands there already.
@@ -209,6 +214,17 @@ class ScopeSteps:
         self.retries.forget_but(self._ready_since_s)
         return ready
 
+    async def _rehearsed(self, samples: Sequence[Sample], room: Room, number: int) -> list[Sample]:
+        """Riders of earlier steps that there is room for beside this one's own."""
+        settings = self.parts.settings
+        left = room.beside([sample for sample in samples if not self._teaches(sample)])
+        if left.riders < 1 or not settings.rides_again:
+            return []
+        rode = await self.parts.store.rode(scope=self.scope, most=settings.rides_again)
+        found = await self.parts.store.effects.samples(again(rode, number, settings.riders))
+        gone = {turn for turn, _ in await self._no_longer_asked_for(found, ())}
+        return fitting([sample for sample in found if sample.turn not in gone], left)
+
     async def _no_longer_asked_for(
         self, ready: Sequence[Sample], gone: Collection[str]
     ) -> list[tuple[str, DropReason]]:
@@ -250,10 +266,12 @@ class ScopeSteps:
             return Ground(parent, resume, None, None, number)
         return Ground(parent, resume, below.version, below.folder, number)
 
-    async def _committed(self, record: StepRecord, ground: Ground, samples: Sequence[Sample]) -> Taken:
+    async def _committed(
+        self, record: StepRecord, ground: Ground, samples: Sequence[Sample], rehearsed: tuple[str, ...] = ()
+    ) -> Taken:
         version = PolicyVersion(self.scope, ground.number)
         try:
-            made = await self._written(record, version, ground)
+            made = await self._written(record, version, ground, rehearsed)
         except (TrainerError, AdapterError, OSError) as problem:
             self.retries.paused(self.parts.clock())
             await asyncio.to_thread(folders.remove, self.parts.home, version)
@@ -262,7 +280,8 @@ class ScopeSteps:
         if await store.orders.head(self.scope) != ground.parent:
             return await self._discard(version, f"{ground.parent} is no longer served")
         waiting = {item.turn for item in await store.ready(limit=self._limit, scope=self.scope)}
-        if not {sample.turn for sample in samples} <= waiting:
+        held = await store.effects.samples(rehearsed)
+        if not {sample.turn for sample in samples} <= waiting or len(held) < len(rehearsed):
             return await self._discard(version, "some of what it was trained on was forgotten meanwhile")
         await store.commit_step(replace(record, ended_s=self.parts.now(), version=made))
         self.retries.succeeded(samples, self.parts.settings.batch_size)
@@ -270,7 +289,9 @@ class ScopeSteps:
         log.info("made version=%s samples=%d seconds=%.1f", version, len(record.trained), seconds)
         return Taken(version, record.metrics)
 
-    async def _written(self, record: StepRecord, version: PolicyVersion, ground: Ground) -> VersionRow:
+    async def _written(
+        self, record: StepRecord, version: PolicyVersion, ground: Ground, rehearsed: tuple[str, ...]
+    ) -> VersionRow:
         """The version, on disk under its own name, as the row to be committed."""
         folder = await asyncio.to_thread(folders.fresh_folder, self.parts.home, version)
         adapter = await self.parts.trainer.export(folder, version)
@@ -280,12 +301,13 @@ class ScopeSteps:
             parent=ground.parent,
             step=record.id,
             turns=record.trained,
-            samples=len(record.trained),
+            samples=len(record.trained) + len(rehearsed),
             digest=adapter.digest,
             made_s=self.parts.now(),
             metrics=record.metrics,
             settings=self.parts.recipe,
             upon=ground.upon,
+            rehearsed=rehearsed,
         )
         final = await asyncio.to_thread(folders.finish, folder, manifest)
         return VersionRow(
@@ -298,6 +320,7 @@ class ScopeSteps:
             made_s=manifest.made_s,
             turns=record.trained,
             metrics=dict(record.metrics),
+            rehearsed=rehearsed,
             upon=ground.upon,
         )
 

@@ -78,12 +78,12 @@ def parts(sample: Sample) -> list[Sample]:
 
     A score is for what was served. Where that was the teacher's reply it is not the policy's to be praised for.
     """
-    served = replace(_unscored(sample) if sample.is_taught else sample, own=None, shown=None)
-    beside = ((sample.own, False), (sample.shown, True))
-    return [served, *(_said_beside(served, reply, is_taught) for reply, is_taught in beside if reply is not None)]
+    served = replace(_unscored(sample) if sample.is_taught else sample, own=None, shown=())
+    own = [] if sample.own is None else [_said_beside(served, sample.own, is_taught=False)]
+    return [served, *own, *(_said_beside(served, reply, is_taught=True) for reply in sample.shown)]
 
 
-def _said_beside(served: Sample, reply: SampledReply, is_taught: bool) -> Sample:
+def _said_beside(served: Sample, reply: SampledReply, *, is_taught: bool) -> Sample:
     return replace(
         _unscored(served),
         response=reply.tokens,

@@ -208,7 +208,7 @@ class LoraTrainer:
 
     def _unusable(self, sample: Sample) -> DropReason | None:
         longest = max(len(prompt) for prompt in (sample.prompt, *(hint.tokens for hint in sample.hints)))
-        beside = [reply.tokens for reply in (sample.own, sample.shown) if reply is not None]
+        beside = [reply.tokens for reply in (sample.own, *sample.shown) if reply is not None]
         if longest + max(map(len, (sample.response, *beside))) > self.model.longest:
             return DropReason.TOO_LONG
         return None

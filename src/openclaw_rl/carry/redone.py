@@ -1,0 +1,94 @@
+"""What a user accepted after they had corrected it: said at once, it would have needed no correction.
+
+There are wishes that a model does not heed when it reads them behind a request, though it does what it is told in the
+conversation. For these nothing is to be had from the teacher that reads the hint; but the reply that was accepted is
+there, and the base model that reads the correction says it as readily. It is learned from as the teacher's own, for the
+request as it was first put.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from openclaw_rl.carry.asking import reply_logp
+from openclaw_rl.core.hint import PlacedHint, last_user_index, with_hints
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.protocols import Engine, Renderer
+from openclaw_rl.core.sample import HintPrompt, Sample
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.version import BASE
+from openclaw_rl.errors import EngineError, RequestError
+
+BROUGHT_NATS = 3.0  # by which the conversation since makes a token likelier than the request alone: it brought it
+MEANT_NATS = 1.0  # by which the hint must then make it likelier, too: it is what was wished
+HEEDED_NATS = 2.0  # by which the hint makes the whole reply likelier
+STRANGE_NATS = 0.2  # a token, by which the base model may find it less likely than who said it
+
+
+@dataclass(frozen=True, slots=True)
+class Hindsight:
+    """Asks the base model, which is the teacher."""
+
+    engine: Engine
+    renderer: Renderer
+
+    async def redone(
+        self, accepted: Turn, corrected: Turn, bare: Prompt, hints: Sequence[str], sample: Sample
+    ) -> Sample | None:
+        """The accepted reply's sample as an answer to the `bare` prompt of the turn that was `corrected` first.
+
+        None where that would teach what only the conversation explains: an apology, a second look, a result that the
+        user named. So each token that the conversation brought must be one that a hint speaks for. None too where the
+        base model would hardly have said it in that conversation, and where the engine is away.
+        """
+        said = accepted.completion.tokens
+        if accepted.prompt.images or bare.images:
+            return None
+        try:
+            unasked, told = await asyncio.gather(self._logp(bare, said), self._logp(accepted.prompt, said))
+            if sum(accepted.completion.logp) - sum(told) > STRANGE_NATS * len(said):
+                return None
+            for hint in hints:
+                reading = await self._reading(corrected, hint)
+                if reading is not None and _is_meant(unasked, told, await self._logp(reading, said)):
+                    return _as_answer(sample, bare, HintPrompt(hint, accepted.prompt.tokens))
+        except EngineError:
+            return None
+        return None
+
+    async def _reading(self, turn: Turn, hint: str) -> Prompt | None:
+        """The turn's request with the hint behind it, rendered off the loop; None where the template refuses."""
+        asked = last_user_index(turn.messages)
+        if asked is None:
+            return None
+        words = with_hints(turn.messages, [PlacedHint(asked, "", hint)])
+        try:
+            return await asyncio.to_thread(self.renderer.reread, turn, words)
+        except (RequestError, ValueError):
+            return None
+
+    async def _logp(self, prompt: Prompt, said: tuple[int, ...]) -> tuple[float, ...]:
+        return await reply_logp(self.engine, prompt, said, BASE)
+
+
+def _is_meant(unasked: Sequence[float], told: Sequence[float], hinted: Sequence[float]) -> bool:
+    """Whether the hint speaks for the reply, and for each token of it that the conversation brought."""
+    if sum(hinted) - sum(unasked) < HEEDED_NATS:
+        return False
+    brought = [at for at in range(len(told)) if told[at] - unasked[at] > BROUGHT_NATS]
+    return bool(brought) and all(hinted[at] - unasked[at] >= MEANT_NATS for at in brought)
+
+
+def _as_answer(sample: Sample, prompt: Prompt, read: HintPrompt) -> Sample:
+    return replace(
+        sample,
+        prompt=prompt.tokens,
+        hints=(read,),
+        score=None,
+        baseline=None,
+        is_promoted=False,
+        is_taught=True,
+        rehearses=(),
+    )
