@@ -17,7 +17,7 @@ from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.store.check import check_rows
 from openclaw_rl.store.connection import NAME, open_writer
 from openclaw_rl.store.forget import learners
-from openclaw_rl.train.riders import Room, again, chosen, is_asked_for
+from openclaw_rl.train.riders import Room, again, chosen, is_asked_for, is_of_now
 from openclaw_rl.train.settings import TrainStageSettings, Wants
 
 
@@ -69,12 +69,31 @@ async def test_a_rider_whose_hint_was_taken_back_is_dropped(tmp_path: Path) -> N
 
 
 def test_of_those_that_rode_each_kind_has_its_turn_and_in_it_each_reply() -> None:
-    rode = [("a1", "a"), ("a2", "a"), ("b1", "b"), ("c1", "c"), ("c2", "c"), ("c3", "c")]
-    tried = [again(rode, number, 2) for number in range(12)]
-    assert tried[0] == ["a1", "b1", "c1", "a2"]  # two to be read, and as many more in case these do not hold
+    of = {"a1": "a", "a2": "a", "b1": "b", "c1": "c", "c2": "c", "c3": "c"}
+    rode = [rider(name, rehearses=(kind,)) for name, kind in of.items()]
+    tried = [[one.turn for one in again(rode, number, 2)] for number in range(12)]
+    assert tried[0] == ["a1", "b1", "c1", "a2"]  # two to be read, and as many more in case these find no room
     read = [name for names in tried for name in names[:2]]
-    assert {name: read.count(name) for name, _ in rode} == {"a1": 4, "a2": 4, "b1": 8, "c1": 3, "c2": 3, "c3": 2}
-    assert again([], 3, 4) == [] and again([("a1", "a")], 3, 4) == ["a1"]
+    assert {name: read.count(name) for name in of} == {"a1": 4, "a2": 4, "b1": 8, "c1": 3, "c2": 3, "c3": 2}
+    assert again([], 3, 4) == [] and again(rode[:1], 3, 4) == rode[:1]
+
+
+@pytest.mark.parametrize(
+    ("text", "made_s", "holds"),
+    [
+        ("In grades: Be brief.", 9.0, True),  # what it rehearses itself, asked for again
+        ("In comments: Be kind.", 9.0, True),  # about another kind of task
+        ("In grades: Say hello.", 9.0, False),  # it was said without, and would hold the policy to that
+        ("Say hello.", 9.0, False),
+        ("Say hello.", 1.0, True),  # asked for before, and it was accepted all the same
+    ],
+)
+def test_a_reply_holds_while_nothing_was_wished_since_that_may_bear_on_it(
+    text: str, made_s: float, holds: bool
+) -> None:
+    kept = {text: kept_hint(text, made_s)}
+    assert is_of_now(rider("r", rehearses=("In grades: Be brief.",)), 5.0, kept) is holds
+    assert is_of_now(rider("r"), 5.0, kept) is (made_s < 5.0)  # nobody knows what one without hints was for
 
 
 async def taught(flow: Flow) -> None:

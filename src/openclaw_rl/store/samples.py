@@ -17,6 +17,8 @@ from openclaw_rl.store.codec import listed, mapped, number, plain, text_or_none
 from openclaw_rl.store.rows import StepRecord, VersionStatus
 from openclaw_rl.store.writer import Transaction
 
+MOST_RODE = 512  # riders that are looked back on
+
 
 def admit(transaction: Transaction, sample: Sample, scopes: Sequence[str] = (SHARED,)) -> None:
     """JUDGED to READY, the sample stored, to train each scope once. Raises ValueError from any other state."""
@@ -77,16 +79,26 @@ def kind_of(rider: Sample) -> str:
     return hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def rode(sql: sqlite3.Connection, scope: str, most: int) -> list[tuple[str, str]]:
-    """Turn and kind of the riders that this scope has learned from, the newest `most` of each kind, by kind and age."""
+def rode(sql: sqlite3.Connection, scope: str, most: int) -> list[tuple[Sample, float]]:
+    """The riders that this scope has learned from, oldest first, and when each was said; the newest `most` of a kind.
+
+    Those that cannot be read are left out.
+    """
     rows = sql.execute(
-        "SELECT turn, kind FROM (SELECT samples.turn AS turn, kind, seq, "
-        "row_number() OVER (PARTITION BY kind ORDER BY seq DESC) AS place FROM samples "
-        "JOIN lessons ON lessons.turn = samples.turn WHERE kind IS NOT NULL AND scope = ? AND step IS NOT NULL) "
-        "WHERE place <= ? ORDER BY kind, seq",
-        (plain(scope), most),
-    )
-    return [(str(turn), str(kind)) for turn, kind in rows]
+        "SELECT body, ids, logp, mask, at_s FROM (SELECT samples.body AS body, ids, logp, mask, at_s, samples.seq AS "
+        "place, row_number() OVER (PARTITION BY samples.kind ORDER BY samples.seq DESC) AS back FROM samples "
+        "JOIN lessons ON lessons.turn = samples.turn JOIN turns ON turns.id = samples.turn "
+        "WHERE samples.kind IS NOT NULL AND scope = ? AND lessons.step IS NOT NULL) "
+        "WHERE back <= ? ORDER BY place DESC LIMIT ?",
+        (plain(scope), most, MOST_RODE),
+    ).fetchall()
+    found: list[tuple[Sample, float]] = []
+    for *row, at_s in reversed(rows):
+        try:
+            found.append((sample_of_row(row), float(at_s)))
+        except DamageError:
+            continue
+    return found
 
 
 def of_turn(sql: sqlite3.Connection, turn: str) -> Sample | None:

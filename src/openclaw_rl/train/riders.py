@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from openclaw_rl.core.kept_hint import KeptHint
+from openclaw_rl.core.kept_hint import KeptHint, are_of_other_tasks
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.train.assemble import is_about
 
@@ -33,10 +33,7 @@ def chosen(riders: Sequence[Sample], room: Room) -> list[Sample]:
 
     The first ones of each kind. Kinds of which more wait come first, so that all last about as long.
     """
-    kinds: dict[tuple[str, tuple[str, ...]], list[Sample]] = {}
-    for rider in riders:
-        kinds.setdefault((rider.user, rider.rehearses), []).append(rider)
-    waiting = sorted(kinds.values(), key=len, reverse=True)
+    waiting = sorted(_by_kind(riders).values(), key=len, reverse=True)
     places = range(max(map(len, waiting), default=0))
     return fitting([kind[place] for place in places for kind in waiting if place < len(kind)], room)
 
@@ -53,21 +50,39 @@ def fitting(riders: Iterable[Sample], room: Room) -> list[Sample]:
     return found
 
 
-def again(rode: Sequence[tuple[str, str]], number: int, places: int) -> list[str]:
-    """Turns whose riders may be read again in the step that makes version `number`, in the order to try them.
+def again(rode: Sequence[Sample], number: int, places: int) -> list[Sample]:
+    """Riders to be read again in the step that makes version `number`, in the order to try them.
 
-    `rode` are turns and their kinds, by kind and age. Each kind has its turn, and within a kind each reply; which ones
-    depends on the number alone. Twice as many as there are `places`, since some may not hold any more.
+    Each kind has its turn, and within a kind each reply; which ones depends on the number alone. Twice as many as there
+    are `places`, since some may find no room.
     """
-    kinds: dict[str, list[str]] = {}
-    for turn, kind in rode:
-        kinds.setdefault(kind, []).append(turn)
-    ordered = list(kinds.values())
-    found: dict[str, None] = {}
+    kinds = _by_kind(rode)
+    ordered = [kinds[kind] for kind in sorted(kinds)]
+    found: dict[str, Sample] = {}
     for place in range(number * places, (number + 2) * places) if ordered else ():
         own = ordered[place % len(ordered)]
-        found.setdefault(own[place // len(ordered) % len(own)])
-    return list(found)
+        rider = own[place // len(ordered) % len(own)]
+        found.setdefault(rider.turn, rider)
+    return list(found.values())
+
+
+def is_of_now(rider: Sample, said_s: float, kept: Mapping[str, KeptHint]) -> bool:
+    """Whether nothing was wished since it was said that may bear on it: it would hold the policy where it was before.
+
+    What rehearses hints for one kind of task has nothing to do with those for another; `kept` as in `is_asked_for`.
+    """
+    later = (hint for hint in kept.values() if hint.made_s > said_s and hint.text not in rider.rehearses)
+    return all(
+        bool(rider.rehearses) and all(are_of_other_tasks(hint.text, words) for words in rider.rehearses)
+        for hint in later
+    )
+
+
+def _by_kind(riders: Sequence[Sample]) -> dict[tuple[str, tuple[str, ...]], list[Sample]]:
+    kinds: dict[tuple[str, tuple[str, ...]], list[Sample]] = {}
+    for rider in riders:
+        kinds.setdefault((rider.user, rider.rehearses), []).append(rider)
+    return kinds
 
 
 def is_asked_for(rider: Sample, kept: Mapping[str, KeptHint]) -> bool:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
 from openclaw_rl.core.adapter import Adapter, StepReport
+from openclaw_rl.core.kept_hint import KeptHint
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.manifest import Manifest
 from openclaw_rl.core.message import Json
@@ -27,7 +28,7 @@ from openclaw_rl.train import folders
 from openclaw_rl.train.admit import teaches
 from openclaw_rl.train.fairness import most_of_one, shared_fairly
 from openclaw_rl.train.retry import Retries
-from openclaw_rl.train.riders import Room, again, fitting, is_asked_for
+from openclaw_rl.train.riders import Room, again, fitting, is_asked_for, is_of_now
 from openclaw_rl.train.schedule import Moment, batch, outdated, why_waiting
 from openclaw_rl.train.settings import TrainStageSettings, Wants
 
@@ -221,18 +222,26 @@ class ScopeSteps:
         if left.riders < 1 or not settings.rides_again:
             return []
         rode = await self.parts.store.rode(scope=self.scope, most=settings.rides_again)
-        found = await self.parts.store.effects.samples(again(rode, number, settings.riders))
-        gone = {turn for turn, _ in await self._no_longer_asked_for(found, ())}
-        return fitting([sample for sample in found if sample.turn not in gone], left)
+        kept = await self._kept_hints(sample.user for sample, _ in rode)
+        held = [
+            sample
+            for sample, said_s in rode
+            if is_asked_for(sample, kept[sample.user]) and is_of_now(sample, said_s, kept[sample.user])
+        ]
+        return fitting(again(held, number, settings.riders), left)
 
     async def _no_longer_asked_for(
         self, ready: Sequence[Sample], gone: Collection[str]
     ) -> list[tuple[str, DropReason]]:
         """Riders that follow a hint which its user took back or changed since."""
         riders = [sample for sample in ready if sample.rehearses and sample.turn not in gone]
-        store = self.parts.store.hints
-        kept = {user: {hint.text: hint for hint in await store.of_user(user)} for user in {one.user for one in riders}}
+        kept = await self._kept_hints(one.user for one in riders)
         return [(one.turn, DropReason.NO_SIGNAL) for one in riders if not is_asked_for(one, kept[one.user])]
+
+    async def _kept_hints(self, users: Iterable[str]) -> dict[str, dict[str, KeptHint]]:
+        """The hints kept for these users, by their words."""
+        store = self.parts.store.hints
+        return {user: {hint.text: hint for hint in await store.of_user(user)} for user in set(users)}
 
     async def _place(self, version: PolicyVersion) -> PolicyVersion:
         """Where the version that sampled stands among those of this scope.
