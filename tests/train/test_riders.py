@@ -45,6 +45,7 @@ def test_a_rider_rides_while_what_it_rehearses_is_asked_for(later: list[tuple[st
     assert is_asked_for(rider("r", rehearses=("Be brief.",)), kept) is rides
     assert is_asked_for(rider("r"), kept)
     assert not is_asked_for(rider("r", rehearses=("Be brief.", "Be kind.")), kept)
+    assert is_asked_for(rider("r", rehearses=("Please be brief!",)), kept) is rides  # the same in other words
 
 
 def test_riders_take_no_more_tokens_than_there_is_room_for() -> None:
@@ -82,6 +83,7 @@ def test_of_those_that_rode_each_kind_has_its_turn_and_in_it_each_reply() -> Non
     ("text", "made_s", "holds"),
     [
         ("In grades: Be brief.", 9.0, True),  # what it rehearses itself, asked for again
+        ("In grades: Be brief, please.", 9.0, True),  # in other words
         ("In comments: Be kind.", 9.0, True),  # about another kind of task
         ("In grades: Say hello.", 9.0, False),  # it was said without, and would hold the policy to that
         ("Say hello.", 9.0, False),

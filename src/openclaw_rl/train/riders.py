@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from openclaw_rl.core.kept_hint import KeptHint, are_of_other_tasks
+from openclaw_rl.core.kept_hint import KeptHint, are_of_other_tasks, asks_alike
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.train.assemble import is_about
 
@@ -71,7 +71,7 @@ def is_of_now(rider: Sample, said_s: float, kept: Mapping[str, KeptHint]) -> boo
 
     What rehearses hints for one kind of task has nothing to do with those for another; `kept` as in `is_asked_for`.
     """
-    later = (hint for hint in kept.values() if hint.made_s > said_s and hint.text not in rider.rehearses)
+    later = (hint for hint in kept.values() if hint.made_s > said_s and not _is_among(hint, rider.rehearses))
     return all(
         bool(rider.rehearses) and all(are_of_other_tasks(hint.text, words) for words in rider.rehearses)
         for hint in later
@@ -88,16 +88,20 @@ def _by_kind(riders: Sequence[Sample]) -> dict[tuple[str, tuple[str, ...]], list
 def is_asked_for(rider: Sample, kept: Mapping[str, KeptHint]) -> bool:
     """Whether all that it rehearses still holds; `kept` are its user's hints by their words.
 
-    One that was taken back, worded anew, or that a later one may be the opposite of does not.
+    One that was taken back, or that a later one may be the opposite of, does not. In other words it is the same.
     """
     for words in rider.rehearses:
-        hint = kept.get(words)
+        hint = kept.get(words) or next((one for one in kept.values() if asks_alike(one.text, words)), None)
         if hint is None:
             return False
         later = (other for other in kept.values() if other.changed_s > hint.changed_s)
         if any(is_about(other.text, words) for other in later):
             return False
     return True
+
+
+def _is_among(hint: KeptHint, rehearsed: Sequence[str]) -> bool:
+    return any(hint.text == words or asks_alike(hint.text, words) for words in rehearsed)
 
 
 def _tokens(sample: Sample) -> int:
