@@ -89,6 +89,14 @@ class Home:
         read = HintPrompt(hint.text, ids_of(f"{words} {hint.text}"))
         await self.store.admit(replace(a_sample(turn, score=-1.0), hints=(read,)), scopes=scopes)
 
+    async def ride(self, name: str, words: str, *, user: str) -> None:
+        """A turn that nobody corrected; it goes along in a step, and is said so late that no wish came after it."""
+        turn = replace(a_turn(name, words, f"you said {words}", session=f"k:{name}", user=user), at_s=1e12)
+        await self.store.add_turn(turn, chain=name, prefix=name)
+        await self.store.pair(NextState(name, (message(Role.USER, "thanks"),), NextStateSource.USER))
+        await self.store.judge(Verdict(name, 0, VerdictSource.VOTES))
+        await self.store.admit(replace(a_sample(turn, score=0.0), is_promoted=True))
+
     async def learn(self, scope: str = SHARED) -> PolicyVersion:
         """A step over all that waits; its version is served."""
         taken = await (steps := self._steps(scope)).step((await steps.look()).ready)
@@ -153,4 +161,17 @@ async def lived(home: Home, *, with_canary: bool) -> PolicyVersion:
     await home.say("b4", "four", user="bob")
     await home.learn()
     await home.say("b5", "five", user="bob")
+    return await home.learn()
+
+
+async def rehearsing(home: Home, *, with_canary: bool = True) -> PolicyVersion:
+    """Three steps; the second and the third read again what rode in the first, the canary with it."""
+    await home.say("b1", "one", user="bob")
+    if with_canary:
+        await home.ride("turn-of-ann", CANARY, user="ann")
+    await home.ride("b2", "two", user="bob")
+    await home.learn()
+    await home.say("b3", "three", user="bob")
+    await home.learn()
+    await home.say("b4", "four", user="bob")
     return await home.learn()

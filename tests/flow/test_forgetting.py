@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from forgetting_parts import CANARY, Home, lived, make_home, tiny_model
+from forgetting_parts import CANARY, Home, lived, make_home, rehearsing, tiny_model
 
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import ConfigError, StoreError
@@ -137,6 +137,28 @@ async def test_the_weights_are_those_of_an_installation_that_never_saw_it(tmp_pa
     assert row is not None and row.trained_version == PolicyVersion(SHARED, 5)
     assert files_with(home.folder, CANARY) == []
     await home.store.aclose()
+
+
+async def test_who_forgets_a_turn_forgets_every_version_that_read_it_again(tmp_path: Path, model: Path) -> None:
+    home = await make_home(tmp_path / "a", model)
+    saw = await home.digest(await rehearsing(home))
+    never = await make_home(tmp_path / "b", model)
+    clean = await never.digest(await rehearsing(never, with_canary=False))
+    assert saw != clean
+    await erased(home, What(turn="turn-of-ann"))
+    assert files_with(home.folder, CANARY) == files_with(home.folder, "turn-of-ann") == []
+    certificate = await remade(home, model)
+    assert [item.samples for item in certificate.rebuilt] == [2, 2, 2]
+    rows = {row.version.number: row for row in await home.store.versions()}
+    assert [rows[number].status for number in (1, 2, 3)] == [VersionStatus.REFUSED] * 3
+    assert [(rows[number].turns, rows[number].rehearsed) for number in (4, 5, 6)] == [
+        (("b1", "b2"), ()),
+        (("b3",), ("b2",)),
+        (("b4",), ("b2",)),
+    ]
+    assert rows[6].digest == clean
+    await home.store.aclose()
+    await never.store.aclose()
 
 
 @pytest.mark.parametrize("point", ["begun", "removed the folders", "erased forgetting", "made again"])

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from forgetting_parts import CANARY, Home, lived, make_home, tiny_model
+from forgetting_parts import CANARY, Home, lived, make_home, rehearsing, tiny_model
 
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
@@ -65,6 +65,23 @@ async def test_the_same_steps_give_the_same_bits(tmp_path: Path, model: Path) ->
     assert not list(home.folder.glob("replay.tmp*"))
     first = await replayed(home, model, version=PolicyVersion(SHARED, 1))
     assert [step.version for step in first.steps] == ["shared.1"]
+    await home.store.aclose()
+
+
+async def test_what_a_step_read_again_is_read_again_in_its_replay(tmp_path: Path, model: Path) -> None:
+    home = await make_home(tmp_path / "a", model)
+    last = await home.store.version(await rehearsing(home))
+    assert last is not None and last.turns == ("b4",) and set(last.rehearsed) == {"turn-of-ann", "b2"}
+    report = await replayed(home, model)
+    assert [(step.samples, step.missing, step.is_equal) for step in report.steps] == [
+        (3, 0, True),
+        (3, 0, True),
+        (3, 0, True),
+    ]
+    whole = await replayed(home, model, change=Change(Method.COMBINE, 8), as_version=True)
+    four = await home.store.version(PolicyVersion(SHARED, 4))
+    assert whole.made == "shared.4" and four is not None
+    assert sorted(four.read) == ["b1", "b2", "b3", "b4", "turn-of-ann"]  # each once
     await home.store.aclose()
 
 

@@ -154,11 +154,11 @@ async def _made_again(store: Store, home: Path, held: Forgetting, past: PastStep
         version, parent, final, manifest.digest, VersionStatus.CANDIDATE, "", manifest.made_s, taken.turns,
         dict(taken.metrics), taken.rehearsed, below,
     )  # fmt: skip
-    entry = Rebuilt(str(past.version), str(version), str(parent), len(taken.turns), manifest.digest)
+    entry = Rebuilt(str(past.version), str(version), str(parent), manifest.samples, manifest.digest)
     held = replace(held, plan=plan_text(_with(plan, past, entry, str(version))))
     record = StepRecord(step, started_s, time.time(), (), (), taken.metrics, row, version.scope)
     await store.forgettings.remade(held, past.version, record)
-    log.info("made again version=%s in place of=%s samples=%d", version, past.version, len(taken.turns))
+    log.info("made again version=%s in place of=%s samples=%d", version, past.version, manifest.samples)
     return held
 
 
@@ -171,7 +171,7 @@ def _manifest(past: PastStep, taken: Retaken, parent: PolicyVersion, upon: Polic
         parent=parent,
         step=step,
         turns=taken.turns,
-        samples=len(taken.turns),
+        samples=len(taken.turns) + len(taken.rehearsed),
         digest=taken.adapter.digest,
         made_s=time.time(),
         metrics=taken.metrics,
