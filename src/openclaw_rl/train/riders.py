@@ -15,6 +15,8 @@ from openclaw_rl.core.kept_hint import KeptHint, are_of_other_tasks, asks_alike
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.train.assemble import is_about
 
+TRIED = 4  # times as many riders as there are places for those that are read again
+
 
 @dataclass(frozen=True, slots=True)
 class Room:
@@ -53,29 +55,30 @@ def fitting(riders: Iterable[Sample], room: Room) -> list[Sample]:
 def again(rode: Sequence[Sample], number: int, places: int) -> list[Sample]:
     """Riders to be read again in the step that makes version `number`, in the order to try them.
 
-    Each kind has its turn, and within a kind each reply; which ones depends on the number alone. Twice as many as there
-    are `places`, since some may find no room.
+    Each kind has its turn, and within a kind each reply; which ones depends on the number alone. Several times as many
+    as there are `places`, since some may not hold any more.
     """
     kinds = _by_kind(rode)
     ordered = [kinds[kind] for kind in sorted(kinds)]
     found: dict[str, Sample] = {}
-    for place in range(number * places, (number + 2) * places) if ordered else ():
+    for place in range(number * places, (number + TRIED) * places) if ordered else ():
         own = ordered[place % len(ordered)]
         rider = own[place // len(ordered) % len(own)]
         found.setdefault(rider.turn, rider)
     return list(found.values())
 
 
-def is_of_now(rider: Sample, said_s: float, kept: Mapping[str, KeptHint]) -> bool:
-    """Whether nothing was wished since it was said that may bear on it: it would hold the policy where it was before.
+def wished_since(rider: Sample, said_s: float, kept: Mapping[str, KeptHint]) -> list[str]:
+    """The hints taken into use since it was said that may speak against it; `kept` as in `is_asked_for`.
 
-    What rehearses hints for one kind of task has nothing to do with those for another; `kept` as in `is_asked_for`.
+    What rehearses hints for one kind of task has nothing to do with those for another.
     """
     later = (hint for hint in kept.values() if hint.made_s > said_s and not _is_among(hint, rider.rehearses))
-    return all(
-        bool(rider.rehearses) and all(are_of_other_tasks(hint.text, words) for words in rider.rehearses)
+    return [
+        hint.text
         for hint in later
-    )
+        if not (rider.rehearses and all(are_of_other_tasks(hint.text, words) for words in rider.rehearses))
+    ]
 
 
 def _by_kind(riders: Sequence[Sample]) -> dict[tuple[str, tuple[str, ...]], list[Sample]]:

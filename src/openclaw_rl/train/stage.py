@@ -82,6 +82,7 @@ class TrainStage:
             self.idle_s,
             self.clock,
             self.now,
+            self.entry.speaks_against,
         )
         self.status = replace(self.status, needed=self.settings.batch_size)
 

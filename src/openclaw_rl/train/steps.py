@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -28,7 +28,7 @@ from openclaw_rl.train import folders
 from openclaw_rl.train.admit import teaches
 from openclaw_rl.train.fairness import most_of_one, shared_fairly
 from openclaw_rl.train.retry import Retries
-from openclaw_rl.train.riders import Room, again, fitting, is_asked_for, is_of_now
+from openclaw_rl.train.riders import Room, again, fitting, is_asked_for, wished_since
 from openclaw_rl.train.schedule import Moment, batch, outdated, why_waiting
 from openclaw_rl.train.settings import TrainStageSettings, Wants
 
@@ -56,9 +56,17 @@ class TrainerHandle(Protocol):
         ...
 
 
+async def any_speaks_against(rider: Sample, hints: Sequence[str]) -> bool:
+    """Nobody is there to ask: whatever was wished since may."""
+    return bool(hints)
+
+
 @dataclass(frozen=True, slots=True)
 class StepParts:
-    """What the steps of all scopes share; see `TrainStage`."""
+    """What the steps of all scopes share; see `TrainStage`.
+
+    `speaks_against` tells whether any of these hints of its user's speaks against what a rider said.
+    """
 
     store: Store
     trainer: TrainerHandle
@@ -69,6 +77,7 @@ class StepParts:
     idle_s: Callable[[], float]
     clock: Callable[[], float]
     now: Callable[[], float]
+    speaks_against: Callable[[Sample, Sequence[str]], Awaitable[bool]] = any_speaks_against
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +232,14 @@ class ScopeSteps:
             return []
         rode = await self.parts.store.rode(scope=self.scope, most=settings.rides_again)
         kept = await self._kept_hints(sample.user for sample, _ in rode)
-        held = [
-            sample
-            for sample, said_s in rode
-            if is_asked_for(sample, kept[sample.user]) and is_of_now(sample, said_s, kept[sample.user])
-        ]
-        return fitting(again(held, number, settings.riders), left)
+        said_s = {sample.turn: at_s for sample, at_s in rode}
+        asked_for = [sample for sample, _ in rode if is_asked_for(sample, kept[sample.user])]
+        found: list[Sample] = []
+        for rider in again(asked_for, number, settings.riders):
+            since = wished_since(rider, said_s[rider.turn], kept[rider.user])
+            if len(found) < left.riders and not await self.parts.speaks_against(rider, since):
+                found.append(rider)
+        return fitting(found, left)
 
     async def _no_longer_asked_for(
         self, ready: Sequence[Sample], gone: Collection[str]
