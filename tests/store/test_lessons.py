@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,29 @@ async def test_rows_of_a_scope_are_those_of_its_owner(store: Store) -> None:
     agent = a_turn("x").agent
     assert {row.turn.id for row in await store.rows(scope=f"agent-{agent}")} == {"a", "b", "c"}
     assert await store.rows(scope="agent-other") == []
+
+
+async def test_of_what_rode_along_the_newest_of_each_kind_are_looked_back_on(store: Store) -> None:
+    async def ride(name: str, *scopes: str, rehearses: tuple[str, ...] = (), is_promoted: bool = True) -> None:
+        await paired_and_judged(store, name)
+        made = a_sample(a_turn(name), score=0.0)
+        await store.admit(replace(made, is_promoted=is_promoted, rehearses=rehearses), scopes=scopes)
+
+    for name in ("a", "b", "c"):
+        await ride(name, "shared", rehearses=("Be brief.",))
+    await ride("other", "shared", rehearses=("Be kind.",))
+    await ride("taught", "shared", is_promoted=False)
+    await ride("mine", ANN)
+    await ride("waits", "shared")
+    await ride("given up", "shared")
+    assert await store.rode(scope="shared", most=2) == []
+    await train(store, "1", "shared", "a", "b", "c", "other", "taught", dropped=("given up",))
+    await train(store, "2", ANN, "mine")
+    rode = await store.rode(scope="shared", most=2)
+    assert [sample.turn for sample, _ in rode] == ["b", "c", "other"]
+    told = await store.turn("b")
+    assert told is not None and rode[0][1] == told.at_s and rode[0][0].rehearses == ("Be brief.",)
+    assert [sample.turn for sample, _ in await store.rode(scope=ANN, most=2)] == ["mine"]
 
 
 async def test_samples_of_an_older_store_wait_for_the_shared_scope(tmp_path: Path) -> None:
