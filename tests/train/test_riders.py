@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from train_doubles import Following, rider
+from train_doubles import STEPPED, Following, rider
 from train_flow import SETTINGS, Flow, flowing
 
+from openclaw_rl.core.adapter import StepReport
 from openclaw_rl.core.hint import Hint, HintSource
 from openclaw_rl.core.kept_hint import HintState, KeptHint
 from openclaw_rl.core.ledger import DropReason, State
@@ -147,6 +148,32 @@ async def test_it_is_not_read_again_where_a_later_wish_speaks_against_it(
         await flow.pass_gate(PolicyVersion(SHARED, 1))
         await settle(flow)
         assert flow.trainer.batches[1] == (["c", "d", "good"] if is_read else ["c", "d"])
+
+
+async def test_nor_of_somebody_who_may_not_teach_any_more(tmp_path: Path) -> None:
+    async with flowing(tmp_path, wants=Wants.HINT) as flow:
+        await flow.store.hints.adopt("ann", Hint("Be brief."), turn=None, at_s=1.0)
+        await taught(flow)
+        flow.stage.entry.may_teach = lambda turn: False
+        await flow.pass_gate(PolicyVersion(SHARED, 1))
+        await settle(flow)
+        assert flow.trainer.batches[1] == ["c", "d"]
+
+
+async def test_a_failure_may_be_that_of_what_was_read_again(tmp_path: Path) -> None:
+    """The one sample that teaches is not blamed: it is tried without it before anything is given up."""
+    async with flowing(tmp_path, wants=Wants.HINT, settings=replace(SETTINGS, batch_size=1, min_batch=1)) as flow:
+        await flow.store.hints.adopt("ann", Hint("Be brief."), turn=None, at_s=1.0)
+        flow.trainer.answer = lambda samples: (
+            StepReport(False, {}, why="a loss is not finite")
+            if samples[-1].turn == "good" and len(samples) == 2 and samples[0].turn == "b"
+            else STEPPED
+        )
+        await taught(flow)
+        await flow.pass_gate(PolicyVersion(SHARED, 1))
+        await settle(flow)
+        assert flow.trainer.batches == [["a", "good"], ["b", "good"], ["b"]]
+        assert await flow.state("b") is State.TRAINED
 
 
 async def test_nor_is_it_read_again_once_its_hint_was_taken_back(tmp_path: Path) -> None:

@@ -145,23 +145,28 @@ class Entry:
             if has_moved or len(rows) < AT_ONCE:
                 return has_moved
 
-    async def speaks_against(self, rider: Sample, hints: Sequence[str]) -> bool:
-        """Whether any of these hints speaks against what a rider said; so it is too where there is nobody to ask."""
-        turn = await self.store.turn(rider.turn) if hints else None
-        for hint in hints:
-            if self.guide is None or turn is None:
-                return True
+    async def holds(self, rider: Sample, since: Sequence[str]) -> bool:
+        """Whether a rider may be read again: its user may teach, and no hint `since` it was said speaks against it.
+
+        Where nobody can be asked, any may.
+        """
+        turn = await self.store.turn(rider.turn)
+        if turn is None or not self.may_teach(turn):
+            return False
+        for hint in since:
+            if self.guide is None:
+                return False
             known = self._against.get((rider.turn, hint))
             if known is None:
                 known = await self.guide.speaks_against(turn, rider, hint)
                 if known is None:
-                    return True
+                    return False
                 self._against[rider.turn, hint] = known
                 while len(self._against) > AGAINST_KEPT:
                     del self._against[next(iter(self._against))]
             if known:
-                return True
-        return False
+                return False
+        return True
 
     async def _decide(self, rows: Sequence[Judged]) -> bool:
         """Whether anything was admitted or dropped."""

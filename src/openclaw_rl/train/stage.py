@@ -82,7 +82,7 @@ class TrainStage:
             self.idle_s,
             self.clock,
             self.now,
-            self.entry.speaks_against,
+            self.entry.holds,
         )
         self.status = replace(self.status, needed=self.settings.batch_size)
 

@@ -56,16 +56,16 @@ class TrainerHandle(Protocol):
         ...
 
 
-async def any_speaks_against(rider: Sample, hints: Sequence[str]) -> bool:
-    """Nobody is there to ask: whatever was wished since may."""
-    return bool(hints)
+async def holds_alone(rider: Sample, since: Sequence[str]) -> bool:
+    """Nobody is there to ask: whatever was wished since may speak against it."""
+    return not since
 
 
 @dataclass(frozen=True, slots=True)
 class StepParts:
     """What the steps of all scopes share; see `TrainStage`.
 
-    `speaks_against` tells whether any of these hints of its user's speaks against what a rider said.
+    `holds` tells whether a rider may be read again, given its user's hints since it was said.
     """
 
     store: Store
@@ -77,7 +77,7 @@ class StepParts:
     idle_s: Callable[[], float]
     clock: Callable[[], float]
     now: Callable[[], float]
-    speaks_against: Callable[[Sample, Sequence[str]], Awaitable[bool]] = any_speaks_against
+    holds: Callable[[Sample, Sequence[str]], Awaitable[bool]] = holds_alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class ScopeSteps:
         except (TrainerError, AdapterError) as problem:
             return await self._failed(str(problem), self.retries.failed((*samples, *rehearsed), self.parts.clock()))
         if not report.took_step:
-            return await self._no_step(samples, report)
+            return await self._no_step(samples, rehearsed, report)
         unused = dict(_reasons(report.dropped))
         trained, read = (tuple(one.turn for one in each if one.turn not in unused) for each in (samples, rehearsed))
         dropped = tuple((one.turn, unused[one.turn]) for one in samples if one.turn in unused)
@@ -237,7 +237,7 @@ class ScopeSteps:
         found: list[Sample] = []
         for rider in again(asked_for, number, settings.riders):
             since = wished_since(rider, said_s[rider.turn], kept[rider.user])
-            if len(found) < left.riders and not await self.parts.speaks_against(rider, since):
+            if len(found) < left.riders and await self.parts.holds(rider, since):
                 found.append(rider)
         return fitting(found, left)
 
@@ -344,10 +344,10 @@ class ScopeSteps:
             upon=ground.upon,
         )
 
-    async def _no_step(self, samples: Sequence[Sample], report: StepReport) -> Taken:
+    async def _no_step(self, samples: Sequence[Sample], rehearsed: Sequence[Sample], report: StepReport) -> Taken:
         """The trainer found nothing to learn, or numbers that are not finite. Neither may come up for ever."""
         if "finite" in report.why:
-            return await self._failed(report.why, self.retries.not_finite(samples, self.parts.clock()))
+            return await self._failed(report.why, self.retries.not_finite((*samples, *rehearsed), self.parts.clock()))
         log.info("no step samples=%d why=%s", len(samples), report.why)
         named = dict(_reasons(report.dropped))
         await self._drop([(item.turn, named.get(item.turn, DropReason.NO_SIGNAL)) for item in samples])
