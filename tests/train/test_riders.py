@@ -97,8 +97,8 @@ def test_what_was_wished_since_a_reply_was_given_may_speak_against_it(
     kept = {text: kept_hint(text, made_s)}
     found = wished_since(rider("r", rehearses=("In grades: Be brief.",)), 5.0, kept)
     assert found == ([text] if may_speak else [])
-    # Nobody knows what one that follows no hint was for.
-    assert wished_since(rider("r"), 5.0, kept) == ([text] if made_s > 5.0 else [])
+    # Nobody knows what one that follows no hint was for: only what holds for everything may speak against it.
+    assert wished_since(rider("r"), 5.0, kept) == ([text] if (text, made_s) == ("Say hello.", 9.0) else [])
 
 
 async def taught(flow: Flow) -> None:

@@ -142,6 +142,11 @@ def is_general(text: str, asked: str) -> bool:
     return not any(re.search(rf"\b{name}\b", asked) for name in _NAME.findall(text))
 
 
+def says_for_what(text: str) -> bool:
+    """Whether a hint begins by saying for what it holds: "In grades: ..."."""
+    return _WHERE.match(text) is not None
+
+
 def are_of_other_tasks(one: str, other: str) -> bool:
     """Whether both say for what they hold, and it is not the same."""
     here, there = _WHERE.match(one), _WHERE.match(other)

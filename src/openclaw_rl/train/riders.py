@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from openclaw_rl.core.kept_hint import KeptHint, are_of_other_tasks, asks_alike
+from openclaw_rl.core.kept_hint import KeptHint, are_of_other_tasks, asks_alike, says_for_what
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.train.assemble import is_about
 
@@ -71,14 +71,13 @@ def again(rode: Sequence[Sample], number: int, places: int) -> list[Sample]:
 def wished_since(rider: Sample, said_s: float, kept: Mapping[str, KeptHint]) -> list[str]:
     """The hints taken into use since it was said that may speak against it; `kept` as in `is_asked_for`.
 
-    What rehearses hints for one kind of task has nothing to do with those for another.
+    What rehearses hints for one kind of task has nothing to do with those for another. Of what rehearses none nobody
+    knows what it was for: hints that say for what they hold are not held against it.
     """
-    later = (hint for hint in kept.values() if hint.made_s > said_s and not _is_among(hint, rider.rehearses))
-    return [
-        hint.text
-        for hint in later
-        if not (rider.rehearses and all(are_of_other_tasks(hint.text, words) for words in rider.rehearses))
-    ]
+    later = [hint.text for hint in kept.values() if hint.made_s > said_s and not _is_among(hint, rider.rehearses)]
+    if not rider.rehearses:
+        return [text for text in later if not says_for_what(text)]
+    return [text for text in later if not all(are_of_other_tasks(text, words) for words in rider.rehearses)]
 
 
 def _by_kind(riders: Sequence[Sample]) -> dict[tuple[str, tuple[str, ...]], list[Sample]]:
