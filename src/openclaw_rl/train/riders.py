@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from openclaw_rl.core.kept_hint import KeptHint, are_of_other_tasks, asks_alike, says_for_what
+from openclaw_rl.core.kept_hint import KeptHint, asks_alike
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.train.assemble import is_about
 
-TRIED = 4  # times as many riders as there are places for those that are read again
+TRIED = 2  # times as many riders as there are places for those that are read again
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ def fitting(riders: Iterable[Sample], room: Room) -> list[Sample]:
 def again(rode: Sequence[Sample], number: int, places: int) -> list[Sample]:
     """Riders to be read again in the step that makes version `number`, in the order to try them.
 
-    Each kind has its turn, and within a kind each reply; which ones depends on the number alone. Several times as many
-    as there are `places`, since some may not hold any more.
+    Each kind has its turn, and within a kind each reply; which ones depends on the number alone. Twice as many as there
+    are `places`, since some may find no room.
     """
     kinds = _by_kind(rode)
     ordered = [kinds[kind] for kind in sorted(kinds)]
@@ -66,18 +66,6 @@ def again(rode: Sequence[Sample], number: int, places: int) -> list[Sample]:
         rider = own[place // len(ordered) % len(own)]
         found.setdefault(rider.turn, rider)
     return list(found.values())
-
-
-def wished_since(rider: Sample, said_s: float, kept: Mapping[str, KeptHint]) -> list[str]:
-    """The hints taken into use since it was said that may speak against it; `kept` as in `is_asked_for`.
-
-    What rehearses hints for one kind of task has nothing to do with those for another. Of what rehearses none nobody
-    knows what it was for: hints that say for what they hold are not held against it.
-    """
-    later = [hint.text for hint in kept.values() if hint.made_s > said_s and not _is_among(hint, rider.rehearses)]
-    if not rider.rehearses:
-        return [text for text in later if not says_for_what(text)]
-    return [text for text in later if not all(are_of_other_tasks(text, words) for words in rider.rehearses)]
 
 
 def _by_kind(riders: Sequence[Sample]) -> dict[tuple[str, tuple[str, ...]], list[Sample]]:
@@ -100,10 +88,6 @@ def is_asked_for(rider: Sample, kept: Mapping[str, KeptHint]) -> bool:
         if any(is_about(other.text, words) for other in later):
             return False
     return True
-
-
-def _is_among(hint: KeptHint, rehearsed: Sequence[str]) -> bool:
-    return any(hint.text == words or asks_alike(hint.text, words) for words in rehearsed)
 
 
 def _tokens(sample: Sample) -> int:

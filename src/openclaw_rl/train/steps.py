@@ -28,7 +28,7 @@ from openclaw_rl.train import folders
 from openclaw_rl.train.admit import teaches
 from openclaw_rl.train.fairness import most_of_one, shared_fairly
 from openclaw_rl.train.retry import Retries
-from openclaw_rl.train.riders import Room, again, fitting, is_asked_for, wished_since
+from openclaw_rl.train.riders import Room, again, fitting, is_asked_for
 from openclaw_rl.train.schedule import Moment, batch, outdated, why_waiting
 from openclaw_rl.train.settings import TrainStageSettings, Wants
 
@@ -56,16 +56,16 @@ class TrainerHandle(Protocol):
         ...
 
 
-async def holds_alone(rider: Sample, since: Sequence[str]) -> bool:
-    """Nobody is there to ask: whatever was wished since may speak against it."""
-    return not since
+async def everybody_teaches(turn: str) -> bool:
+    """Nobody is left out."""
+    return True
 
 
 @dataclass(frozen=True, slots=True)
 class StepParts:
     """What the steps of all scopes share; see `TrainStage`.
 
-    `holds` tells whether a rider may be read again, given its user's hints since it was said.
+    `may_teach` tells whether a turn's user has the right to, asked before it is read again.
     """
 
     store: Store
@@ -77,7 +77,7 @@ class StepParts:
     idle_s: Callable[[], float]
     clock: Callable[[], float]
     now: Callable[[], float]
-    holds: Callable[[Sample, Sequence[str]], Awaitable[bool]] = holds_alone
+    may_teach: Callable[[str], Awaitable[bool]] = everybody_teaches
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,15 +231,10 @@ class ScopeSteps:
         if left.riders < 1 or not settings.rides_again:
             return []
         rode = await self.parts.store.rode(scope=self.scope, most=settings.rides_again)
-        kept = await self._kept_hints(sample.user for sample, _ in rode)
-        said_s = {sample.turn: at_s for sample, at_s in rode}
-        asked_for = [sample for sample, _ in rode if is_asked_for(sample, kept[sample.user])]
-        found: list[Sample] = []
-        for rider in again(asked_for, number, settings.riders):
-            since = wished_since(rider, said_s[rider.turn], kept[rider.user])
-            if len(found) < left.riders and await self.parts.holds(rider, since):
-                found.append(rider)
-        return fitting(found, left)
+        kept = await self._kept_hints(rider.user for rider in rode)
+        asked_for = [rider for rider in rode if is_asked_for(rider, kept[rider.user])]
+        chosen = again(asked_for, number, settings.riders)
+        return fitting([rider for rider in chosen if await self.parts.may_teach(rider.turn)], left)
 
     async def _no_longer_asked_for(
         self, ready: Sequence[Sample], gone: Collection[str]
