@@ -70,13 +70,14 @@ async def test_a_rider_whose_hint_was_taken_back_is_dropped(tmp_path: Path) -> N
         assert await flow.state("good") is DropReason.NO_SIGNAL
 
 
-def test_of_those_that_rode_each_kind_has_its_turn_and_in_it_each_reply() -> None:
-    of = {"a1": "a", "a2": "a", "b1": "b", "c1": "c", "c2": "c", "c3": "c"}
+def test_of_those_that_rode_each_user_and_each_kind_has_its_turn_the_largest_kinds_first() -> None:
+    of = {"a1": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c", "c3": "c", "d1": "d", "e1": "e"}
     rode = [rider(name, rehearses=(kind,)) for name, kind in of.items()]
-    tried = [[one.turn for one in again(rode, number, 2)] for number in range(12)]
-    assert tried[0] == ["a1", "b1", "c1", "a2"]  # two to be read, and as many more in case these find no room
-    read = [name for names in tried for name in names[:2]]
-    assert {name: read.count(name) for name in of} == {"a1": 4, "a2": 4, "b1": 8, "c1": 3, "c2": 3, "c3": 2}
+    assert [one.turn for one in again(rode, 0, 2)] == ["c1", "b1", "a1", "d1"]  # two are read, if there is room
+    assert [one.turn for one in again(rode, 4, 1)] == ["c2", "b1"]
+    bobs = [rider("x1", user="bob", rehearses=("x",)), rider("y1", user="bob"), rider("y2", user="bob")]
+    assert [one.turn for one in again([*rode, *bobs], 0, 2)] == ["c1", "y1", "b1", "x1"]
+    assert [one.turn for one in again([*rode, *bobs], 1, 2)] == ["y2", "c2", "x1", "b2"]
     assert again([], 3, 4) == [] and again(rode[:1], 3, 4) == rode[:1]
 
 

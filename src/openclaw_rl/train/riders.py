@@ -55,17 +55,18 @@ def fitting(riders: Iterable[Sample], room: Room) -> list[Sample]:
 def again(rode: Sequence[Sample], number: int, places: int) -> list[Sample]:
     """Riders to be read again in the step that makes version `number`, in the order to try them.
 
-    Each kind has its turn, and within a kind each reply; which ones depends on the number alone. Twice as many as there
-    are `places`, since some may find no room.
+    One of each kind: those of which a user has given most come first, since what holds well is worth holding, and what
+    follows no hint at all is among them as a rule. Users take turns. Which user is first, and which reply of a kind it
+    is, depends on the number alone. Twice as many as there are `places`, since some may find no room.
     """
-    kinds = _by_kind(rode)
-    ordered = [kinds[kind] for kind in sorted(kinds)]
-    found: dict[str, Sample] = {}
-    for place in range(number * places, (number + TRIED) * places) if ordered else ():
-        own = ordered[place % len(ordered)]
-        rider = own[place // len(ordered) % len(own)]
-        found.setdefault(rider.turn, rider)
-    return list(found.values())
+    by_user: dict[str, list[list[Sample]]] = {}
+    for (user, _), kind in sorted(_by_kind(rode).items()):
+        by_user.setdefault(user, []).append(kind)
+    ranked = [sorted(kinds, key=len, reverse=True) for kinds in by_user.values()]
+    first = number % len(ranked) if ranked else 0
+    turns = ranked[first:] + ranked[:first]
+    ordered = [kinds[rank] for rank in range(max(map(len, turns), default=0)) for kinds in turns if rank < len(kinds)]
+    return [kind[number % len(kind)] for kind in ordered[: TRIED * places]]
 
 
 def _by_kind(riders: Sequence[Sample]) -> dict[tuple[str, tuple[str, ...]], list[Sample]]:
