@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from openclaw_rl.core.kept_hint import KeptHint, asks_alike
+from openclaw_rl.core.kept_hint import KeptHint
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.train.assemble import is_about
 
@@ -79,10 +79,11 @@ def _by_kind(riders: Sequence[Sample]) -> dict[tuple[str, tuple[str, ...]], list
 def is_asked_for(rider: Sample, kept: Mapping[str, KeptHint]) -> bool:
     """Whether all that it rehearses still holds; `kept` are its user's hints by their words.
 
-    One that was taken back, or that a later one may be the opposite of, does not. In other words it is the same.
+    One that was taken back, worded anew, or that a later one may be the opposite of does not: who asks again in other
+    words was misheard as a rule.
     """
     for words in rider.rehearses:
-        hint = kept.get(words) or next((one for one in kept.values() if asks_alike(one.text, words)), None)
+        hint = kept.get(words)
         if hint is None:
             return False
         later = (other for other in kept.values() if other.changed_s > hint.changed_s)
