@@ -18,7 +18,7 @@ from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.store.check import check_rows
 from openclaw_rl.store.connection import NAME, open_writer
 from openclaw_rl.store.forget import learners
-from openclaw_rl.train.riders import Room, again, chosen, is_asked_for
+from openclaw_rl.train.riders import Room, chosen, is_asked_for
 from openclaw_rl.train.settings import TrainStageSettings, Wants
 
 
@@ -70,17 +70,6 @@ async def test_a_rider_whose_hint_was_taken_back_is_dropped(tmp_path: Path) -> N
         assert await flow.state("good") is DropReason.NO_SIGNAL
 
 
-def test_of_those_that_rode_each_user_and_each_kind_has_its_turn_the_largest_kinds_first() -> None:
-    of = {"a1": "a", "b1": "b", "b2": "b", "c1": "c", "c2": "c", "c3": "c", "d1": "d", "e1": "e"}
-    rode = [rider(name, rehearses=(kind,)) for name, kind in of.items()]
-    assert [one.turn for one in again(rode, 0, 2)] == ["c1", "b1", "a1", "d1"]  # two are read, if there is room
-    assert [one.turn for one in again(rode, 4, 1)] == ["c2", "b1"]
-    bobs = [rider("x1", user="bob", rehearses=("x",)), rider("y1", user="bob"), rider("y2", user="bob")]
-    assert [one.turn for one in again([*rode, *bobs], 0, 2)] == ["c1", "y1", "b1", "x1"]
-    assert [one.turn for one in again([*rode, *bobs], 1, 2)] == ["y2", "c2", "x1", "b2"]
-    assert again([], 3, 4) == [] and again(rode[:1], 3, 4) == rode[:1]
-
-
 async def taught(flow: Flow) -> None:
     """One good reply that follows a kept hint, and four corrections, which make two steps."""
     flow.stage.entry.guide = Following(("Be brief.",))
@@ -111,6 +100,25 @@ async def test_a_rider_is_consumed_by_one_step_and_read_again_by_the_next(tmp_pa
     sql = open_writer(tmp_path / NAME)
     assert check_rows(sql, repair=False) == []
     sql.close()
+
+
+async def test_those_that_were_read_least_go_first_and_none_more_often_than_it_may(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, riders=1, rides_again=2, batch_size=1, min_batch=1)
+    async with flowing(tmp_path, wants=Wants.HINT, settings=settings) as flow:
+        flow.stage.entry.guide = Following(())
+        for name in ("first", "second"):
+            await flow.judged(name, 1, session_id=name)
+            await flow.store.end_session(name, why="idle", at_s=2.0)
+        for number in range(6):
+            now = PolicyVersion(SHARED, number)
+            await flow.judged(f"c{number}", -1, hints=1, session_id="corrected", version=now)
+            await settle(flow)
+            await flow.pass_gate(PolicyVersion(SHARED, number + 1))
+        riders = [batch[1:] if batch[0].startswith("c") else batch[:1] for batch in flow.trainer.batches]
+        assert riders == [["first"], ["second"], ["first"], ["second"], ["first"], ["second"]]
+        await flow.judged("c6", -1, hints=1, session_id="corrected", version=PolicyVersion(SHARED, 6))
+        await settle(flow)
+        assert flow.trainer.batches[6] == ["c6"]  # each rode once, and was read again twice
 
 
 async def test_nor_of_somebody_who_may_not_teach_any_more(tmp_path: Path) -> None:

@@ -3,19 +3,18 @@
 A correction says nothing of what else its user likes, nor of what other users do: steps over corrections alone undo
 earlier ones. A rider is learned from behind the kept hints that it follows, and where it follows none it is held to the
 base model. Each is consumed by the first step it rides in. Later steps read some of those again: a reply that rode once
-holds what it followed for a step or two, and a wish that nobody came back to since was unlearned by then.
+holds what it followed for a step or two, and a wish that nobody came back to since was unlearned by then. So those that
+rode least go first, the new ones before all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from openclaw_rl.core.kept_hint import KeptHint
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.train.assemble import is_about
-
-TRIED = 2  # times as many riders as there are places for those that are read again
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +24,6 @@ class Room:
     riders: int
     tokens: int
 
-    def beside(self, riders: Sequence[Sample]) -> Room:
-        """What these leave of it."""
-        return Room(self.riders - len(riders), self.tokens - sum(_tokens(rider) for rider in riders))
-
 
 def chosen(riders: Sequence[Sample], room: Room) -> list[Sample]:
     """Those that there is room for, in turn from each kind: of a user, and of the hints that they rehearse.
@@ -36,37 +31,15 @@ def chosen(riders: Sequence[Sample], room: Room) -> list[Sample]:
     The first ones of each kind. Kinds of which more wait come first, so that all last about as long.
     """
     waiting = sorted(_by_kind(riders).values(), key=len, reverse=True)
-    places = range(max(map(len, waiting), default=0))
-    return fitting([kind[place] for place in places for kind in waiting if place < len(kind)], room)
-
-
-def fitting(riders: Iterable[Sample], room: Room) -> list[Sample]:
-    """Those that there is room for, the first ones first."""
     found: list[Sample] = []
     left = room.tokens
-    for rider in riders:
-        size = _tokens(rider)
-        if len(found) < room.riders and size <= left:
-            found.append(rider)
-            left -= size
+    for place in range(max(map(len, waiting), default=0)):
+        for rider in (kind[place] for kind in waiting if place < len(kind)):
+            size = _tokens(rider)
+            if len(found) < room.riders and size <= left:
+                found.append(rider)
+                left -= size
     return found
-
-
-def again(rode: Sequence[Sample], number: int, places: int) -> list[Sample]:
-    """Riders to be read again in the step that makes version `number`, in the order to try them.
-
-    One of each kind: those of which a user has given most come first, since what holds well is worth holding, and what
-    follows no hint at all is among them as a rule. Users take turns. Which user is first, and which reply of a kind it
-    is, depends on the number alone. Twice as many as there are `places`, since some may find no room.
-    """
-    by_user: dict[str, list[list[Sample]]] = {}
-    for (user, _), kind in sorted(_by_kind(rode).items()):
-        by_user.setdefault(user, []).append(kind)
-    ranked = [sorted(kinds, key=len, reverse=True) for kinds in by_user.values()]
-    first = number % len(ranked) if ranked else 0
-    turns = ranked[first:] + ranked[:first]
-    ordered = [kinds[rank] for rank in range(max(map(len, turns), default=0)) for kinds in turns if rank < len(kinds)]
-    return [kind[number % len(kind)] for kind in ordered[: TRIED * places]]
 
 
 def _by_kind(riders: Sequence[Sample]) -> dict[tuple[str, tuple[str, ...]], list[Sample]]:
