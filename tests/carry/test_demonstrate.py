@@ -329,3 +329,18 @@ async def test_what_was_said_behind_hints_is_told_by_those_it_follows() -> None:
     assert (await said(as_ever)).hints == ()
     engine.is_away = True
     assert [hint.text for hint in (await said(turn)).hints] == [f"{PLAIN} {STERN}"]  # all that stood there
+
+
+async def test_a_later_hint_speaks_against_a_reply_that_the_base_model_would_not_give_with_it() -> None:
+    follows = replace(await rehearsed(reader(bare=(5, 6, 7), plain=SERVED), [PLAIN]), turn="t")
+    assert follows.rehearses == (PLAIN,)
+
+    async def against(hint: str, **said: tuple[int, ...]) -> bool | None:
+        engine = reader(bare=(5, 6, 7), plain=SERVED, **said)
+        guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
+        engine.is_away = hint == IDLE
+        return await guide.speaks_against(the_turn(), follows, hint)
+
+    assert await against(STERN, plain_stern=(7, 7, 1)) is True
+    assert await against(STERN, plain_stern=SERVED) is False
+    assert await against(IDLE) is None

@@ -143,12 +143,10 @@ async def test_of_what_rode_along_the_newest_of_each_kind_are_looked_back_on(sto
     await train(store, "1", "shared", "a", "b", "c", "other", "taught", dropped=("given up",))
     await train(store, "2", ANN, "mine")
     rode = await store.rode(scope="shared", most=2)
-    assert [(one.turn, one.rehearses) for one in rode] == [
-        ("b", ("Be brief.",)),
-        ("c", ("Be brief.",)),
-        ("other", ("Be kind.",)),
-    ]
-    assert [one.turn for one in await store.rode(scope=ANN, most=2)] == ["mine"]
+    assert [sample.turn for sample, _ in rode] == ["b", "c", "other"]
+    told = await store.turn("b")
+    assert told is not None and rode[0][1] == told.at_s and rode[0][0].rehearses == ("Be brief.",)
+    assert [sample.turn for sample, _ in await store.rode(scope=ANN, most=2)] == ["mine"]
 
 
 async def test_samples_of_an_older_store_wait_for_the_shared_scope(tmp_path: Path) -> None:

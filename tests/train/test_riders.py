@@ -18,7 +18,7 @@ from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.store.check import check_rows
 from openclaw_rl.store.connection import NAME, open_writer
 from openclaw_rl.store.forget import learners
-from openclaw_rl.train.riders import Room, chosen, is_asked_for
+from openclaw_rl.train.riders import Room, again, chosen, is_asked_for, wished_since
 from openclaw_rl.train.settings import TrainStageSettings, Wants
 
 
@@ -46,7 +46,7 @@ def test_a_rider_rides_while_what_it_rehearses_is_asked_for(later: list[tuple[st
     assert is_asked_for(rider("r", rehearses=("Be brief.",)), kept) is rides
     assert is_asked_for(rider("r"), kept)
     assert not is_asked_for(rider("r", rehearses=("Be brief.", "Be kind.")), kept)
-    assert not is_asked_for(rider("r", rehearses=("Please be brief!",)), kept)  # worded anew since
+    assert is_asked_for(rider("r", rehearses=("Please be brief!",)), kept) is rides  # the same in other words
 
 
 def test_riders_take_no_more_tokens_than_there_is_room_for() -> None:
@@ -68,6 +68,37 @@ async def test_a_rider_whose_hint_was_taken_back_is_dropped(tmp_path: Path) -> N
         await settle(flow)
         assert flow.stage.status.riders == 0
         assert await flow.state("good") is DropReason.NO_SIGNAL
+
+
+def test_of_those_that_rode_each_kind_has_its_turn_and_in_it_each_reply() -> None:
+    of = {"a1": "a", "a2": "a", "b1": "b", "c1": "c", "c2": "c", "c3": "c"}
+    rode = [rider(name, rehearses=(kind,)) for name, kind in of.items()]
+    tried = [[one.turn for one in again(rode, number, 2)] for number in range(12)]
+    assert tried[0] == ["a1", "b1", "c1", "a2", "c2"]  # two to be read, and others in case these do not hold
+    read = [name for names in tried for name in names[:2]]
+    assert {name: read.count(name) for name in of} == {"a1": 4, "a2": 4, "b1": 8, "c1": 3, "c2": 3, "c3": 2}
+    assert again([], 3, 4) == [] and again(rode[:1], 3, 4) == rode[:1]
+
+
+@pytest.mark.parametrize(
+    ("text", "made_s", "may_speak"),
+    [
+        ("In grades: Be brief.", 9.0, False),  # what it rehearses itself, asked for again
+        ("In grades: Be brief, please.", 9.0, False),  # in other words
+        ("In comments: Be kind.", 9.0, False),  # about another kind of task
+        ("In grades: Say hello.", 9.0, True),
+        ("Say hello.", 9.0, True),
+        ("Say hello.", 1.0, False),  # asked for before, and it was accepted all the same
+    ],
+)
+def test_what_was_wished_since_a_reply_was_given_may_speak_against_it(
+    text: str, made_s: float, may_speak: bool
+) -> None:
+    kept = {text: kept_hint(text, made_s)}
+    found = wished_since(rider("r", rehearses=("In grades: Be brief.",)), 5.0, kept)
+    assert found == ([text] if may_speak else [])
+    # Nobody knows what one that follows no hint was for.
+    assert wished_since(rider("r"), 5.0, kept) == ([text] if made_s > 5.0 else [])
 
 
 async def taught(flow: Flow) -> None:
@@ -102,23 +133,21 @@ async def test_a_rider_is_consumed_by_one_step_and_read_again_by_the_next(tmp_pa
     sql.close()
 
 
-async def test_those_that_were_read_least_go_first_and_none_more_often_than_it_may(tmp_path: Path) -> None:
-    settings = replace(SETTINGS, riders=1, rides_again=2, batch_size=1, min_batch=1)
-    async with flowing(tmp_path, wants=Wants.HINT, settings=settings) as flow:
-        flow.stage.entry.guide = Following(())
-        for name in ("first", "second"):
-            await flow.judged(name, 1, session_id=name)
-            await flow.store.end_session(name, why="idle", at_s=2.0)
-        for number in range(6):
-            now = PolicyVersion(SHARED, number)
-            await flow.judged(f"c{number}", -1, hints=1, session_id="corrected", version=now)
-            await settle(flow)
-            await flow.pass_gate(PolicyVersion(SHARED, number + 1))
-        riders = [batch[1:] if batch[0].startswith("c") else batch[:1] for batch in flow.trainer.batches]
-        assert riders == [["first"], ["second"], ["first"], ["second"], ["first"], ["second"]]
-        await flow.judged("c6", -1, hints=1, session_id="corrected", version=PolicyVersion(SHARED, 6))
+@pytest.mark.parametrize(
+    ("wish", "is_read"),
+    [("Say hello.", True), ("Not that, say hello.", False), ("?", False)],
+    ids=["beside", "against", "unknown"],
+)
+async def test_it_is_not_read_again_where_a_later_wish_speaks_against_it(
+    tmp_path: Path, wish: str, is_read: bool
+) -> None:
+    async with flowing(tmp_path, wants=Wants.HINT) as flow:
+        await flow.store.hints.adopt("ann", Hint("Be brief."), turn=None, at_s=1.0)
+        await taught(flow)
+        await flow.store.hints.adopt("ann", Hint(wish), turn=None, at_s=1e9)
+        await flow.pass_gate(PolicyVersion(SHARED, 1))
         await settle(flow)
-        assert flow.trainer.batches[6] == ["c6"]  # each rode once, and was read again twice
+        assert flow.trainer.batches[1] == (["c", "d", "good"] if is_read else ["c", "d"])
 
 
 async def test_nor_of_somebody_who_may_not_teach_any_more(tmp_path: Path) -> None:

@@ -129,6 +129,9 @@ class Following:
         hints = (HintPrompt(" ".join(self.rehearses), (1, 2, 9)),) if self.rehearses else ()
         return replace(await assembled(()), hints=hints, rehearses=self.rehearses)
 
+    async def speaks_against(self, turn: Turn, rider: Sample, hint: str) -> bool | None:
+        return None if hint == "?" else hint.startswith("Not")
+
 
 STEPPED = StepReport(True, {"loss": 0.5})
 

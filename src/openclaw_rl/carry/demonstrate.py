@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from openclaw_rl.carry.asking import reply_logp, sampled_reply
 from openclaw_rl.carry.settings import HintsSettings
-from openclaw_rl.core.hint import PlacedHint, with_hints
+from openclaw_rl.core.hint import PlacedHint, last_user_index, with_hints
 from openclaw_rl.core.kept_hint import is_general
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
@@ -108,6 +108,25 @@ class Demonstrator:
             return sample
         words = tuple(hint.text for hint in followed)
         return replace(sample, hints=(HintPrompt(" ".join(words), reading.tokens),), rehearses=words)
+
+    async def speaks_against(self, turn: Turn, rider: Sample, hint: str) -> bool | None:
+        """Whether the base model finds a reply less likely with one more hint beside those that it follows.
+
+        None where the engine is away, or the prompt is no text alone.
+        """
+        asked = last_user_index(turn.messages)
+        if asked is None or turn.prompt.images:
+            return None
+        followed = [PlacedHint(asked, "", words) for words in rider.rehearses]
+        said = rider.response
+        try:
+            before = await self._reading(turn, followed)
+            beside = await self._reading(turn, [*followed, PlacedHint(asked, "", hint)])
+            if before is None or beside is None:
+                return None
+            return await self._logp(before, said) - await self._logp(beside, said) >= HEEDED_NATS
+        except EngineError:
+            return None
 
     async def _is_strange(self, turn: Turn, reading: Prompt) -> bool:
         """Whether the base model finds a reply much less likely than the weights that said it did."""

@@ -104,7 +104,7 @@ def is_same_wish(one: str, other: str) -> bool:
 
     Those that begin by saying for what they hold, and differ in it, are not.
     """
-    if _are_of_other_tasks(one, other):
+    if are_of_other_tasks(one, other):
         return False
     if likeness(one, other) >= ALIKE:
         return True
@@ -115,7 +115,7 @@ def is_same_wish(one: str, other: str) -> bool:
 
 def asks_alike(one: str, other: str) -> bool:
     """Whether two hints ask for the same in other words, and not for its opposite."""
-    return not _are_of_other_tasks(one, other) and likeness(one, other) >= ALIKE and forbids(one) == forbids(other)
+    return not are_of_other_tasks(one, other) and likeness(one, other) >= ALIKE and forbids(one) == forbids(other)
 
 
 def may_oppose(one: str, other: str) -> bool:
@@ -123,7 +123,7 @@ def may_oppose(one: str, other: str) -> bool:
 
     Too little to take one for the other's end; enough for nobody to be told both at once.
     """
-    if _are_of_other_tasks(one, other):
+    if are_of_other_tasks(one, other):
         return False
     return forbids(one) != forbids(other) and bool(telling_words(one) & telling_words(other))
 
@@ -142,6 +142,7 @@ def is_general(text: str, asked: str) -> bool:
     return not any(re.search(rf"\b{name}\b", asked) for name in _NAME.findall(text))
 
 
-def _are_of_other_tasks(one: str, other: str) -> bool:
+def are_of_other_tasks(one: str, other: str) -> bool:
+    """Whether both say for what they hold, and it is not the same."""
     here, there = _WHERE.match(one), _WHERE.match(other)
     return bool(here and there and telling_words(here[1]) != telling_words(there[1]))

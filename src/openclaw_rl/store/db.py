@@ -274,8 +274,8 @@ class Store:
         """The scopes that samples wait for, the one whose oldest waits longest first."""
         return await self._reader.do(lessons.waiting_scopes)
 
-    async def rode(self, *, scope: str, most: int) -> list[Sample]:
-        """Replies that rode along in this scope's steps, oldest first; the newest `most` of each kind."""
+    async def rode(self, *, scope: str, most: int) -> list[tuple[Sample, float]]:
+        """Replies that rode along in this scope's steps and when they were said, the newest `most` of each kind."""
         return await self._reader.do(lambda sql: samples.rode(sql, scope, most))
 
     async def commit_step(self, step: StepRecord) -> None:

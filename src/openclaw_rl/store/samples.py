@@ -79,22 +79,23 @@ def kind_of(rider: Sample) -> str:
     return hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def rode(sql: sqlite3.Connection, scope: str, most: int) -> list[Sample]:
-    """The riders that this scope has learned from, oldest first; the newest `most` of each kind.
+def rode(sql: sqlite3.Connection, scope: str, most: int) -> list[tuple[Sample, float]]:
+    """The riders that this scope has learned from, oldest first, and when each was said; the newest `most` of a kind.
 
     Those that cannot be read are left out.
     """
     rows = sql.execute(
-        "SELECT body, ids, logp, mask FROM (SELECT body, ids, logp, mask, seq, "
-        "row_number() OVER (PARTITION BY kind ORDER BY seq DESC) AS back FROM samples "
-        "JOIN lessons ON lessons.turn = samples.turn WHERE kind IS NOT NULL AND scope = ? AND step IS NOT NULL) "
-        "WHERE back <= ? ORDER BY seq DESC LIMIT ?",
+        "SELECT body, ids, logp, mask, at_s FROM (SELECT samples.body AS body, ids, logp, mask, at_s, samples.seq AS "
+        "place, row_number() OVER (PARTITION BY samples.kind ORDER BY samples.seq DESC) AS back FROM samples "
+        "JOIN lessons ON lessons.turn = samples.turn JOIN turns ON turns.id = samples.turn "
+        "WHERE samples.kind IS NOT NULL AND scope = ? AND lessons.step IS NOT NULL) "
+        "WHERE back <= ? ORDER BY place DESC LIMIT ?",
         (plain(scope), most, MOST_RODE),
     ).fetchall()
-    found: list[Sample] = []
-    for row in reversed(rows):
+    found: list[tuple[Sample, float]] = []
+    for *row, at_s in reversed(rows):
         try:
-            found.append(sample_of_row(row))
+            found.append((sample_of_row(row), float(at_s)))
         except DamageError:
             continue
     return found

@@ -29,6 +29,7 @@ Assembled = Callable[[Sequence[PlacedHint]], Awaitable[Sample]]  # a turn's samp
 AT_ONCE = 64
 LOOK_AGAIN = 200  # rounds after which all that waits is looked at once more
 RECENT_REWARDS = 50
+AGAINST_KEPT = 10_000  # of which riders is remembered what speaks against them
 CORRECTED_MOST = 8  # corrections of one request that are looked back over
 
 
@@ -91,6 +92,10 @@ class Guide(Protocol):
         """The sample of a reply that nobody corrected, with those of the `known` hints that it follows, or none."""
         ...
 
+    async def speaks_against(self, turn: Turn, rider: Sample, hint: str) -> bool | None:
+        """Whether a hint makes what a rider said less likely; None where that cannot be told now."""
+        ...
+
 
 @dataclass(slots=True)
 class Entry:
@@ -116,6 +121,7 @@ class Entry:
     floods: Floods | None = None  # made of the settings where none is given
     take_back: Callable[[str, PolicyVersion], Awaitable[bool]] = nothing_back
     _in_vain: InVain = field(init=False)
+    _against: dict[tuple[str, str], bool] = field(default_factory=dict)  # turn and hint
     _looked: int = 0  # turns judged up to here were looked at, and wait for their sessions
     _rounds: int = 0
 
@@ -138,6 +144,29 @@ class Entry:
             self._looked = max([self._looked, *(row.seq for row in rows)])
             if has_moved or len(rows) < AT_ONCE:
                 return has_moved
+
+    async def holds(self, rider: Sample, since: Sequence[str]) -> bool:
+        """Whether a rider may be read again: its user may teach, and no hint `since` it was said speaks against it.
+
+        Where nobody can be asked, any may.
+        """
+        turn = await self.store.turn(rider.turn)
+        if turn is None or not self.may_teach(turn):
+            return False
+        for hint in since:
+            if self.guide is None:
+                return False
+            known = self._against.get((rider.turn, hint))
+            if known is None:
+                known = await self.guide.speaks_against(turn, rider, hint)
+                if known is None:
+                    return False
+                self._against[rider.turn, hint] = known
+                while len(self._against) > AGAINST_KEPT:
+                    del self._against[next(iter(self._against))]
+            if known:
+                return False
+        return True
 
     async def _decide(self, rows: Sequence[Judged]) -> bool:
         """Whether anything was admitted or dropped."""

@@ -64,21 +64,19 @@ def batch(
     size: int,
     room: Room,
     put_off: Mapping[str, int] = MappingProxyType({}),
-    rode: Sequence[Sample] = (),
 ) -> tuple[Sample, ...]:
     """The samples of the next step: up to `size` that teach, oldest first, and the riders that there is room for.
 
-    A rider is a promoted sample, a reply that nobody corrected; it makes no step by itself. Those that `rode` before,
-    the ones to be read again first, compete for the same room, and stand behind the others. Samples `put_off`, which
+    A rider is a promoted sample, a reply that nobody corrected; it makes no step by itself. Samples `put_off`, which
     failed alone so many times, wait while there are others, and are then tried one at a time.
     """
     teaching = [sample for sample in ready if teaches(sample) and sample.turn not in put_off][:size]
     if not teaching:
         rest = [sample for sample in ready if teaches(sample)]
         return (min(rest, key=lambda sample: put_off[sample.turn]),) if rest else ()
-    along = chosen([*(sample for sample in ready if not teaches(sample)), *rode], room)
+    along = chosen([sample for sample in ready if not teaches(sample)], room)
     names = {sample.turn for sample in (*teaching, *along)}
-    return tuple(sample for sample in (*ready, *rode) if sample.turn in names)
+    return tuple(sample for sample in ready if sample.turn in names)
 
 
 def outdated(

@@ -45,8 +45,9 @@ class TrainStageSettings:
     """How many are enough once the oldest has waited `max_wait_s`; never more than `batch_size`."""
     riders: int = 4
     """How many replies that nobody corrected ride along in a step, so that what was learned before holds."""
-    rides_again: int = 7
-    """How often such a reply is read again by later steps that have room for more riders; 0: each rides once."""
+    rides_again: int = 8
+    """Of how many such replies of each kind, the newest, some are read again where a step has room for more riders;
+    0: each rides once."""
     max_wait_s: float = 300.0
     """How long a sample waits for others before a smaller step is taken."""
     max_lag: int = 4

@@ -82,14 +82,9 @@ class TrainStage:
             self.idle_s,
             self.clock,
             self.now,
-            self._may_teach,
+            self.entry.holds,
         )
         self.status = replace(self.status, needed=self.settings.batch_size)
-
-    async def _may_teach(self, turn: str) -> bool:
-        """Whether the user of a turn that is still there has the right to."""
-        held = await self.store.turn(turn)
-        return held is not None and self.entry.may_teach(held)
 
     async def run(self) -> None:
         """Trains until cancelled."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -29,13 +28,12 @@ from openclaw_rl.train import folders
 from openclaw_rl.train.admit import teaches
 from openclaw_rl.train.fairness import most_of_one, shared_fairly
 from openclaw_rl.train.retry import Retries
-from openclaw_rl.train.riders import Room, is_asked_for
+from openclaw_rl.train.riders import Room, again, fitting, is_asked_for, wished_since
 from openclaw_rl.train.schedule import Moment, batch, outdated, why_waiting
 from openclaw_rl.train.settings import TrainStageSettings, Wants
 
 log = logging.getLogger(__name__)
 RIDERS_KEPT = 16  # as many steps' riders may wait
-KIND_KEPT = 16  # riders of each kind that may be read again, the newest
 
 
 class TrainerHandle(Protocol):
@@ -58,16 +56,16 @@ class TrainerHandle(Protocol):
         ...
 
 
-async def everybody_teaches(turn: str) -> bool:
-    """Nobody is left out."""
-    return True
+async def holds_alone(rider: Sample, since: Sequence[str]) -> bool:
+    """Nobody is there to ask: whatever was wished since may speak against it."""
+    return not since
 
 
 @dataclass(frozen=True, slots=True)
 class StepParts:
     """What the steps of all scopes share; see `TrainStage`.
 
-    `may_teach` tells whether a turn's user has the right to, asked before it is read again.
+    `holds` tells whether a rider may be read again, given its user's hints since it was said.
     """
 
     store: Store
@@ -79,7 +77,7 @@ class StepParts:
     idle_s: Callable[[], float]
     clock: Callable[[], float]
     now: Callable[[], float]
-    may_teach: Callable[[str], Awaitable[bool]] = everybody_teaches
+    holds: Callable[[Sample, Sequence[str]], Awaitable[bool]] = holds_alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +139,9 @@ class ScopeSteps:
         if self.scope == SHARED and await self.parts.store.has_several_teachers():
             ready = shared_fairly(ready, most_of_one(settings), self._teaches)
         room = Room(settings.riders if self.retries.most is None else 0, settings.max_sample_tokens)
-        rode = await self._rode() if room.riders else []
-        batched = batch(ready, self._teaches, size=size, room=room, put_off=self.retries.put_off, rode=rode)
-        again = {rider.turn for rider in rode}
-        samples, rehearsed = (
-            tuple(one for one in batched if (one.turn in again) is is_again) for is_again in (False, True)
-        )
+        samples = batch(ready, self._teaches, size=size, room=room, put_off=self.retries.put_off)
         ground = await self._ground()
+        rehearsed = await self._rehearsed(samples, room, ground.number)
         started = self.parts.now()
         log.info(
             "training scope=%s samples=%d rehearsed=%d from=%s upon=%s",
@@ -230,16 +224,22 @@ class ScopeSteps:
         self.retries.forget_but(self._ready_since_s)
         return ready
 
-    async def _rode(self) -> list[Sample]:
-        """Riders of earlier steps that may be read again, those first that were read least."""
-        most = self.parts.settings.rides_again
-        rode = await self.parts.store.rode(scope=self.scope, most=KIND_KEPT) if most else []
-        rows = await self.parts.store.versions_of(self.scope) if rode else []
-        times = Counter(turn for row in rows for turn in row.rehearsed)
-        kept = await self._kept_hints(rider.user for rider in rode)
-        held = [rider for rider in rode if times[rider.turn] < most and is_asked_for(rider, kept[rider.user])]
-        found = [rider for rider in held if await self.parts.may_teach(rider.turn)]
-        return sorted(found, key=lambda rider: times[rider.turn])
+    async def _rehearsed(self, samples: Sequence[Sample], room: Room, number: int) -> list[Sample]:
+        """Riders of earlier steps that there is room for beside this one's own."""
+        settings = self.parts.settings
+        left = room.beside([sample for sample in samples if not self._teaches(sample)])
+        if left.riders < 1 or not settings.rides_again:
+            return []
+        rode = await self.parts.store.rode(scope=self.scope, most=settings.rides_again)
+        kept = await self._kept_hints(sample.user for sample, _ in rode)
+        said_s = {sample.turn: at_s for sample, at_s in rode}
+        asked_for = [sample for sample, _ in rode if is_asked_for(sample, kept[sample.user])]
+        found: list[Sample] = []
+        for rider in again(asked_for, number, settings.riders):
+            since = wished_since(rider, said_s[rider.turn], kept[rider.user])
+            if len(found) < left.riders and await self.parts.holds(rider, since):
+                found.append(rider)
+        return fitting(found, left)
 
     async def _no_longer_asked_for(
         self, ready: Sequence[Sample], gone: Collection[str]
