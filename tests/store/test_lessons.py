@@ -13,6 +13,7 @@ from older_stores import take_back
 from store_doubles import paired_and_judged
 
 from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.core.sample import HintPrompt
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.store import connection
 from openclaw_rl.store.db import Store
@@ -127,20 +128,26 @@ async def test_rows_of_a_scope_are_those_of_its_owner(store: Store) -> None:
 
 
 async def test_of_what_rode_along_the_newest_of_each_kind_are_looked_back_on(store: Store) -> None:
-    async def ride(name: str, *scopes: str, rehearses: tuple[str, ...] = (), is_promoted: bool = True) -> None:
+    async def ride(
+        name: str, *scopes: str, rehearses: tuple[str, ...] = (), score: float = 0.0, hint: str = "",
+        is_promoted: bool = True,
+    ) -> None:  # fmt: skip
         await paired_and_judged(store, name)
-        made = a_sample(a_turn(name), score=0.0)
-        await store.admit(replace(made, is_promoted=is_promoted, rehearses=rehearses), scopes=scopes)
+        hints = tuple(HintPrompt(words, (1, 2)) for words in (hint or " ".join(rehearses),) if words)
+        made = replace(a_sample(a_turn(name), score=score), rehearses=rehearses, hints=hints)
+        await store.admit(replace(made, is_promoted=is_promoted), scopes=scopes)
 
     for name in ("a", "b", "c"):
         await ride(name, "shared", rehearses=("Be brief.",))
     await ride("other", "shared", rehearses=("Be kind.",))
     await ride("taught", "shared", is_promoted=False)
+    await ride("praised", "shared", score=1 / 3)  # a score counts once
+    await ride("told", "shared", hint="Be brief.")  # so does a hint
     await ride("mine", ANN)
     await ride("waits", "shared")
     await ride("given up", "shared")
     assert await store.rode(scope="shared", most=2) == []
-    await train(store, "1", "shared", "a", "b", "c", "other", "taught", dropped=("given up",))
+    await train(store, "1", "shared", "a", "b", "c", "other", "taught", "praised", "told", dropped=("given up",))
     await train(store, "2", ANN, "mine")
     rode = await store.rode(scope="shared", most=2)
     assert [sample.turn for sample, _ in rode] == ["b", "c", "other"]

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
+from openclaw_rl.core.completion import Completion
+from openclaw_rl.core.hint import PlacedHint, with_hints
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.protocols import Engine
+from openclaw_rl.core.protocols import Engine, Renderer
 from openclaw_rl.core.sample import SampledReply
 from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import EngineError, RequestError
+
+STRANGE_NATS = 0.2  # a token, by which the base model may find a reply less likely than who said it
+
+
+async def reading(renderer: Renderer, turn: Turn, hints: Sequence[PlacedHint]) -> Prompt | None:
+    """The turn's prompt with these hints, rendered off the loop; None where the template refuses."""
+    try:
+        return await asyncio.to_thread(renderer.reread, turn, with_hints(turn.messages, hints))
+    except (RequestError, ValueError):
+        return None
+
+
+def is_strange(said: Completion, logp: Sequence[float]) -> bool:
+    """Whether the base model finds a reply much less likely than the weights that said it did; `logp` are its nats."""
+    return sum(said.logp) - sum(logp) > STRANGE_NATS * len(said.tokens)
 
 
 async def reply_logp(

@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from openclaw_rl.carry.asking import reply_logp, sampled_reply
+from openclaw_rl.carry.asking import is_strange, reading, reply_logp, sampled_reply
 from openclaw_rl.carry.settings import HintsSettings
-from openclaw_rl.core.hint import PlacedHint, last_user_index, with_hints
+from openclaw_rl.core.hint import PlacedHint, last_user_index
 from openclaw_rl.core.kept_hint import is_general
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
@@ -21,11 +21,10 @@ from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
-from openclaw_rl.errors import EngineError, RequestError
+from openclaw_rl.errors import EngineError
 
 HEEDED_NATS = 1.0  # by which a hint makes the corrected reply less likely, and likelier what is said behind it
 FOLLOWED_NATS = 2.0  # by which a known hint makes what was said likelier: it is one that the reply follows
-STRANGE_NATS = 0.2  # a token, by which the base model behind those hints may find it less likely than who said it
 
 Assembled = Callable[[Sequence[PlacedHint]], Awaitable[Sample]]
 
@@ -74,7 +73,7 @@ class Demonstrator:
             return await assembled(known)
         try:
             followed = await self._followed(turn, bare, known)
-            without = await self._reading(turn, followed) if followed else None
+            without = await reading(self.renderer, turn, followed) if followed else None
             sample = await assembled(followed if without is not None else ())
             if without is None:
                 found = await self._objecting(turn, sample)
@@ -99,15 +98,17 @@ class Demonstrator:
             return await assembled(turn.carried)
         try:
             followed = await self._followed(turn, bare, known)
-            reading = await self._reading(turn, followed) if followed else None
-            is_strange = reading is not None and await self._is_strange(turn, reading)
+            behind = await reading(self.renderer, turn, followed) if followed else None
+            said = turn.completion
+            if behind is not None and is_strange(said, await reply_logp(self.engine, behind, said.tokens, BASE)):
+                behind = None
         except EngineError:
             return await assembled(turn.carried)
         sample = replace(await assembled(()), hints=())
-        if reading is None or is_strange:
+        if behind is None:
             return sample
         words = tuple(hint.text for hint in followed)
-        return replace(sample, hints=(HintPrompt(" ".join(words), reading.tokens),), rehearses=words)
+        return replace(sample, hints=(HintPrompt(" ".join(words), behind.tokens),), rehearses=words)
 
     async def speaks_against(self, turn: Turn, rider: Sample, hint: str) -> bool | None:
         """Whether the base model finds a reply less likely with one more hint beside those that it follows.
@@ -120,18 +121,13 @@ class Demonstrator:
         followed = [PlacedHint(asked, "", words) for words in rider.rehearses]
         said = rider.response
         try:
-            before = await self._reading(turn, followed)
-            beside = await self._reading(turn, [*followed, PlacedHint(asked, "", hint)])
+            before = await reading(self.renderer, turn, followed)
+            beside = await reading(self.renderer, turn, [*followed, PlacedHint(asked, "", hint)])
             if before is None or beside is None:
                 return None
             return await self._logp(before, said) - await self._logp(beside, said) >= HEEDED_NATS
         except EngineError:
             return None
-
-    async def _is_strange(self, turn: Turn, reading: Prompt) -> bool:
-        """Whether the base model finds a reply much less likely than the weights that said it did."""
-        said = turn.completion
-        return sum(said.logp) - await self._logp(reading, said.tokens) > STRANGE_NATS * len(said.tokens)
 
     async def _moving(self, turn: Turn, without: Prompt, sample: Sample) -> _Heeded | None:
         """The hint of the sample's that objects most, and what is said behind it; None where that changes nothing.
@@ -170,20 +166,15 @@ class Demonstrator:
 
     async def _followed(self, turn: Turn, without: Prompt, known: Sequence[PlacedHint]) -> list[PlacedHint]:
         """The known hints that make what was said likelier than it is without any."""
-        readings = [(hint, prompt) for hint in known if (prompt := await self._reading(turn, [hint])) is not None]
+        readings = [
+            (hint, prompt) for hint in known if (prompt := await reading(self.renderer, turn, [hint])) is not None
+        ]
         if not readings:
             return []
         said = turn.completion.tokens
         prompts = (without, *(prompt for _, prompt in readings))
         before, *behind = await asyncio.gather(*(self._logp(prompt, said) for prompt in prompts))
         return [hint for (hint, _), logp in zip(readings, behind, strict=True) if logp - before >= FOLLOWED_NATS]
-
-    async def _reading(self, turn: Turn, hints: Sequence[PlacedHint]) -> Prompt | None:
-        """The turn's prompt with these hints, rendered off the loop; None where the template refuses."""
-        try:
-            return await asyncio.to_thread(self.renderer.reread, turn, with_hints(turn.messages, hints))
-        except (RequestError, ValueError):
-            return None
 
     async def _logp(self, prompt: Prompt, said: tuple[int, ...], version: PolicyVersion = BASE) -> float:
         """Of a whole reply, in nats."""

@@ -12,19 +12,18 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from openclaw_rl.carry.asking import reply_logp
-from openclaw_rl.core.hint import PlacedHint, last_user_index, with_hints
+from openclaw_rl.carry.asking import is_strange, reading, reply_logp
+from openclaw_rl.core.hint import PlacedHint, last_user_index
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
 from openclaw_rl.core.sample import HintPrompt, Sample
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
-from openclaw_rl.errors import EngineError, RequestError
+from openclaw_rl.errors import EngineError
 
 BROUGHT_NATS = 3.0  # by which the conversation since makes a token likelier than the request alone: it brought it
 MEANT_NATS = 1.0  # by which the hint must then make it likelier, too: it is what was wished
 HEEDED_NATS = 2.0  # by which the hint makes the whole reply likelier
-STRANGE_NATS = 0.2  # a token, by which the base model may find it less likely than who said it
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,30 +43,20 @@ class Hindsight:
         base model would hardly have said it in that conversation, and where the engine is away.
         """
         said = accepted.completion.tokens
-        if accepted.prompt.images or bare.images:
+        asked = last_user_index(corrected.messages)
+        if asked is None or accepted.prompt.images or bare.images:
             return None
         try:
             unasked, told = await asyncio.gather(self._logp(bare, said), self._logp(accepted.prompt, said))
-            if sum(accepted.completion.logp) - sum(told) > STRANGE_NATS * len(said):
+            if is_strange(accepted.completion, told):
                 return None
             for hint in hints:
-                reading = await self._reading(corrected, hint)
-                if reading is not None and _is_meant(unasked, told, await self._logp(reading, said)):
+                behind = await reading(self.renderer, corrected, [PlacedHint(asked, "", hint)])
+                if behind is not None and _is_meant(unasked, told, await self._logp(behind, said)):
                     return _as_answer(sample, bare, HintPrompt(hint, accepted.prompt.tokens))
         except EngineError:
             return None
         return None
-
-    async def _reading(self, turn: Turn, hint: str) -> Prompt | None:
-        """The turn's request with the hint behind it, rendered off the loop; None where the template refuses."""
-        asked = last_user_index(turn.messages)
-        if asked is None:
-            return None
-        words = with_hints(turn.messages, [PlacedHint(asked, "", hint)])
-        try:
-            return await asyncio.to_thread(self.renderer.reread, turn, words)
-        except (RequestError, ValueError):
-            return None
 
     async def _logp(self, prompt: Prompt, said: tuple[int, ...]) -> tuple[float, ...]:
         return await reply_logp(self.engine, prompt, said, BASE)

@@ -88,6 +88,11 @@ class Sample:
             raise ValueError("the policy's own reply stands beside the teacher's alone")
 
     @property
+    def is_rider(self) -> bool:
+        """Whether it only holds the policy in place: it has no score, and no hint but those that the reply follows."""
+        return self.is_promoted and not self.score and (not self.hints or bool(self.rehearses))
+
+    @property
     def has_signal(self) -> bool:
         """Whether a step over this sample alone would move anything but the anchor."""
         return bool(self.score) or bool(self.hints) or self.outcome is not None

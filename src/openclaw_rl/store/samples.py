@@ -51,7 +51,7 @@ def admit(transaction: Transaction, sample: Sample, scopes: Sequence[str] = (SHA
             codec.pack(codec.joined(ids)),
             codec.pack(codec.floats_bytes(sample.logp)),
             codec.pack(bytes(sample.mask)),
-            kind_of(sample) if sample.is_promoted else None,
+            kind_of(sample) if sample.is_rider else None,
         ),
     )
     lessons.enter(transaction.sql, sample.turn, scopes)

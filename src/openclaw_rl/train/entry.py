@@ -148,7 +148,7 @@ class Entry:
     async def holds(self, rider: Sample, since: Sequence[str]) -> bool:
         """Whether a rider may be read again: its user may teach, and no hint `since` it was said speaks against it.
 
-        Where nobody can be asked, any may.
+        Where nobody can be asked now, each of them is taken to do so.
         """
         turn = await self.store.turn(rider.turn)
         if turn is None or not self.may_teach(turn):

@@ -237,14 +237,16 @@ class ScopeSteps:
         found: list[Sample] = []
         for rider in again(asked_for, number, settings.riders):
             since = wished_since(rider, said_s[rider.turn], kept[rider.user])
-            if len(found) < left.riders and await self.parts.holds(rider, since):
-                found.append(rider)
-        return fitting(found, left)
+            if await self.parts.holds(rider, since):
+                found = fitting([*found, rider], left)
+            if len(found) == left.riders:
+                break
+        return found
 
     async def _no_longer_asked_for(
         self, ready: Sequence[Sample], gone: Collection[str]
     ) -> list[tuple[str, DropReason]]:
-        """Riders that follow a hint which its user took back or changed since."""
+        """Riders that follow a hint which its user took back since, or wished the opposite of."""
         riders = [sample for sample in ready if sample.rehearses and sample.turn not in gone]
         kept = await self._kept_hints(one.user for one in riders)
         return [(one.turn, DropReason.NO_SIGNAL) for one in riders if not is_asked_for(one, kept[one.user])]
