@@ -16,9 +16,11 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
 from openclaw_rl.publish import replies, wishes
 from openclaw_rl.publish.divergence import sum_of_divergence
+from openclaw_rl.publish.insisting import Insisting, most_against, without_yielding
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.tasks import TaskProbe
 from openclaw_rl.publish.versions import ancestors
+from openclaw_rl.publish.wishes import Change
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import TurnRow, VersionRow
 
@@ -120,7 +122,7 @@ class Gate:
         own = self._short(await self.store.effects.samples(attempt.candidate.turns))[: self.settings.wish_turns]
         before, after, margin = attempt.parent, attempt.candidate.version, self.settings.wish_margin
         top_k = self.settings.kl_top_k
-        wish = await wishes.gaps(self.engine, own, before=before, after=after, top_k=top_k)
+        wish = wishes.mean(await wishes.gaps(self.engine, own, before=before, after=after, top_k=top_k))
         if wish is not None:
             attempt.metrics |= {"gate_wish_before": wish.before, "gate_wish": wish.after}
             if wish.rise > margin:
@@ -135,16 +137,34 @@ class Gate:
             if praised.rise < -margin:
                 attempt.against = f"it follows its own scores worse, by {-praised.rise:.2f} nats a token"
                 return
+        await self._keeps(attempt, own, won=0.0 if wish is None else max(0.0, -wish.rise))
+
+    async def _keeps(self, attempt: Attempt, own: Sequence[Sample], *, won: float) -> None:
+        """Whether earlier wishes are met no worse, or by no more than what it `won` of its own, in nats a token.
+
+        A user who asked for the same before, and was refused for an earlier wish of theirs, outweighs that wish.
+        """
+        before, after, most = attempt.parent, attempt.candidate.version, max(self.settings.wish_margin, won)
         kept = wishes.still_wished(await self._kept(attempt.candidate), own)[: self.settings.wish_turns]
-        others = await wishes.gaps(self.engine, kept, before=before, after=after, top_k=top_k)
-        if others is not None:
-            attempt.metrics |= {"gate_kept_before": others.before, "gate_kept": others.after}
-            won = 0.0 if wish is None else max(0.0, -wish.rise)
-            if others.rise > margin and others.rise > won:
-                attempt.against = (
-                    f"it is further from what earlier hints ask for: {others.after:.2f} nats a token, "
-                    f"{others.before:.2f} before"
-                )
+        held = await wishes.gaps(self.engine, kept, before=before, after=after, top_k=self.settings.kl_top_k)
+        others = wishes.mean(held)
+        if others is None:
+            return
+        if others.rise > most:
+            insisting = Insisting(
+                self.store, self.engine, self.renderer, self.settings.wish_margin, self.settings.kl_top_k
+            )
+            refusals = await insisting.refusals(attempt.candidate, own)
+            attempt.metrics["gate_yielded"] = float(refusals.total())
+            held = without_yielding(held, refusals)
+            others = wishes.mean(held) or Change(0.0, 0.0)
+        attempt.metrics |= {"gate_kept_before": others.before, "gate_kept": others.after}
+        if others.rise > most:
+            log.info("version=%s gives up most of what a hint of turn=%s asks for", after, most_against(held).turn)
+            attempt.against = (
+                f"it is further from what earlier hints ask for: {others.after:.2f} nats a token, "
+                f"{others.before:.2f} before"
+            )
 
     async def _knows(self, attempt: Attempt) -> None:
         """Whether it does the probe tasks as well as the served version, and as the best of those it was made from."""

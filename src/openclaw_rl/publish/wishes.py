@@ -15,7 +15,7 @@ from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import BASE, PolicyVersion
-from openclaw_rl.publish.divergence import mean_divergence
+from openclaw_rl.publish.divergence import Top, mean_divergence
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +33,27 @@ class Change:
 
 async def gaps(
     engine: Engine, samples: Sequence[Sample], *, before: PolicyVersion, after: PolicyVersion, top_k: int
-) -> Change | None:
-    """The mean gap to what the hints would have said; None without a hinted sample."""
-    hinted = [sample for sample in samples if sample.hints]
-    if not hinted:
+) -> list[tuple[Sample, Change]]:
+    """How far each sample with hints is from what these would have said."""
+    found = []
+    for sample in samples:
+        if not sample.hints:
+            continue
+        teacher = await top_tokens(engine, sample.hints[0].tokens, sample.response, BASE, top_k)
+        both = []
+        for version in (before, after):
+            said = await top_tokens(engine, sample.prompt, sample.response, version, top_k)
+            both.append(await asyncio.to_thread(mean_divergence, teacher, said))
+        found.append((sample, Change(*both)))
+    return found
+
+
+def mean(found: Sequence[tuple[Sample, Change]]) -> Change | None:
+    """The mean of these changes; None of none."""
+    if not found:
         return None
-    totals = [0.0, 0.0]
-    for sample in hinted:
-        behind = sample.hints[0].tokens
-        teacher = await _top(engine, behind, sample.response, BASE, top_k)
-        for index, version in enumerate((before, after)):
-            said = await _top(engine, sample.prompt, sample.response, version, top_k)
-            totals[index] += await asyncio.to_thread(mean_divergence, teacher, said)
-    return Change(totals[0] / len(hinted), totals[1] / len(hinted))
+    before = sum(change.before for _, change in found) / len(found)
+    return Change(before, sum(change.after for _, change in found) / len(found))
 
 
 async def approval(
@@ -75,8 +83,9 @@ def still_wished(kept: Sequence[Sample], own: Sequence[Sample]) -> list[Sample]:
     ]
 
 
-async def _top(
+async def top_tokens(
     engine: Engine, prompt: tuple[int, ...], response: tuple[int, ...], version: PolicyVersion, top_k: int
-) -> tuple[tuple[tuple[int, float], ...], ...]:
+) -> tuple[Top, ...]:
+    """The likeliest tokens at each position of a response behind a prompt."""
     found = await engine.score(Prompt(prompt + response), start=len(prompt), version=version, top_k=top_k)
     return found.top

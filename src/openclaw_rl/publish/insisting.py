@@ -1,0 +1,107 @@
+"""A user who asks for the same again after the gate refused it: one of their own earlier wishes yields each time.
+
+The gate holds a version to what earlier hints ask for. Where one of these was misheard, or the user has other things in
+mind now, it would refuse every version that learns what they ask for, however often they do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from openclaw_rl.core.hint import Hint
+from openclaw_rl.core.kept_hint import asks_alike
+from openclaw_rl.core.protocols import Engine, Renderer
+from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.errors import RequestError
+from openclaw_rl.publish.divergence import mean_divergence
+from openclaw_rl.publish.wishes import Change, top_tokens
+from openclaw_rl.store.db import Store
+from openclaw_rl.store.rows import VersionRow, VersionStatus
+
+LOOKED_AT = 16  # versions before the one being tried
+EXPLAINS = 0.5  # of what a hint changes, by another one: then both ask for the same
+
+
+@dataclass(frozen=True, slots=True)
+class Insisting:
+    """Counts refusals. `margin` as in `wish_margin`, `top_k` as in `kl_top_k`."""
+
+    store: Store
+    engine: Engine
+    renderer: Renderer
+    margin: float
+    top_k: int
+
+    async def refusals(self, candidate: VersionRow, own: Sequence[Sample]) -> Counter[str]:
+        """By user: how many versions were refused for earlier hints although they had learned what is asked again now.
+
+        Counted back to the last version that learned it and was not refused so. `own` are the step's samples. Raises
+        EngineError or RequestError where the engine cannot tell now.
+        """
+        found: Counter[str] = Counter()
+        open_for = {sample.user: sample for sample in own if _is_correction(sample)}
+        made = candidate.version
+        for number in range(made.number - 1, max(0, made.number - 1 - LOOKED_AT), -1):
+            row = await self.store.version(PolicyVersion(made.scope, number)) if open_for else None
+            if row is None:
+                continue
+            for before in await self.store.effects.samples(row.turns):
+                now = open_for.get(before.user)
+                if now is None or not _is_correction(before) or not await self._asks_the_same(before, now):
+                    continue
+                if self._gave_up_earlier(row):
+                    found[now.user] += 1
+                    break
+                del open_for[now.user]
+        return found
+
+    def _gave_up_earlier(self, row: VersionRow) -> bool:
+        rise = row.metrics.get("gate_kept", 0.0) - row.metrics.get("gate_kept_before", 0.0)
+        return row.status is VersionStatus.REFUSED and rise > self.margin
+
+    async def _asks_the_same(self, before: Sample, now: Sample) -> bool:
+        """By their words; or because the earlier hint changes what was corrected now as the later one does."""
+        earlier, later = before.hints[0], now.hints[0]
+        if asks_alike(earlier.text, later.text):
+            return True
+        turn = await self.store.turn(now.turn)
+        if turn is None:
+            return False
+        try:
+            behind = await asyncio.to_thread(self.renderer.hinted, turn, Hint(earlier.text))
+        except (RequestError, ValueError):  # the template refuses
+            return False
+        wanted, got, bare = [
+            await top_tokens(self.engine, prompt, now.response, BASE, self.top_k)
+            for prompt in (later.tokens, behind.tokens, now.prompt)
+        ]
+        left = await asyncio.to_thread(mean_divergence, wanted, got)
+        return left < EXPLAINS * await asyncio.to_thread(mean_divergence, wanted, bare)
+
+
+def without_yielding(held: Sequence[tuple[Sample, Change]], refusals: Counter[str]) -> list[tuple[Sample, Change]]:
+    """What earlier hints ask for, less one wish for each of its user's refusals: those given up most, first."""
+    left = list(held)
+    for user in refusals.elements():
+        own = [(sample, change) for sample, change in left if sample.user == user]
+        if own:
+            most = max(own, key=lambda one: one[1].rise)[0].hints[0].text
+            left = [one for one in left if one[0].user != user or not _is_wish(one[0].hints[0].text, most)]
+    return left
+
+
+def most_against(held: Iterable[tuple[Sample, Change]]) -> Sample:
+    """The sample that was given up most."""
+    return max(held, key=lambda one: one[1].rise)[0]
+
+
+def _is_wish(text: str, other: str) -> bool:
+    return text == other or asks_alike(text, other)
+
+
+def _is_correction(sample: Sample) -> bool:
+    return bool(sample.hints) and not sample.is_promoted
