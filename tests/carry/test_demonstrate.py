@@ -60,7 +60,9 @@ class Reader:
 
     async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
         self.asked.append(version)
-        said = self._reply(prompt.tokens) if self.longest is None else (9,) * sampling.max_tokens
+        is_learned = version != BASE and prompt == prompt_of(())
+        said = self.learned if is_learned else self._reply(prompt.tokens)
+        said = said if self.longest is None else (9,) * sampling.max_tokens
         for index, token in enumerate(said):
             yield SampledToken(token, -0.1, -0.1, version, finish=Finish.STOP if index + 1 == len(said) else None)
 
@@ -163,6 +165,32 @@ async def test_or_where_the_hint_moves_the_weights_that_are_served() -> None:
     known = [PlacedHint(0, KNOWN, KNOWN)]
     found = await guide.demonstrated(the_turn(), prompt_of(()), known, assembling(IDLE))
     assert [hint.text for hint in found.hints] == [IDLE]
+
+
+@pytest.mark.parametrize(
+    ("mostly", "told", "shown"),
+    [
+        ((5, 6, 1), f"{KNOWN} {PLAIN}", (5, 6, 6)),  # what was served was a slip
+        ((1, 1, 1), PLAIN, (1, 1, 6)),  # they have not learned it
+        (SERVED, PLAIN, (1, 1, 6)),  # they say it always
+        ((5,) * 8, PLAIN, (1, 1, 6)),  # no end is found in eight tokens
+    ],
+)
+async def test_a_slip_is_told_beside_what_the_served_weights_mostly_follow(
+    mostly: tuple[int, ...], told: str, shown: tuple[int, ...]
+) -> None:
+    """Told alone, a reply that follows nothing would cost what was learned."""
+    engine = reader(bare=(1, 1, 1), known=(5, 6, 1), plain=(1, 1, 6), known_plain=(5, 6, 6))
+    engine.learned = mostly
+
+    async def served(turn: Turn) -> PolicyVersion:
+        return PolicyVersion("shared", 3)
+
+    guide = Demonstrator(engine, served, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
+    known = [PlacedHint(0, KNOWN, KNOWN)]
+    found = await guide.demonstrated(the_turn(), prompt_of(()), known, assembling(PLAIN))
+    assert [hint.text for hint in found.hints] == [told]
+    assert [one.tokens for one in found.shown] == [shown]
 
 
 async def test_beside_it_stand_the_known_hints_that_the_reply_follows() -> None:

@@ -67,16 +67,17 @@ class Demonstrator:
         What the reply follows already is not to be unlearned for nothing: then a hint must move what is said, and one
         that would mean nothing in another task ("The right answer is 14") is learned beside what is followed or not at
         all. Where it follows nothing known the teacher need only think less of it than the policy did; who wants back
-        what the base model does anyway asks for what it says unasked.
+        what the base model does anyway asks for what it says unasked. A slip, where the weights mostly say what follows
+        some of them, is told beside these: or it would cost what was learned.
         """
         if turn.prompt.images:  # a trainer reads ids alone
             return await assembled(known)
         try:
-            followed = await self._followed(turn, bare, known)
+            followed = await self._followed(turn, bare, known, turn.completion.tokens)
             without = await reading(self.renderer, turn, followed) if followed else None
             sample = await assembled(followed if without is not None else ())
             if without is None:
-                found = await self._objecting(turn, sample)
+                found = await self._slipped(turn, bare, known, assembled) or await self._objecting(turn, sample)
             else:
                 found = await self._moving(turn, without, sample)
                 if found is None:
@@ -97,7 +98,7 @@ class Demonstrator:
         if turn.prompt.images:
             return await assembled(turn.carried)
         try:
-            followed = await self._followed(turn, bare, known)
+            followed = await self._followed(turn, bare, known, turn.completion.tokens)
             behind = await reading(self.renderer, turn, followed) if followed else None
             said = turn.completion
             if behind is not None and is_strange(said, await reply_logp(self.engine, behind, said.tokens, BASE)):
@@ -153,6 +154,20 @@ class Demonstrator:
         """The same where the teacher thinks less of the reply than the weights that said it did."""
         return await self._most_contrary(turn.completion.tokens, sample, sum(turn.completion.logp))
 
+    async def _slipped(
+        self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled
+    ) -> _Heeded | None:
+        """The same beside the known hints that the served weights' likeliest reply follows; None where it has none."""
+        if not known:
+            return None
+        longest = max(self.settings.probe_tokens, 2 * len(turn.completion.tokens))
+        sampling = Sampling(max_tokens=longest, temperature=0.0, stop_ids=self.stop_ids)
+        mostly = await sampled_reply(self.engine, bare, sampling, await self.current(turn))
+        if mostly.tokens == turn.completion.tokens or len(mostly.tokens) == longest:
+            return None
+        followed = await self._followed(turn, bare, known, mostly.tokens)
+        return await self._objecting(turn, await assembled(followed)) if followed else None
+
     async def _most_contrary(self, said: tuple[int, ...], sample: Sample, before: float) -> _Heeded | None:
         """The hint behind which a reply is least likely, `before` nats without it, and what is said behind it."""
         if not sample.hints:
@@ -164,14 +179,15 @@ class Demonstrator:
         hint = sample.hints[least]
         return _Heeded(sample, (hint,), await self._shown(len(said), hint))
 
-    async def _followed(self, turn: Turn, without: Prompt, known: Sequence[PlacedHint]) -> list[PlacedHint]:
-        """The known hints that make what was said likelier than it is without any."""
+    async def _followed(
+        self, turn: Turn, without: Prompt, known: Sequence[PlacedHint], said: tuple[int, ...]
+    ) -> list[PlacedHint]:
+        """The known hints that make a reply to the turn likelier than it is without any."""
         readings = [
             (hint, prompt) for hint in known if (prompt := await reading(self.renderer, turn, [hint])) is not None
         ]
         if not readings:
             return []
-        said = turn.completion.tokens
         prompts = (without, *(prompt for _, prompt in readings))
         before, *behind = await asyncio.gather(*(self._logp(prompt, said) for prompt in prompts))
         return [hint for (hint, _), logp in zip(readings, behind, strict=True) if logp - before >= FOLLOWED_NATS]
