@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from openclaw_rl.core.hint import PlacedHint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
+from openclaw_rl.core.sample import HintPrompt, Outcome, Sample, SampledReply
 from openclaw_rl.core.turn import TurnKind
 from openclaw_rl.core.verdict import Verdict, VerdictSource, Vote
-from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.serve.explaining import DROPPED, STANDS, explained
+from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.serve.explaining import DROPPED, STANDS, explained, lesson_explained
 from openclaw_rl.serve.views import turn_json
 from openclaw_rl.store.rows import TurnRow
 from openclaw_rl.testing.turns import a_turn
@@ -62,4 +64,36 @@ def test_every_state_and_every_reason_has_its_words() -> None:
     assert explained(side) == [
         "side: it asks for a title",
         "side turns are served and counted, and never learned from",
+    ]
+
+
+def test_a_lesson_says_what_a_turn_is_learned_from_as() -> None:
+    scored = Sample("t", "s", "ann", (1,), (2,), (-0.1,), (True,), BASE, score=1.0)
+    hinted = replace(scored, hints=(HintPrompt("Be brief.", (1, 5)),))
+    rider = replace(scored, score=0.0, is_promoted=True)
+    taught = replace(hinted, is_taught=True)
+    shown = (SampledReply((3,), (-0.1,), BASE),) * 2
+    behind = replace(TURN, carried=(PlacedHint(0, "h", "Be brief."),))
+    told = [
+        lesson_explained(sample, turn)
+        for sample, turn in (
+            (scored, TURN),
+            (hinted, TURN),
+            (replace(hinted, shown=shown), TURN),
+            (rider, TURN),
+            (replace(rider, hints=hinted.hints, rehearses=("Be brief.",)), TURN),
+            (taught, TURN),
+            (taught, behind),
+            (replace(scored, outcome=Outcome(1.0, True)), TURN),
+        )
+    ]
+    assert told == [
+        "it is learned from by its score alone",
+        "the teacher reads the hint behind the request",
+        "the teacher reads the hint behind the request, and shows 2 replies of its own",
+        "nobody corrected it: it rides along, and holds the policy where the base model is",
+        "nobody corrected it: it rides along, and holds the policy to what these hints ask for",
+        "accepted after corrections, it answers what was asked first; the teacher reads the whole conversation",
+        "it was said behind hints: the policy learns to say it without them",
+        "it is learned from by how its environment graded the whole rollout",
     ]

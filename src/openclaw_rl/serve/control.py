@@ -85,7 +85,7 @@ async def turn(request: web.Request, parts: ServeParts, key_name: str) -> web.Re
     if row is None:
         raise RequestError(f"there is no turn {name}", fix="list them at /v1/rl/turns", status=404, param="id")
     samples = await parts.store.effects.samples([name])
-    return answer(turn_json(row) | {"lesson": lesson_json(samples[0], parts.renderer) if samples else None})
+    return answer(turn_json(row) | {"lesson": lesson_json(samples[0], row.turn, parts.renderer) if samples else None})
 
 
 async def versions(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:

@@ -6,6 +6,8 @@ from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.masked import marks_in
 from openclaw_rl.core.masked import told as masked_words
 from openclaw_rl.core.next_state import NextStateSource
+from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.store.rows import TurnRow
 
@@ -67,6 +69,24 @@ def explained(row: TurnRow) -> list[str]:
     else:
         told.append(STANDS[row.state])
     return told
+
+
+def lesson_explained(sample: Sample, turn: Turn) -> str:
+    """What a turn is learned from as."""
+    if sample.outcome is not None:
+        return "it is learned from by how its environment graded the whole rollout"
+    if sample.is_rider:
+        held = "to what these hints ask for" if sample.rehearses else "where the base model is"
+        return f"nobody corrected it: it rides along, and holds the policy {held}"
+    if sample.is_taught and not turn.carried:
+        return "accepted after corrections, it answers what was asked first; the teacher reads the whole conversation"
+    if sample.is_taught:
+        return "it was said behind hints: the policy learns to say it without them"
+    if sample.hints:
+        many = len(sample.shown)
+        shown = f", and shows {many} {'reply' if many == 1 else 'replies'} of its own" if many else ""
+        return f"the teacher reads the hint behind the request{shown}"
+    return "it is learned from by its score alone"
 
 
 def _verdict(verdict: Verdict) -> str:

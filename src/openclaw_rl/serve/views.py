@@ -5,8 +5,9 @@ from __future__ import annotations
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.protocols import Renderer
 from openclaw_rl.core.sample import Sample, SampledReply
+from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict
-from openclaw_rl.serve.explaining import explained
+from openclaw_rl.serve.explaining import explained, lesson_explained
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import TurnRow, VersionRow
 
@@ -60,9 +61,10 @@ def turn_json(row: TurnRow) -> dict[str, Json]:
     return body
 
 
-def lesson_json(sample: Sample, renderer: Renderer) -> dict[str, Json]:
+def lesson_json(sample: Sample, turn: Turn, renderer: Renderer) -> dict[str, Json]:
     """What a turn was made into: its signals, what a teacher reads, and replies beside it that nobody was served."""
     return {
+        "explained": lesson_explained(sample, turn),
         "score": sample.score,
         "baseline": sample.baseline,
         "hints": [hint.text for hint in sample.hints],
