@@ -43,20 +43,24 @@ class Insisting:
         EngineError or RequestError where the engine cannot tell now.
         """
         found: Counter[str] = Counter()
-        open_for = {sample.user: sample for sample in own if _is_correction(sample)}
+        asking: dict[str, list[Sample]] = {}
+        for sample in filter(_is_correction, own):
+            asking.setdefault(sample.user, []).append(sample)
         made = candidate.version
         for number in range(made.number - 1, max(0, made.number - 1 - LOOKED_AT), -1):
-            row = await self.store.version(PolicyVersion(made.scope, number)) if open_for else None
+            row = await self.store.version(PolicyVersion(made.scope, number)) if asking else None
             if row is None:
                 continue
-            for before in await self.store.effects.samples(row.turns):
-                now = open_for.get(before.user)
-                if now is None or not _is_correction(before) or not await self._asks_the_same(before, now):
-                    continue
-                if self._gave_up_earlier(row):
-                    found[now.user] += 1
-                    break
-                del open_for[now.user]
+            had_learned = {
+                before.user
+                for before in filter(_is_correction, await self.store.effects.samples(row.turns))
+                for now in asking.get(before.user, ())
+                if await self._asks_the_same(before, now)
+            }
+            if self._gave_up_earlier(row):
+                found.update(had_learned)
+            else:
+                asking = {user: samples for user, samples in asking.items() if user not in had_learned}
         return found
 
     def _gave_up_earlier(self, row: VersionRow) -> bool:
