@@ -9,6 +9,7 @@ from train_doubles import judged, sample, turn, verdict
 
 from openclaw_rl.core.hint import PlacedHint
 from openclaw_rl.core.ledger import DropReason
+from openclaw_rl.core.message import ToolCall
 from openclaw_rl.core.sample import Outcome
 from openclaw_rl.store.rows import Judged
 from openclaw_rl.train.admit import Admission, admission, has_signal, refusal, teaches
@@ -97,6 +98,30 @@ def test_a_method_of_hints_promotes_without_a_reward() -> None:
     assert decide(praised, wants=Wants.HINT, complete=ENDED).promoted == ((praised, 0.0),)
     zero = judged("a", 0, mean=1 / 3)
     assert decide(zero, wants=Wants.HINT, complete=ENDED).promoted == ((zero, 0.0),)
+
+
+@pytest.mark.parametrize(
+    ("wants", "score", "calls", "parent", "rides"),
+    [
+        (Wants.HINT, 0, True, None, True),
+        (Wants.HINT, 1, True, None, True),
+        (Wants.HINT, 0, False, None, False),
+        (Wants.HINT, 0, True, "t0", False),  # one of a session, however many it holds
+        (Wants.HINT, -1, True, None, False),
+        (Wants.EITHER, 0, True, None, False),
+    ],
+)
+def test_a_sessions_first_answer_rides_beside_its_samples_if_it_calls_tools(
+    wants: Wants, score: int, calls: bool, parent: str | None, rides: bool
+) -> None:
+    """Of a session where the last words alone are corrected: nothing else would hold how tools are called."""
+    row = judged("t", score)
+    reply = replace(row.turn.reply, tool_calls=(ToolCall("c", "read", "{}"),) if calls else ())
+    row = replace(row, turn=replace(row.turn, reply=reply, parent=parent))
+    found = decide(row, wants=wants, contributing=frozenset({"s1"}))
+    assert [(one.turn.id, reward) for one, reward in found.promoted] == ([("t", 0.0)] if rides else [])
+    assert bool(found.dropped or found.samples) is not rides
+    assert decide(row, wants=wants).promoted == ()  # not before it is known to contribute
 
 
 def test_sessions_are_decided_apart() -> None:

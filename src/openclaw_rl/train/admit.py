@@ -73,7 +73,8 @@ def admission(
     judged. A turn with a signal becomes a sample. One without waits until its session contributes, and is dropped
     then; where the session ends without a sample, the best-voted of its turns is promoted, so that every session with
     a judged turn contributes. What is to become a sample now may yet turn out to teach nothing, so the others of its
-    session wait.
+    session wait. Where hints alone are learned from, a session's first answer is promoted beside its samples if it
+    calls tools and was not corrected: or nothing would hold how tools are called while all else is corrected.
     """
     open_rows = [row for row in rows if row.turn.id not in refused]
     samples = tuple(row for row in open_rows if has_signal(row.turn, row.verdict, wants))
@@ -95,8 +96,15 @@ def admission(
             # A score the method has no use for is no reward either: the turn trains the anchor alone.
             promoted.append((best, _votes(best) if best.verdict.score == 0 and wants is not Wants.HINT else 0.0))
             group.remove(best)
+        elif wants is Wants.HINT:
+            promoted += [(row, 0.0) for row in group if _opens_with_calls(row)]
+            group = [row for row in group if not _opens_with_calls(row)]
         dropped += [(row.turn.id, DropReason.NO_SIGNAL) for row in group]
     return Admission(samples, tuple(promoted), tuple(dropped))
+
+
+def _opens_with_calls(row: Judged) -> bool:
+    return row.turn.parent is None and bool(row.turn.reply.tool_calls) and row.verdict.score in (0, 1)
 
 
 def _votes(row: Judged) -> float:
