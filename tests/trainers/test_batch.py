@@ -7,9 +7,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn.modules.module import register_module_forward_hook
 from trainer_models import Recorder, settings_of
 
 from openclaw_rl.core.sample import HintPrompt, Sample
+from openclaw_rl.trainers import recompute
 from openclaw_rl.trainers.batch import Reading, Row, merged, passes
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.settings import Mean, Method, MethodSettings
@@ -72,6 +74,29 @@ def test_padding_and_the_size_of_passes_and_chunks_change_nothing(trainer_model:
     assert_same(whole, gradients(trainer_model, samples, logits_per_chunk=1))
     assert_same(whole, gradients(trainer_model, samples[::-1]))
     assert_same(whole, gradients(trainer_model, samples, recompute_layers=True))
+
+
+@pytest.mark.parametrize("parameters", ["lora", "full"])
+def test_a_long_pass_computes_its_layers_again_and_a_short_one_does_not(
+    trainer_model: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, parameters: str
+) -> None:
+    samples = session(recorder, 3)
+    longest = max(len(one.prompt) + len(one.response) for one in samples)
+    calls: list[str] = []
+    method = MethodSettings(name=Method.HYBRID, w_opd=1.0)
+    found = []
+    for long_tokens in (longest, longest - 1):  # the turns are read as one sequence
+        monkeypatch.setattr(recompute, "LONG_TOKENS", long_tokens)
+        calls.clear()
+        trainer = LoraTrainer.open(trainer_model, settings_of(method, parameters=parameters))
+        hook = register_module_forward_hook(lambda module, given, got: calls.append(type(module).__name__))
+        report = trainer.step(samples)
+        hook.remove()
+        found.append((report.metrics, calls.count("Qwen3Attention"), trainer.model.weights()))
+    (kept, few, before), (again, more, after) = found
+    assert again["loss"] == pytest.approx(kept["loss"])
+    assert more == few + 2 * kept["updates"]  # two layers
+    assert all(torch.allclose(after[name], value, atol=1e-6) for name, value in before.items())
 
 
 def test_siblings_share_no_sequence() -> None:

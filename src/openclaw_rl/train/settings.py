@@ -52,8 +52,9 @@ class TrainStageSettings:
     """How long a sample waits for others before a smaller step is taken."""
     max_lag: int = 4
     """Samples from more than this many served versions ago are dropped as stale."""
-    max_sample_tokens: int = 8192
-    """Turns longer than this, prompt and answer together, are not trained on."""
+    max_sample_tokens: int = 32768
+    """Turns longer than this, prompt and answer together, are not trained on. OpenClaw's own words take 12,000 and
+    more."""
     user_share: float = 0.5
     """How much of `batch_size` may come from one user in a step of a shared version, where several users teach."""
     same_words_a_day: int = 100

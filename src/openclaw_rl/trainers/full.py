@@ -14,6 +14,7 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.errors import AdapterError
 from openclaw_rl.trainers.fixed import FixedModel
 from openclaw_rl.trainers.model import Speaker, head_of, load_frozen
+from openclaw_rl.trainers.recompute import Recompute
 from openclaw_rl.trainers.settings import TrainerSettings
 
 
@@ -34,12 +35,11 @@ class FullModel:
         self._head = head_of(model)
         self._base = FixedModel(base, vocabulary=self.vocabulary)
         self._base_weights = dict(base.named_parameters())
-        if settings.recompute_layers:
-            model.activation_checkpointing_enable()
-            model.train()
+        self._recompute = Recompute(model, always=settings.recompute_layers)
 
     def hidden(self, ids: Tensor) -> Tensor:
         """The last layer's output. [B, T] ids, padded on the right, in; [B, T, H] out."""
+        self._recompute.before(ids.numel())
         hidden: Tensor = self._trunk(input_ids=ids, use_cache=False).last_hidden_state
         return hidden
 

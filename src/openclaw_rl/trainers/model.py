@@ -19,6 +19,7 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.errors import ConfigError, ModelError
 from openclaw_rl.trainers.checkpoint import lora_config
 from openclaw_rl.trainers.linear import Frozen, Lora, Under, can_pack
+from openclaw_rl.trainers.recompute import Recompute
 from openclaw_rl.trainers.settings import TrainerSettings
 
 SMALL = 100_000_000  # parameters; below it float32 on a CPU is no burden, and a step may be bold
@@ -60,9 +61,7 @@ class CausalModel:
         self._body = model
         self._trunk: nn.Module = model.base_model
         self._head = head_of(model)
-        if settings.recompute_layers:
-            model.activation_checkpointing_enable()
-            model.train()
+        self._recompute = Recompute(model, always=settings.recompute_layers)
 
     def config(self, rank: int, alpha: float) -> dict[str, Json]:
         """PEFT's adapter_config.json for weights of this rank beside this model."""
@@ -79,6 +78,7 @@ class CausalModel:
 
         Padding needs no mask: attention is causal, so nothing in front of it can see it.
         """
+        self._recompute.before(ids.numel())
         hidden: Tensor = self._trunk(input_ids=ids, use_cache=False).last_hidden_state
         return hidden
 

@@ -195,7 +195,8 @@ class TrainerSettings:
     logits_per_chunk: int = 1 << 20
     """Logits that exist at once."""
     recompute_layers: bool = False
-    """Whether activations are computed again in the backward pass: a third more time, far less memory."""
+    """Whether activations are computed again in the backward pass: a third more time, far less memory. Passes of more
+    than 8,192 tokens always do."""
     scopes_in_memory: int = 2
     """How many scopes' weights and moments the trainer keeps at hand; others are read from disk when they are due."""
     device: str = "auto"
