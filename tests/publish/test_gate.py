@@ -179,3 +179,18 @@ async def test_without_prompts_or_with_the_gate_off_nothing_is_tried(tmp_path: P
 
 def test_the_double_says_something_good() -> None:
     assert not is_loop([ord(letter) for letter in GOOD])
+
+
+async def test_where_all_prompts_are_long_one_of_them_is_used(tmp_path: Path) -> None:
+    """Some clients send thousands of tokens of their own with each request; a version is tried all the same."""
+    settings = PublishSettings(probe_prompt_tokens=20)
+    long = "A question that takes more than twenty tokens?"
+    async with flowing(tmp_path / "long", ToldEngine(chance={version(1): 0.5}), settings) as flow:
+        await flow.talk(turn("a", long), turn("b", long + " Why?"))
+        found = await report(flow)
+        assert found.metrics["gate_turns"] == 1.0 and found.metrics["gate_kl"] > 0.1
+        assert set(flow.engine.prompts) == {long + " Why?"}  # the newest
+    async with flowing(tmp_path / "both", ToldEngine(), settings) as flow:
+        await flow.talk(turn("a", "Short?"), turn("b", long))
+        await report(flow)
+        assert set(flow.engine.prompts) == {"Short?"}

@@ -87,6 +87,14 @@ async def test_a_version_that_gives_up_more_of_earlier_wishes_than_it_wins_is_re
         )
 
 
+async def test_a_wish_behind_a_long_prompt_is_measured_too(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, probe_prompt_tokens=4)
+    async with flowing(tmp_path, ToldEngine(chance={version(1): 0.5}), settings) as flow:
+        found = await report(flow, await trained(flow, 1, ("a", PLAIN, -1.0), ("b", PLAIN, -1.0)))
+        assert found.metrics["gate_wish"] == pytest.approx(0.368, abs=1e-3) and not found.passed
+        assert flow.engine.calls.count("score shared.1") == 1  # one of them alone is read
+
+
 def test_a_wish_that_is_taken_up_anew_or_turned_around_is_no_earlier_one() -> None:
     kept = [sample_of(turn("a"), PLAIN), sample_of(turn("b"), BRIEF), sample_of(turn("c"))]
     assert [one.turn for one in still_wished(kept, [sample_of(turn("d"), "Never write in plain sentences.")])] == ["b"]

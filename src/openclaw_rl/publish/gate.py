@@ -189,8 +189,9 @@ class Gate:
         return self._short(await self.store.effects.samples(wanted[: 2 * self.settings.wish_turns]))
 
     def _short(self, samples: Sequence[Sample]) -> list[Sample]:
+        """Those that are soon read; of longer ones alone the first."""
         most = self.settings.probe_prompt_tokens
-        return [sample for sample in samples if len(sample.prompt) <= most]
+        return [sample for sample in samples if len(sample.prompt) <= most] or list(samples[:1])
 
     async def _turns(self, candidate: VersionRow) -> list[Turn]:
         """Recent main turns, one for each prompt, those the version was not trained on first.
@@ -203,13 +204,16 @@ class Gate:
         return sorted(found.values(), key=lambda turn: turn.id in candidate.turns)
 
     def _usable(self, rows: Sequence[TurnRow]) -> dict[tuple[int, ...], Turn]:
-        """The turns to try a version on, each behind its client's own prompt: hints would speak for the weights."""
+        """The turns to try a version on, each behind its client's own prompt: hints would speak for the weights.
+
+        Those that are soon read; where all prompts are long, as some clients' are, the newest alone.
+        """
+        turns = [row.turn for row in rows if row.turn.is_main and row.turn.completion.tokens]
+        short = [turn for turn in turns if len(turn.prompt) <= self.settings.probe_prompt_tokens]
         found: dict[tuple[int, ...], Turn] = {}
-        for row in rows:
-            is_short = len(row.turn.prompt) <= self.settings.probe_prompt_tokens
-            if row.turn.is_main and is_short and row.turn.completion.tokens:
-                bare = self.renderer.reread(row.turn, row.turn.messages) if row.turn.carried else row.turn.prompt
-                found.setdefault(bare.tokens, replace(row.turn, prompt=bare, carried=()))
+        for turn in short or turns[:1]:
+            bare = self.renderer.reread(turn, turn.messages) if turn.carried else turn.prompt
+            found.setdefault(bare.tokens, replace(turn, prompt=bare, carried=()))
         return found
 
     async def _distance(self, turns: Sequence[Turn], version: PolicyVersion) -> float | None:

@@ -22,7 +22,7 @@ class PublishSettings:
     probe_tokens: int = 160
     """The longest such reply."""
     probe_prompt_tokens: int = 4096
-    """Prompts longer than this are not used for trying a version."""
+    """Prompts longer than this are not used for trying a version, but one where all are."""
     probe_margin: float = 0.25
     """How much larger than its parent's the share of degenerate replies may be."""
     length_max: float = 1.75
