@@ -62,15 +62,17 @@ def sample_of(said: Turn, hint: str) -> Sample:
     )  # fmt: skip
 
 
-async def corrected(flow: Flow, number: int, *taught: tuple[str, str], user: str = "ann") -> VersionRow:
-    """A candidate, made from version 1, of a user's turns with (name, hint)."""
+async def corrected(flow: Flow, number: int, *taught: tuple[str, str], user: str = "ann", rode: int = 0) -> VersionRow:
+    """A candidate, made from version 1, of a user's turns with (name, hint); the first `rode` of them rode along."""
     await flow.store.see_session(Session(f"of {user}", user, "main", 0.0, 1.0))
-    for name, hint in taught:
+    for at, (name, hint) in enumerate(taught):
         said = replace(turn(name), session=f"of {user}", user=user)
         await flow.store.add_turn(said, chain=name)
         await flow.store.pair(NextState(name, (message(Role.USER, "no"),), NextStateSource.USER))
-        await flow.store.judge(Verdict(name, -1, VerdictSource.VOTES, hints=(Hint(hint),)))
-        await flow.store.admit(sample_of(said, hint))
+        hints = () if at < rode else (Hint(hint),)
+        await flow.store.judge(Verdict(name, 0 if at < rode else -1, VerdictSource.VOTES, hints=hints))
+        sample = sample_of(said, hint)
+        await flow.store.admit(replace(sample, score=0.0, is_promoted=True, rehearses=(hint,)) if at < rode else sample)
     names = tuple(name for name, _ in taught)
     made = version(number)
     adapter = write_adapter(flow.home, made, version(min(1, number - 1)))
@@ -121,6 +123,18 @@ async def test_what_others_asked_for_does_not_yield(tmp_path: Path) -> None:
         await begun(flow, user="bob")
         found = [await tried(flow, await corrected(flow, 2 + at, ("cdef"[at], PLAIN))) for at in range(4)]
         assert found == [(False, 0.0), (False, 1.0), (False, 2.0), (False, 3.0)]
+
+
+async def test_replies_that_rode_along_do_not_hide_what_is_asked_for(tmp_path: Path) -> None:
+    """They wait longer, so they come first in a step, and only some of its samples are looked at."""
+    async with flowing(tmp_path, Forgetful(), SETTINGS) as flow:
+        await begun(flow)
+        found = []
+        for number in (2, 3, 4):
+            riders = [(f"r{number}{at}", PROSE) for at in range(SETTINGS.wish_turns)]
+            row = await corrected(flow, number, *riders, (f"c{number}", PLAIN), rode=len(riders))
+            found.append(await tried(flow, row))
+        assert found == [(False, 0.0), (False, 1.0), (True, 2.0)]
 
 
 async def test_a_version_that_passed_ends_the_count(tmp_path: Path) -> None:
