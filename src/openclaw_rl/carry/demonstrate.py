@@ -24,7 +24,6 @@ from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import EngineError
 
 HEEDED_NATS = 1.0  # by which a hint makes the corrected reply less likely, and likelier what is said behind it
-TRIED = 4  # known hints, those asked for last, of which it is found out whether the weights have learned them
 FOLLOWED_NATS = 2.0  # by which a known hint makes what was said likelier: it is one that the reply follows
 
 Assembled = Callable[[Sequence[PlacedHint]], Awaitable[Sample]]
@@ -68,8 +67,8 @@ class Demonstrator:
         What the reply follows already is not to be unlearned for nothing: then a hint must move what is said, and one
         that would mean nothing in another task ("The right answer is 14") is learned beside what is followed or not at
         all. Where it follows nothing known the teacher need only think less of it than the policy did; who wants back
-        what the base model does anyway asks for what it says unasked. Beside it stand the known hints that the weights
-        have learned for this request: a slip, told alone, would cost what was learned.
+        what the base model does anyway asks for what it says unasked. A slip, where the weights mostly say what follows
+        some of them, is told beside these: or it would cost what was learned.
         """
         if turn.prompt.images:  # a trainer reads ids alone
             return await assembled(known)
@@ -78,7 +77,7 @@ class Demonstrator:
             without = await reading(self.renderer, turn, followed) if followed else None
             sample = await assembled(followed if without is not None else ())
             if without is None:
-                found = await self._beside_learned(turn, bare, known, assembled)
+                found = await self._slipped(turn, bare, known, assembled) or await self._objecting(turn, sample)
             else:
                 found = await self._moving(turn, without, sample)
                 if found is None:
@@ -155,47 +154,19 @@ class Demonstrator:
         """The same where the teacher thinks less of the reply than the weights that said it did."""
         return await self._most_contrary(turn.completion.tokens, sample, sum(turn.completion.logp))
 
-    async def _beside_learned(
+    async def _slipped(
         self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled
     ) -> _Heeded | None:
-        """The same for a reply that follows nothing known, beside the known hints that the served weights have learned.
-
-        One is learned, for this request, if they find what the base model says behind it and the new one likelier than
-        what it says behind the new one alone. They stand beside it unless they drown it.
-        """
-        found = await self._objecting(turn, await assembled(()))
-        if found is None or not found.shown:
-            return found
-        learned = [hint for hint in known[-TRIED:] if await self._has_learned(turn, bare, hint, found, assembled)]
-        without = await reading(self.renderer, turn, learned) if learned else None
-        beside = None if without is None else await self._objecting(turn, await assembled(learned))
-        if without is None or beside is None or not beside.shown:
-            return found
-        moves = await self._moves(found.hints[0], bare, found.shown[0].tokens)
-        return beside if not moves or await self._moves(beside.hints[0], without, beside.shown[0].tokens) else found
-
-    async def _has_learned(
-        self, turn: Turn, bare: Prompt, hint: PlacedHint, alone: _Heeded, assembled: Assembled
-    ) -> bool:
-        beside = await assembled((hint,))
-        told = next((one for one in beside.hints if one.text.endswith(alone.hints[0].text)), None)
-        if told is None:
-            return False
+        """The same beside the known hints that the served weights' likeliest reply follows; None where it has none."""
+        if not known:
+            return None
         longest = max(self.settings.probe_tokens, 2 * len(turn.completion.tokens))
         sampling = Sampling(max_tokens=longest, temperature=0.0, stop_ids=self.stop_ids)
-        reply = await sampled_reply(self.engine, Prompt(told.tokens), sampling, BASE)
-        if len(reply.tokens) == longest or reply.tokens == alone.shown[0].tokens:
-            return False
-        weights = await self.current(turn)
-        with_it, without_it = await asyncio.gather(
-            self._logp(bare, reply.tokens, weights), self._logp(bare, alone.shown[0].tokens, weights)
-        )
-        return with_it - without_it >= FOLLOWED_NATS
-
-    async def _moves(self, hint: HintPrompt, without: Prompt, said: tuple[int, ...]) -> bool:
-        """Whether a hint makes what the base model says behind it likelier than it is without."""
-        behind, before = await asyncio.gather(self._logp(Prompt(hint.tokens), said), self._logp(without, said))
-        return behind - before >= HEEDED_NATS
+        mostly = await sampled_reply(self.engine, bare, sampling, await self.current(turn))
+        if mostly.tokens == turn.completion.tokens or len(mostly.tokens) == longest:
+            return None
+        followed = await self._followed(turn, bare, known, mostly.tokens)
+        return await self._objecting(turn, await assembled(followed)) if followed else None
 
     async def _most_contrary(self, said: tuple[int, ...], sample: Sample, before: float) -> _Heeded | None:
         """The hint behind which a reply is least likely, `before` nats without it, and what is said behind it."""
