@@ -23,6 +23,7 @@ nice = 0
 shown_replies = false
 [publish]
 kl_max = 20.0
+length_max = 20.0
 probes = 1
 """
 QUESTION: ChatCompletionMessageParam = {"role": "user", "content": "Tom has 2 nuts and finds 5. How many?"}
