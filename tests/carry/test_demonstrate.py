@@ -103,8 +103,17 @@ async def base_serves(turn: Turn) -> PolicyVersion:
     return BASE
 
 
-async def asked(engine: Reader, *hints: str, known: Sequence[str] = ()) -> Sample:
-    guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
+async def third_serves(turn: Turn) -> PolicyVersion:
+    return PolicyVersion("shared", 3)
+
+
+async def asked(
+    engine: Reader,
+    *hints: str,
+    known: Sequence[str] = (),
+    serves: Callable[[Turn], Awaitable[PolicyVersion]] = base_serves,
+) -> Sample:
+    guide = Demonstrator(engine, serves, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
     told = [PlacedHint(0, text, text) for text in known]
     return await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(*hints))
 
@@ -157,13 +166,7 @@ async def test_but_where_the_reply_follows_nothing_known_that_may_be_what_is_ask
 async def test_or_where_the_hint_moves_the_weights_that_are_served() -> None:
     engine = reader(bare=(5, 6), idle=(5, 6), known=SERVED, known_idle=SERVED)
     engine.colder, engine.learned = frozenset({IDLE}), SERVED  # these say SERVED, but for the hint
-
-    async def moved(turn: Turn) -> PolicyVersion:
-        return PolicyVersion("shared", 3)
-
-    guide = Demonstrator(engine, moved, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
-    known = [PlacedHint(0, KNOWN, KNOWN)]
-    found = await guide.demonstrated(the_turn(), prompt_of(()), known, assembling(IDLE))
+    found = await asked(engine, IDLE, known=[KNOWN], serves=third_serves)
     assert [hint.text for hint in found.hints] == [IDLE]
 
 
@@ -182,13 +185,7 @@ async def test_a_slip_is_told_beside_what_the_served_weights_mostly_follow(
     """Told alone, a reply that follows nothing would cost what was learned."""
     engine = reader(bare=(1, 1, 1), known=(5, 6, 1), plain=(1, 1, 6), known_plain=(5, 6, 6))
     engine.learned = mostly
-
-    async def served(turn: Turn) -> PolicyVersion:
-        return PolicyVersion("shared", 3)
-
-    guide = Demonstrator(engine, served, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
-    known = [PlacedHint(0, KNOWN, KNOWN)]
-    found = await guide.demonstrated(the_turn(), prompt_of(()), known, assembling(PLAIN))
+    found = await asked(engine, PLAIN, known=[KNOWN], serves=third_serves)
     assert [hint.text for hint in found.hints] == [told]
     assert [one.tokens for one in found.shown] == [shown]
 

@@ -160,7 +160,7 @@ class Demonstrator:
         """The same beside the known hints that the served weights' likeliest reply follows; None where it has none."""
         if not known:
             return None
-        longest = max(self.settings.probe_tokens, 2 * len(turn.completion.tokens))
+        longest = self._longest(len(turn.completion.tokens))
         sampling = Sampling(max_tokens=longest, temperature=0.0, stop_ids=self.stop_ids)
         mostly = await sampled_reply(self.engine, bare, sampling, await self.current(turn))
         if mostly.tokens == turn.completion.tokens or len(mostly.tokens) == longest:
@@ -196,6 +196,10 @@ class Demonstrator:
         """Of a whole reply, in nats."""
         return sum(await reply_logp(self.engine, prompt, said, version))
 
+    def _longest(self, length: int) -> int:
+        """In how many tokens a reply is to find its end, beside a corrected one of this length."""
+        return max(self.settings.probe_tokens, 2 * length)
+
     async def _shown(self, length: int, hint: HintPrompt) -> tuple[SampledReply, ...]:
         """The likeliest reply behind the hint, then others as they come, each once.
 
@@ -203,7 +207,7 @@ class Demonstrator:
         go on. Left out is what finds no end in twice the length of the corrected one; all of it where the likeliest
         does not. One after the other: they take one of the engine's places between them.
         """
-        longest = max(self.settings.probe_tokens, 2 * length)
+        longest = self._longest(length)
         found: dict[tuple[int, ...], SampledReply] = {}
         for seed in range(1 + self.settings.shown_variants):
             warmth = 1.0 if seed else 0.0

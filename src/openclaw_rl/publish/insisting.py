@@ -94,17 +94,13 @@ def without_yielding(held: Sequence[tuple[Sample, Change]], refusals: Counter[st
         own = [(sample, change) for sample, change in left if sample.user == user]
         if own:
             most = max(own, key=lambda one: one[1].rise)[0].hints[0].text
-            left = [one for one in left if one[0].user != user or not _is_wish(one[0].hints[0].text, most)]
+            left = [one for one in left if one[0].user != user or not asks_alike(one[0].hints[0].text, most)]
     return left
 
 
 def most_against(held: Iterable[tuple[Sample, Change]]) -> Sample:
     """The sample that was given up most."""
     return max(held, key=lambda one: one[1].rise)[0]
-
-
-def _is_wish(text: str, other: str) -> bool:
-    return text == other or asks_alike(text, other)
 
 
 def _is_correction(sample: Sample) -> bool:
