@@ -91,7 +91,7 @@ def test_a_history_is_its_beginning_and_one_message_more(said: list[tuple[Role, 
     for at, item in enumerate(history.spoken):
         before = history.chains[at - 1] if at else history_of("key", []).prefix
         assert history.chains[at] == extended(before, item)
-    for at in history.replies():
+    for at in history.replies:
         after = following(history, at)
         assert history.spoken[at + 1 : at + 1 + len(after)] == after
         assert all(item.role is not Role.ASSISTANT for item in after)

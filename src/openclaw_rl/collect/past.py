@@ -73,12 +73,14 @@ class Past:
     async def going(self, history: History, whose: Belonging, rules: ClientRules, *, is_main: bool) -> Going:
         """What the request goes on from; for a side request only what stands in its history from its beginning."""
         links = await self.links(history, whose.session, reply=whose.reply)
-        replies = history.replies()
+        replies = history.replies
         if not is_main or (links and links[0].at == replies[0]):
             return Going(tuple(links), self._told(links, history))
         is_summed = rules.is_summed(history.spoken) and whose.session is not None and not links
         session = links[0].known.session if links else whose.session
-        latest = None if is_summed else await self._latest(history, replace(whose, session=session), rules)
+        latest = (
+            await self._latest(history, replace(whose, session=session), rules) if replies and not is_summed else None
+        )
         if latest is not None:
             why = f"goes on from turn {latest.known.turn}, though what was before it was cut or changed"
             return Going((latest, *links), why)
@@ -104,7 +106,7 @@ class Past:
 
     async def links(self, history: History, session: str | None, *, reply: str | None = None) -> list[Link]:
         """Where replies of served turns of one session stand in the history, the latest first."""
-        replies = history.replies()
+        replies = history.replies
         found = self._found(history, replies, session, reply)
         unknown = replies[: replies.index(found[0].at)] if found else replies
         if unknown:
@@ -136,7 +138,7 @@ class Past:
         if links:
             why = f"goes on from turn {links[0].known.turn}, though what was before it was cut or changed"
             return Going(links, why)
-        if history.replies():
+        if history.replies:
             return Going(why="none of the replies in its history was served here in this session")
         if standing.asked is not None:
             return Going(why=_asked_again(standing.asked))
@@ -153,10 +155,10 @@ class Past:
 
     async def _latest(self, history: History, whose: Belonging, rules: ClientRules) -> Link | None:
         """The turn whose reply stands last in the history, though what is before it was cut or changed."""
-        replies = history.replies()
-        if not replies or replies[0] == 0:
+        at = history.replies[0]
+        if at == 0:
             return None
-        at, theirs = replies[0], _digests(history.spoken)
+        theirs = _digests(history.spoken)
         best: tuple[int, bool, int] | None = None
         found: Link | None = None
         for order, known in enumerate(self._index.alike(whose.space, theirs[at - 1], theirs[at])):
@@ -187,7 +189,7 @@ def _asked_again(turn: str) -> str:
 
 def _kept(history: History, waiting: Sequence[Turn], rules: ClientRules, *, least: int) -> tuple[Link, ...]:
     """Where the replies of these turns, newest first, stand in a history whose beginning is gone."""
-    theirs, free, found = _digests(history.spoken), history.replies(), list[Link]()
+    theirs, free, found = _digests(history.spoken), list(history.replies), list[Link]()
     for turn in waiting:
         mine = _conversation(turn, rules)
         alike = {at: _alike(theirs[: at + 1], mine) for at in free}

@@ -49,10 +49,11 @@ class History:
         """The digest of all of it."""
         return self.chains[-1] if self.chains else _beginning(self.space)
 
-    def replies(self) -> list[int]:
+    @cached_property
+    def replies(self) -> tuple[int, ...]:
         """Where the assistant spoke, latest first."""
         last = len(self.spoken) - 1
-        return [at for at in range(last, -1, -1) if self.spoken[at].role is Role.ASSISTANT]
+        return tuple([at for at in range(last, -1, -1) if self.spoken[at].role is Role.ASSISTANT])
 
 
 def history_of(space: str, messages: Sequence[Message]) -> History:

@@ -127,7 +127,7 @@ class Collect:
             await self._end(going)
         is_done = says_done(arrival)
         self._announce(told.session, is_done=is_done)
-        self.tally.placed(kind, is_fresh=is_fresh, goes_on=bool(going.links), has_history=bool(history.replies()))
+        self.tally.placed(kind, is_fresh=is_fresh, goes_on=bool(going.links), has_history=bool(history.replies))
         return Placement(
             session=told.session,
             user=user_of(arrival, may_name=self._may_name(arrival.key_name)),

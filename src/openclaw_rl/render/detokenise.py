@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from tokenizers import Tokenizer
 
+_DECODER = codecs.getincrementaldecoder("utf-8")
 _BYTE_TOKEN_CHARS = 6  # "<0x0A>"
 
 
@@ -74,7 +75,7 @@ class Detokeniser:
     def __init__(self, table: TokenBytes) -> None:
         self._table = table
         self._texts = table.texts
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decoder = _DECODER("replace")
         self._drops_space = table.drops_first_space
         self._is_between = not self._drops_space  # two characters, where ids that are whole ones are read as such
 

@@ -14,7 +14,7 @@ from itertools import count
 import jinja2
 from jinja2 import nodes
 
-_NOTE_PASS, _NOTE_END = "note_pass_of_message", "note_end_of_messages"
+_NOTE_PASS, _NOTE_END, _NOTES = "note_pass_of_message", "note_end_of_messages", "notes_of_passes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Rendering:
 
 def compiled(environment: jinja2.Environment, source: str) -> jinja2.Template:
     """The template, telling about its passes to whoever renders it by `rendered`."""
-    environment.filters[_NOTE_PASS] = _note_pass
+    environment.filters |= {_NOTE_PASS: _note_pass, _NOTE_END: _note_end}
     tree = environment.parse(source)
     numbers = count()
     for parent in [tree, *tree.find_all(nodes.Node)]:
@@ -48,7 +48,7 @@ def rendered(
 ) -> Rendering:
     """The text and where each message's part starts. Raises what the template raises."""
     notes = _Notes(messages)
-    words = {**given, "messages": list(messages), _NOTE_PASS: notes.note_pass, _NOTE_END: notes.note_end}
+    words = {**given, "messages": list(messages), _NOTES: notes}
     pieces: list[str] = []
     for piece in template.generate(words):
         pieces.append(piece)
@@ -85,8 +85,9 @@ def _with_notes(held: Sequence[object], environment: jinja2.Environment, numbers
         yield item
         if isinstance(item, nodes.For) and isinstance(item.target, nodes.Name) and _writes(item):
             number = nodes.Const(next(numbers))
-            item.body = [_noted(nodes.Name(item.target.name, "load"), number, environment, item.lineno), *item.body]
-            yield _call(_NOTE_END, [number], item.lineno, environment)
+            met = nodes.Filter(nodes.Name(item.target.name, "load"), _NOTE_PASS, [number], [], None, None)
+            item.body = [_done(met, environment, item.lineno), *item.body]
+            yield _done(nodes.Filter(number, _NOTE_END, [], [], None, None), environment, item.lineno)
 
 
 def _writes(loop: nodes.For) -> bool:
@@ -101,16 +102,19 @@ def _writes(loop: nodes.For) -> bool:
 @jinja2.pass_context
 def _note_pass(context: jinja2.runtime.Context, item: object, loop: int) -> None:
     """Notes a pass. A filter, since the sandbox looks into every call, and a loop over tools has one a tool."""
-    note = context.parent[_NOTE_PASS]
-    assert callable(note)
-    note(loop, item)
+    notes = context.parent[_NOTES]
+    assert isinstance(notes, _Notes)
+    notes.note_pass(loop, item)
 
 
-def _noted(item: nodes.Expr, loop: nodes.Expr, environment: jinja2.Environment, line: int) -> nodes.Node:
-    noted = nodes.Filter(item, _NOTE_PASS, [loop], [], None, None)
+@jinja2.pass_context
+def _note_end(context: jinja2.runtime.Context, loop: int) -> None:
+    """Notes the end of a loop."""
+    notes = context.parent[_NOTES]
+    assert isinstance(notes, _Notes)
+    notes.note_end(loop)
+
+
+def _done(noted: nodes.Filter, environment: jinja2.Environment, line: int) -> nodes.Node:
+    """The filter as a statement, which writes nothing."""
     return nodes.ExprStmt(noted).set_lineno(line).set_environment(environment)
-
-
-def _call(name: str, arguments: list[nodes.Expr], line: int, environment: jinja2.Environment) -> nodes.Node:
-    called = nodes.Call(nodes.Name(name, "load"), arguments, [], None, None)
-    return nodes.ExprStmt(called).set_lineno(line).set_environment(environment)

@@ -56,6 +56,8 @@ class ChatRenderer:
         self._encoded: Held[tuple[str, str], tuple[int, ...]] = Held(
             most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS
         )
+        # ids and digests of what the template writes by itself
+        self._own: Held[tuple[str, str], Piece] = Held(most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS)
         # long blocks by their digests: texts are compared faster than they are digested
         self._blocks: Held[str, tuple[str, str]] = Held(most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS)
         self._openings: Held[tuple[int, ...], str] = Held(most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS)
@@ -67,7 +69,7 @@ class ChatRenderer:
     @property
     def held(self) -> dict[str, int]:
         """How much is in memory, in letters, each kind within its bound."""
-        encoded = self._encoded.size + self._blocks.size
+        encoded = self._encoded.size + self._blocks.size + self._own.size
         return {"render_encoded_chars_held": encoded, "render_form_chars_held": self._forms.size}
 
     def prompt(
@@ -220,12 +222,20 @@ class ChatRenderer:
         return _joined([self._encoded_piece(Block((0, len(messages)), text, ""))])
 
     def _encoded_piece(self, block: Block) -> Piece:
-        is_own = block.run[0] == block.run[1]  # the template's own words, such as an answer's opening, do not change
-        ids = self.kept_ids(block.text, block.after) if is_own else self.ids_of(block.text, block.after)
+        if block.run[0] == block.run[1]:  # the template's own words, such as an answer's opening, do not change
+            return self._own_piece(block)
+        ids = self.ids_of(block.text, block.after)
         digest = block.digest
         if len(block.text) >= _LONG_CHARS:
             self._blocks.put(digest, (block.after, block.text), size=len(block.text))
         return ids, str(BlockKey(block.run, digest))
+
+    def _own_piece(self, block: Block) -> Piece:
+        found = self._own.get((block.after, block.text))
+        if found is None:
+            found = self.kept_ids(block.text, block.after), block.digest
+            self._own.put((block.after, block.text), found, size=len(block.text))
+        return found[0], str(BlockKey(block.run, found[1]))
 
     def _joined_on(self, found: Continued, served: Turn) -> Prompt:
         for key, form in found.forms.items():

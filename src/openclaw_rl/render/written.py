@@ -51,13 +51,17 @@ class KnownTools:
 
     def told(self, tools: Sequence[Tool]) -> list[Json]:
         """The tools in OpenAI's shape."""
+        if not tools:
+            return []
         found = self._held.get(id(tools))
         return found[1] if found is not None and found[0] is tools else [_told(tool) for tool in tools]
 
     def keep(self, tools: Sequence[Tool], told: list[Json]) -> None:
         """Remembers them where the template wrote any as JSON; `tools` are held too, so that their id stays theirs."""
+        if not tools or not isinstance(tools, tuple):
+            return
         found = self._held.get(id(tools))
-        if isinstance(tools, tuple) and tools and (found is None or found[0] is not tools):
+        if found is None or found[0] is not tools:
             size = sum(_size(tool) for tool in told)
             if size:
                 self._held.put(id(tools), (tools, told), size=size)

@@ -20,8 +20,11 @@ async def received(request: web.Request, settings: ServeSettings) -> None:
     if (request.content_length or 0) > settings.max_body_bytes:  # known before a byte of it is kept
         raise web.HTTPRequestEntityTooLarge(settings.max_body_bytes)
     try:
-        async with asyncio.timeout(None if request.content.is_eof() else settings.body_s):
+        if request.content.is_eof():
             await request.read()
+        else:
+            async with asyncio.timeout(settings.body_s):
+                await request.read()
     except TimeoutError:
         raise RequestError(
             f"the request body did not arrive within {settings.body_s:g} s",

@@ -83,7 +83,6 @@ class Generation:
     choices: tuple[Choice, ...]
     at_s: float
     carried: tuple[PlacedHint, ...] = ()  # the user's hints in the prompt
-    problem: Exception | None = None  # what ended an answer's sampling before its time
     ended_s: float = 0.0
 
     @property
@@ -131,25 +130,16 @@ class Generation:
         await self._commit()
 
     async def _in_flight(self, sink: Sink) -> None:
-        self.parts.metrics.in_flight.inc(len(self.choices))
+        self.parts.metrics.sampling += len(self.choices)
         try:
-            await self._sample_all(sink)
+            if len(self.choices) == 1:
+                await self._sample(self.choices[0], sink)
+            else:
+                await self._sample_each(sink)
         finally:
-            self.parts.metrics.in_flight.dec(len(self.choices))
+            self.parts.metrics.sampling -= len(self.choices)
 
-    async def admitted(self) -> None:
-        """Returns once `run`, in a task of its own, has handed every answer to the engine.
-
-        What an engine refuses at once, it refuses in its first step, so `problem` tells. One pass of the loop starts
-        `run`, the next one its answers.
-        """
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-
-    async def _sample_all(self, sink: Sink) -> None:
-        if len(self.choices) == 1:
-            await self._sample(self.choices[0], sink)
-            return
+    async def _sample_each(self, sink: Sink) -> None:
         try:
             async with asyncio.TaskGroup() as group:
                 for choice in self.choices:
@@ -165,17 +155,14 @@ class Generation:
         stream = self.parts.engine.generate(self.prompt, sampling, self.version)
         try:
             async for token in stream:
-                if not choice.sampled:
+                must_wait = sink.piece(choice, choice.take(token), (token,))
+                if must_wait and choice.finish is None:
+                    await sink.drain()
+                if len(choice.sampled) == 1:  # noted once it is on its way
                     choice.cached = token.cached
                     self.parts.metrics.first_token_s.observe(max(0.0, self.parts.clock() - self.at_s))
-                must_wait = sink.piece(choice, choice.take(token), (token,))
                 if choice.finish is not None:
                     break
-                if must_wait:
-                    await sink.drain()
-        except Exception as problem:
-            self.problem = problem
-            raise
         finally:
             if isinstance(stream, AsyncGenerator):  # or the slot stays taken until it is collected as garbage
                 await stream.aclose()

@@ -57,7 +57,9 @@ class Metrics:
         )
         self.reused.set_function(lambda: math.nan if self.reuse.share is None else self.reuse.share)
         self.sampled_tokens = Counter("openclaw_rl_sampled_tokens", "Ids sampled.", registry=self.registry)
+        self.sampling = 0  # answers, now
         self.in_flight = Gauge("openclaw_rl_in_flight", "Answers being sampled.", registry=self.registry)
+        self.in_flight.set_function(lambda: self.sampling)
         self.first_token_s = Histogram(
             "openclaw_rl_first_token_seconds", "From request to first token.", buckets=_SECONDS, registry=self.registry
         )

@@ -66,7 +66,7 @@ class Outbox:
         return self._writer is not None
 
     async def open(self, first: bytes) -> None:
-        """Sends headers, the first event, and what tokens have added by now."""
+        """Sends headers, the first event, and what tokens have added by now; once, before anything is drained."""
         writer = await self.response.prepare(self._request)
         assert writer is not None
         self._writer = writer
@@ -91,9 +91,7 @@ class Outbox:
 
     async def drain(self) -> bool:
         """Whether the client has caught up; where it has not, `abandon` is to be called once its turn is stored."""
-        if self._writer is None:  # headers go out first
-            await asyncio.sleep(0)
-            return True
+        assert self._writer is not None
         self._flush()
         return await self._has_gone_out(self._writer.drain)
 

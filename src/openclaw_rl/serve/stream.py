@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from aiohttp import web
@@ -51,14 +52,13 @@ async def streamed(request: web.Request, generation: Generation, chunks: Chunks)
     outbox = Outbox(
         request, generation.headers, max_buffer_bytes=settings.max_buffer_bytes, stalled_s=settings.stalled_s
     )
+    sink = _Streaming(outbox, chunks, len(generation.choices))
     try:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(generation.run(_Streaming(outbox, chunks)))
-            await generation.admitted()
-            if generation.problem is None:
-                await outbox.open(b"".join(chunks.first(choice.index) for choice in generation.choices))
-    except ExceptionGroup as problems:  # of one task, so it holds one
-        return await _broken_off(problems.exceptions[0], outbox, chunks)
+        with sink.opening():
+            await generation.run(sink)
+        await sink.open()
+    except Exception as problem:  # told to the client, and recorded where its words are made
+        return await _broken_off(problem, outbox, chunks)
     last = [chunks.last(choice.index, choice.reason) for choice in generation.choices]
     return await outbox.close(b"".join((*last, chunks.end(generation))))
 
@@ -83,21 +83,55 @@ async def whole(request: web.Request, generation: Generation) -> web.Response | 
 
 
 class _Streaming:
-    """The sink of a streamed answer."""
+    """The sink of a streamed answer. Status and headers go out with the first token, or `opening` sends them before."""
 
-    def __init__(self, outbox: Outbox, chunks: Chunks) -> None:
+    def __init__(self, outbox: Outbox, chunks: Chunks, count: int) -> None:
         self._outbox = outbox
         self._chunks = chunks
+        self._count = count
+        self._is_over = False
+        self._opener: asyncio.Task[None] | None = None
+
+    @contextlib.contextmanager
+    def opening(self) -> Iterator[None]:
+        """Within it the client is told soon that its answer has begun, however long the first token takes.
+
+        Not before the engine has taken or refused every answer, which it does in its first step: one pass of the loop
+        starts those that run beside each other, so this waits for two.
+        """
+        loop = asyncio.get_running_loop()
+        loop.call_soon(loop.call_soon, self._open_now)
+        try:
+            yield
+        finally:
+            self._is_over = True
+
+    async def open(self) -> None:
+        """Sends status, headers, each answer's first event and what was said so far, unless they have gone out."""
+        if not self._outbox.is_open:
+            await self._outbox.open(b"".join([self._chunks.first(index) for index in range(self._count)]))
 
     def piece(self, choice: Choice, deltas: Sequence[ReplyDelta], sampled: Sequence[SampledToken]) -> bool:
         event = self._chunks.event(choice.index, deltas, sampled)
         if event:
             self._outbox.put(event)
-        return self._outbox.is_behind
+        return self._outbox.is_behind or not self._outbox.is_open
 
     async def drain(self) -> None:
-        if not await self._outbox.drain():
+        try:
+            await self.open()
+        except ConnectionError:
+            raise ClientGone from None
+        if self._outbox.is_behind and not await self._outbox.drain():
             raise ClientGone
+
+    def _open_now(self) -> None:
+        if not self._is_over and not self._outbox.is_open:
+            self._opener = asyncio.create_task(self._open_early())
+
+    async def _open_early(self) -> None:
+        with contextlib.suppress(ConnectionError):  # the next token finds nobody there
+            await self.open()
 
 
 class _Collecting:
