@@ -93,6 +93,7 @@ class Linears:
         at = 0
         for index, (name, part) in enumerate(parts.items()):
             self.parts[name] = Part(owner, index, at, at + part.out_features)
+            part.weight.data = weight[at : at + part.out_features]  # not held twice
             at += part.out_features
         self.made[owner] = fast
         self.shapes[owner] = Shape(fast.in_features, fast.out_features, len(own))

@@ -113,6 +113,7 @@ def load_model(settings: LocalEngineSettings, adapters: AdapterPass) -> Iterator
         )
 
     lean = lean_forward(model, seen, adapters, may_copy=may_copy)
+    torch.cuda.empty_cache()  # what was freed is for the cache, and for a trainer on the same device
     if lean is not None:
         yield served(*lean)
     replace_norms(model)
