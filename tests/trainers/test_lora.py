@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from trainer_models import Recorder, policy_logp, save_model, settings_of
+from transformers import AutoModelForCausalLM
 
 from openclaw_rl.core.sample import HintPrompt, Outcome, Sample
 from openclaw_rl.core.version import PolicyVersion
@@ -332,3 +333,27 @@ def test_an_attention_that_would_be_fetched_by_its_name_is_refused(trainer_model
     (folder / "config.json").write_text(json.dumps({**told, "attn_implementation": "someone/own-kernel"}))
     with pytest.raises(ModelError, match="someone/own-kernel"):
         LoraTrainer.open(folder, settings_of())
+
+
+def test_weights_in_half_precision_leave_positions_in_full(trainer_model: Path) -> None:
+    model = LoraTrainer.open(trainer_model, settings_of(dtype="bfloat16")).model
+    alone = AutoModelForCausalLM.from_pretrained(trainer_model, dtype=torch.bfloat16).eval()
+    ids = torch.randint(0, model.vocabulary, (1, 240), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        torch.testing.assert_close(model.logits(model.hidden(ids)[0]), alone(input_ids=ids).logits[0].float())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_trainer_on_a_gpu_goes_on_from_what_was_written(
+    trainer_model: Path, recorder: Recorder, tmp_path: Path
+) -> None:
+    settings = settings_of(of(Method.BINARY), device="cuda", dtype="float32")
+    trainer = LoraTrainer.open(trainer_model, settings)
+    trainer.step(recorder.batch())
+    written = trainer.export(tmp_path / "1", ONE)
+    trainer.step(recorder.batch())
+    other = LoraTrainer.open(trainer_model, settings)
+    other.restore(written.folder)
+    other.step(recorder.batch())
+    torch.testing.assert_close(other.model.weights(), trainer.model.weights(), rtol=0, atol=1e-5)

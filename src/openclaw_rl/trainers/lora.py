@@ -154,7 +154,9 @@ class LoraTrainer:
         for name, parameter in self._parameters.items():
             if f"{name}.{MOMENTS[0]}" in found.state:
                 moments = {kind: found.state[f"{name}.{kind}"].to(parameter.device, copy=True) for kind in MOMENTS}
-                self._optimizer.state[parameter] = {"step": torch.tensor(float(found.steps)), **moments}
+                # the fused kernel reads the count where the weights are
+                steps = torch.tensor(float(found.steps), device=parameter.device)
+                self._optimizer.state[parameter] = {"step": steps, **moments}
         self._ema = {}
         if self._method.teacher is Teacher.EMA:
             now = self.model.weights()

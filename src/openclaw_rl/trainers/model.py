@@ -199,9 +199,10 @@ def load_frozen(folder: Path, settings: TrainerSettings) -> PreTrainedModel:
         first = (str(problem).splitlines() or [type(problem).__name__])[0]
         raise ModelError(f"{folder} holds no causal language model ({first})") from problem
     dtype = torch.float32 if settings.parameters == "full" else _dtype(settings.dtype, model.num_parameters(), device)
-    model = model.to(device=device, dtype=dtype).eval().requires_grad_(False)
+    model.eval().requires_grad_(False)
     for parameter in model.parameters():
-        parameter.data = parameter.data.clone()  # memory-mapped weights are six times slower
+        parameter.data = parameter.data.to(device, dtype, copy=True)  # memory-mapped weights are six times slower
+    model = model.to(device)  # buffers keep their precision: rotary frequencies in bfloat16 turn far tokens wrongly
     model.tie_weights()
     whole: PreTrainedModel = model
     return whole
