@@ -18,8 +18,8 @@ from openclaw_rl.engines.local.wire import Submit
 class Ours:
     """The core, in this process, its tokens taken out step by step."""
 
-    def __init__(self, model: Path) -> None:
-        self.core = open_core(LocalEngineSettings(model=str(model), device="cpu", threads=1))
+    def __init__(self, model: Path, *, device: str = "cpu", dtype: str = "auto") -> None:
+        self.core = open_core(LocalEngineSettings(model=str(model), device=device, dtype=dtype, threads=1))
         self._asked = 0
 
     def seconds(self, prompts: list[tuple[int, ...]], count: int) -> float:
@@ -40,15 +40,15 @@ class Ours:
 class Theirs:
     """`generate` on the same weights, with the raw logits and the log-probabilities of what was sampled."""
 
-    def __init__(self, model: Path) -> None:
+    def __init__(self, model: Path, *, device: str = "cpu", dtype: torch.dtype = torch.float32) -> None:
         torch.set_num_threads(1)
-        self.model = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
+        self.model = AutoModelForCausalLM.from_pretrained(model, dtype=dtype).eval().to(device)
 
     @torch.inference_mode()
     def seconds(self, prompts: list[tuple[int, ...]], count: int) -> float:
         """How long so many tokens behind each prompt take; all prompts are of one length."""
         begin = time.perf_counter()
-        tokens = torch.tensor(prompts)
+        tokens = torch.tensor(prompts, device=self.model.device)
         out = self.model.generate(
             tokens,
             attention_mask=torch.ones_like(tokens),
