@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from engine_models import VOCAB, ask, make_model, prompt_of, run
 from torch import nn
 from torch.testing import assert_close
 
 from openclaw_rl.engines.local.adapters import AdapterPass
+from openclaw_rl.engines.local.attention import folded
 from openclaw_rl.engines.local.blocks import Block, Blocks, block_size
 from openclaw_rl.engines.local.build import info_of, open_core
 from openclaw_rl.engines.local.linears import Linears, product
@@ -195,3 +197,11 @@ def test_a_gpu_samples_from_the_same_distribution(family: str, model_of: Callabl
     answers = run(open_core(settings), *(ask(number, prompt_of(30 + number), max_tokens=40) for number in range(6)))
     for number, answer in answers.items():
         assert off_by(plain_model(model_of(family)), prompt_of(30 + number), answer) < 1e-3
+
+
+def test_heads_that_share_keys_attend_the_same_when_they_are_folded_into_tokens() -> None:
+    own = torch.Generator().manual_seed(0)
+    query, keys, values = (torch.randn(1, heads, size, 8, generator=own) for heads, size in ((6, 5), (2, 9), (2, 9)))
+    mask = torch.zeros(5, 9).masked_fill_(torch.arange(9) > torch.arange(4, 9)[:, None], float("-inf"))
+    plain = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=0.3, enable_gqa=True)
+    assert_close(folded(query, keys, values, mask, 0.3), plain)

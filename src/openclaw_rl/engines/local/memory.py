@@ -28,8 +28,7 @@ def cache_tokens(settings: LocalEngineSettings, *, token_bytes: int, context: in
         tokens = settings.cache_bytes // token_bytes
     else:
         wanted = max(GIB, 2 * block_size(context) * token_bytes)
-        share = free_bytes(device) // (2 if device.type == "cuda" else 4)
-        tokens = min(wanted, share) // token_bytes
+        tokens = min(wanted, free_bytes(device) // 4) // token_bytes  # a trainer and a judge want their share
     if tokens < UNIT:
         raise ConfigError(
             f"the cache would hold {tokens} tokens of {token_bytes} bytes",
