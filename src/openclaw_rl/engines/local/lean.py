@@ -70,7 +70,7 @@ def _run(layer: _Layer, index: int, hidden: Tensor, turn: tuple[Tensor, Tensor],
     heads = torch.addcmul(heads * turn[0], heads.roll(layer.head_dim // 2, -1), turn[1])
     call = Attending(index, heads[:, : layer.queries], layer.look)
     seen = attend_cached(now, call, heads[:, layer.queries :], qkv[:, layer.turned :])
-    hidden = layer.out.rows(seen.view(hidden.shape[0], -1), onto=hidden)
+    hidden = layer.out.rows(seen.reshape(hidden.shape[0], -1), onto=hidden)
     both = layer.gate_up.rows(layer.after.forward(hidden))
     size = both.shape[1] // 2
     return layer.down.rows(layer.act(both[:, :size]).mul_(both[:, size:]), onto=hidden)
