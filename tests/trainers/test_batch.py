@@ -76,17 +76,21 @@ def test_padding_and_the_size_of_passes_and_chunks_change_nothing(trainer_model:
     assert_same(whole, gradients(trainer_model, samples, recompute_layers=True))
 
 
-@pytest.mark.parametrize("parameters", ["lora", "full"])
-def test_a_long_pass_computes_its_layers_again_and_a_short_one_does_not(
-    trainer_model: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, parameters: str
+@pytest.mark.parametrize(("parameters", "lacks_memory"), [("lora", False), ("full", False), ("lora", True)])
+def test_a_pass_too_long_or_large_for_memory_computes_its_layers_again_and_others_do_not(
+    trainer_model: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, parameters: str, lacks_memory: bool
 ) -> None:
     samples = session(recorder, 3)
     longest = max(len(one.prompt) + len(one.response) for one in samples)
     calls: list[str] = []
     method = MethodSettings(name=Method.HYBRID, w_opd=1.0)
     found = []
-    for long_tokens in (longest, longest - 1):  # the turns are read as one sequence
-        monkeypatch.setattr(recompute, "LONG_TOKENS", long_tokens)
+    for spare in (0, -1):  # the turns are read as one sequence
+        if lacks_memory:
+            free = (longest + spare) * 30 * 2 * 32 * 4 / 0.75  # layers, width, bytes
+            monkeypatch.setattr(recompute, "free_bytes", lambda device, free=free: free)
+        else:
+            monkeypatch.setattr(recompute, "LONG_TOKENS", longest + spare)
         calls.clear()
         trainer = LoraTrainer.open(trainer_model, settings_of(method, parameters=parameters))
         hook = register_module_forward_hook(lambda module, given, got: calls.append(type(module).__name__))

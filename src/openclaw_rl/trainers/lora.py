@@ -128,7 +128,10 @@ class LoraTrainer:
         rank = settings.rank + (0 if self._upon is None else self._upon.rank)
         alpha = settings.alpha / settings.rank * rank
         config = self.model.config(rank, alpha)
-        now = checkpoint.Checkpoint(self.model.weights(), self._state(), self._steps, version, self._upon)
+        weights, state = (
+            {name: one.cpu() for name, one in held.items()} for held in (self.model.weights(), self._state())
+        )
+        now = checkpoint.Checkpoint(weights, state, self._steps, version, self._upon)
         checkpoint.write(folder, now, config, _as_json(settings))
         self._shelf.put(folder, now)
         self._spoken = version

@@ -1,15 +1,18 @@
 """Activations of long passes are not kept but computed again in the backward pass: a third more time, far less memory.
 
-What is kept for each token of each layer bounds the length of a conversation that can be learned from. Reckoned for 36
-layers of width 2,560 in bfloat16: some 3 MB a token, or 0.2 MB where layers are computed again.
+What is kept for each token of each layer bounds the length of a conversation that can be learned from. For 36 layers
+of width 2,560 in bfloat16 it is 5.4 MB a token, or 0.4 MB where layers are computed again (`make bench-gpu`).
 """
 
 from __future__ import annotations
 
+import torch
 from torch import nn
 from transformers import PreTrainedModel
 
 LONG_TOKENS = 8192  # in one pass
+KEPT = 30  # numbers as wide as a hidden state that a layer keeps of each token
+USABLE = 0.75  # of a device's free memory: others use it too, and a pass needs more than what it keeps
 
 
 class Recompute:
@@ -18,6 +21,9 @@ class Recompute:
     def __init__(self, model: PreTrainedModel, *, always: bool) -> None:
         """Raises ValueError where it is to be always on, and the model has no layers that can be computed again."""
         self._always = always
+        self._device: torch.device = model.device
+        config = model.config.get_text_config()
+        self._token_bytes: int = KEPT * config.num_hidden_layers * config.hidden_size * model.dtype.itemsize
         self._layers: list[nn.Module] = []
         try:
             model.activation_checkpointing_enable()
@@ -30,6 +36,14 @@ class Recompute:
 
     def before(self, tokens: int) -> None:
         """A pass over so many tokens is next. Nothing else in the model is told that it is being trained."""
-        is_on = self._always or tokens > LONG_TOKENS
+        is_on = self._always or tokens > LONG_TOKENS or tokens * self._token_bytes > USABLE * free_bytes(self._device)
         for layer in self._layers:
             layer.training = is_on
+
+
+def free_bytes(device: torch.device) -> float:
+    """What is free on a GPU, what torch keeps there for this process included; elsewhere nobody can tell."""
+    if device.type != "cuda":
+        return float("inf")
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return float(torch.cuda.mem_get_info(device)[0] + kept)

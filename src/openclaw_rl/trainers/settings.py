@@ -196,7 +196,7 @@ class TrainerSettings:
     """Logits that exist at once."""
     recompute_layers: bool = False
     """Whether activations are computed again in the backward pass: a third more time, far less memory. Passes of more
-    than 8,192 tokens always do."""
+    than 8,192 tokens always do, and those for which a GPU has too little memory free."""
     scopes_in_memory: int = 2
     """How many scopes' weights and moments the trainer keeps at hand; others are read from disk when they are due."""
     device: str = "auto"
