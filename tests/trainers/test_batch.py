@@ -136,3 +136,21 @@ def test_every_reading_lies_in_one_row_and_every_row_in_one_pass(sequences: list
 def test_rows_of_like_length_go_together() -> None:
     rows = [Row((0,) * length, ()) for length in (2, 9, 3, 8)]
     assert [[len(row.tokens) for row in group] for group in passes(rows, 18)] == [[9, 8], [3, 2]]
+
+
+def test_where_no_memory_is_left_the_layers_inputs_wait_on_the_host(
+    trainer_model: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples = session(recorder, 3)
+    whole = gradients(trainer_model, samples)
+    waited: list[bool] = []
+
+    class Noted(recompute.save_on_cpu):
+        def __init__(self) -> None:
+            waited.append(True)
+            super().__init__()
+
+    monkeypatch.setattr(recompute, "save_on_cpu", Noted)
+    monkeypatch.setattr(recompute, "free_bytes", lambda device: 0.0)
+    assert_same(whole, gradients(trainer_model, samples))
+    assert waited

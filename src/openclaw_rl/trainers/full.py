@@ -39,8 +39,8 @@ class FullModel:
 
     def hidden(self, ids: Tensor) -> Tensor:
         """The last layer's output. [B, T] ids, padded on the right, in; [B, T, H] out."""
-        self._recompute.before(ids.numel())
-        hidden: Tensor = self._trunk(input_ids=ids, use_cache=False).last_hidden_state
+        with self._recompute.over(ids.numel()):
+            hidden: Tensor = self._trunk(input_ids=ids, use_cache=False).last_hidden_state
         return hidden
 
     def logits(self, rows: Tensor) -> Tensor:

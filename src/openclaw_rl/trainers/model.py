@@ -78,8 +78,8 @@ class CausalModel:
 
         Padding needs no mask: attention is causal, so nothing in front of it can see it.
         """
-        self._recompute.before(ids.numel())
-        hidden: Tensor = self._trunk(input_ids=ids, use_cache=False).last_hidden_state
+        with self._recompute.over(ids.numel()):
+            hidden: Tensor = self._trunk(input_ids=ids, use_cache=False).last_hidden_state
         return hidden
 
     def logits(self, rows: Tensor) -> Tensor:

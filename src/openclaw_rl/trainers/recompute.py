@@ -1,29 +1,35 @@
 """Activations of long passes are not kept but computed again in the backward pass: a third more time, far less memory.
 
 What is kept for each token of each layer bounds the length of a conversation that can be learned from. For 36 layers
-of width 2,560 in bfloat16 it is 5.4 MB a token, or 0.4 MB where layers are computed again (`make bench-gpu`).
+of width 2,560 in bfloat16 it is 5.4 MB a token, or 0.4 MB where layers are computed again (`make bench-gpu`). Half of
+that are the layers' inputs; on a GPU that has no room for them they wait in the host's memory.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
 from torch import nn
+from torch.autograd.graph import save_on_cpu
 from transformers import PreTrainedModel
 
 LONG_TOKENS = 8192  # in one pass
-KEPT = 30  # numbers as wide as a hidden state that a layer keeps of each token
+KEPT = 30.0  # as many hidden states does a layer keep of each token
+KEPT_AGAIN = 2.2  # where it is computed again
 USABLE = 0.75  # of a device's free memory: others use it too, and a pass needs more than what it keeps
 
 
 class Recompute:
-    """Switched on for each pass before it is taken, since the forward pass decides what it keeps."""
+    """Switched on or off for each pass, since the forward pass decides what it keeps."""
 
     def __init__(self, model: PreTrainedModel, *, always: bool) -> None:
         """Raises ValueError where it is to be always on, and the model has no layers that can be computed again."""
         self._always = always
         self._device: torch.device = model.device
         config = model.config.get_text_config()
-        self._token_bytes: int = KEPT * config.num_hidden_layers * config.hidden_size * model.dtype.itemsize
+        self._token_bytes: int = config.num_hidden_layers * config.hidden_size * model.dtype.itemsize
         self._layers: list[nn.Module] = []
         try:
             model.activation_checkpointing_enable()
@@ -32,11 +38,19 @@ class Recompute:
                 raise
             return
         self._layers = [module for module in model.modules() if getattr(module, "gradient_checkpointing", False)]
-        self.before(0)
+        self._switch(is_on=False)
 
-    def before(self, tokens: int) -> None:
-        """A pass over so many tokens is next. Nothing else in the model is told that it is being trained."""
-        is_on = self._always or tokens > LONG_TOKENS or tokens * self._token_bytes > USABLE * free_bytes(self._device)
+    @contextlib.contextmanager
+    def over(self, tokens: int) -> Iterator[None]:
+        """Within it a pass over so many tokens is taken."""
+        room = USABLE * free_bytes(self._device)
+        is_on = self._always or tokens > LONG_TOKENS or tokens * self._token_bytes * KEPT > room
+        self._switch(is_on=is_on)
+        with save_on_cpu() if is_on and tokens * self._token_bytes * KEPT_AGAIN > room else contextlib.nullcontext():
+            yield
+
+    def _switch(self, *, is_on: bool) -> None:
+        """Nothing else in the model is told that it is being trained."""
         for layer in self._layers:
             layer.training = is_on
 

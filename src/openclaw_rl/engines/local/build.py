@@ -42,6 +42,7 @@ def open_core(settings: LocalEngineSettings) -> Core:
             served.device,
             served.linears.kernels(),
         )
+        torch.cuda.empty_cache()  # what loading and the check took is for a trainer on the same device
         linears = served.linears
         adapters = Adapters(linears.parts, linears.shapes, settings.max_versions, served.dtype, served.device, now)
         core = Core(served, cache, adapters, settings)

@@ -238,7 +238,8 @@ def _clone_parameters(model: nn.Module) -> None:
     """Weights mapped from a file are read page by page: in bfloat16 a model decodes six times faster from a copy."""
     for parameter in model.parameters():
         parameter.requires_grad_(False)
-        parameter.data = parameter.data.clone()
+        if not parameter.is_cuda:
+            parameter.data = parameter.data.clone()
 
 
 @torch.inference_mode()
