@@ -10,6 +10,8 @@ from engine_models import ask, install, off_by, plain_logp, plain_model, prompt_
 
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.version import BASE
+from openclaw_rl.engines.local import attention
+from openclaw_rl.engines.local.blocks import Block
 from openclaw_rl.engines.local.core import Core
 from openclaw_rl.engines.local.wire import ScoreJob
 from openclaw_rl.errors import ModelError
@@ -26,6 +28,28 @@ def test_log_probabilities_are_those_of_a_plain_forward(
     model = plain_model(model_of(family))
     for index, prompt in prompts.items():
         assert len(answers[index].tokens) == 40
+        assert off_by(model, prompt, answers[index]) < 1e-5
+
+
+@pytest.mark.parametrize("family", ["qwen3", "gemma3"])  # the second looks through windows
+def test_rows_that_are_no_neighbours_may_be_brought_together(
+    family: str, open_tiny: Callable[..., Core], model_of: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gathered: list[bool] = []
+
+    def noted(rows: list[tuple[Block, int]], *, gathers: bool) -> list[object]:
+        runs = planned(rows, gathers=gathers)
+        gathered.extend(run.gathered for run in runs)
+        return runs
+
+    planned = attention._runs
+    monkeypatch.setattr(attention, "gathers", lambda device: True)
+    monkeypatch.setattr(attention, "_runs", noted)
+    prompts = {index: prompt_of(size, index) for index, size in enumerate((3, 270, 61, 7))}
+    answers = run(open_tiny(family), *(ask(index, prompt, max_tokens=30) for index, prompt in prompts.items()))
+    assert True in gathered and False in gathered
+    model = plain_model(model_of(family))
+    for index, prompt in prompts.items():
         assert off_by(model, prompt, answers[index]) < 1e-5
 
 
