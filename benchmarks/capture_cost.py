@@ -2,8 +2,10 @@
 
 The server runs in a process of its own on a scripted engine of 50 tokens a second a stream; everything of capture is on
 (keys, sessions, rendering with a real tokenizer, parsing, the store on disk, the last event held until the turn is in
-it). Each round measures the engine alone, a bare aiohttp pass-through of the same chunks, and the product, one after
-the other. The engine's own CPU is taken out; its first token is due at once. Two requests are measured: a short one,
+it). Each round measures the engine alone, a bare aiohttp pass-through of the same chunks, a plain server that renders
+and encodes messages and reads ids back as whatever serves a chat must, and the product, one after the other. The
+engine's own CPU is taken out; its first token is due at once. What the product takes beyond the plain server is what
+capture alone adds. Two requests are measured: a short one,
 and the second turn of a conversation of 51,000 characters, each time of another one.
 """
 
@@ -26,8 +28,8 @@ from benchmarks.raw_http import Line, Seen, request
 
 STREAMS = 8
 GAP_S = 0.02
-CHAT, THROUGH, ENGINE = "/v1/chat/completions", "/through", "/engine"
-ARMS = (ENGINE, THROUGH, CHAT)
+CHAT, THROUGH, PLAIN, ENGINE = "/v1/chat/completions", "/through", "/plain", "/engine"
+ARMS = (ENGINE, THROUGH, PLAIN, CHAT)
 SHORT, LONG = "short", "second_turn_51k"
 SYSTEM_CHARS, TOOL_CHARS = 39_500, 10_000
 
@@ -171,14 +173,18 @@ async def _server() -> AsyncIterator[tuple[int, int]]:
 
 
 def _figures(runs: dict[tuple[str, str], Run], *, rounds: int, tokens: int) -> Figures:
-    short = _arm(runs, SHORT, CHAT)
+    short, plain = _arm(runs, SHORT, CHAT), _arm(runs, SHORT, PLAIN)
     figures: Figures = {
         "added_ttft_ms_p50": short["added_ttft_ms_p50"],
         "cpu_us_per_chunk": short["cpu_us_per_chunk"],
+        "beyond_plain_ttft_ms": round(short["added_ttft_ms_p50"] - plain["added_ttft_ms_p50"], 3),
+        "beyond_plain_cpu_us_per_chunk": round(short["cpu_us_per_chunk"] - plain["cpu_us_per_chunk"], 1),
         "pass_through": _arm(runs, SHORT, THROUGH),
+        "plain": plain,
         SHORT: short,
         LONG: _arm(runs, LONG, CHAT),
         "pass_through_" + LONG: _arm(runs, LONG, THROUGH),
+        "plain_" + LONG: _arm(runs, LONG, PLAIN),
         "streams": STREAMS,
         "tokens_per_s_a_stream": 1 / GAP_S,
         "tokens_a_stream": tokens,

@@ -2,8 +2,8 @@
 
 All of capture is on: keys, placing, rendering with the bundled model's tokenizer and template, parsing, the store on
 disk. Only the engine is scripted and paced. Beside the product's routes stand `/through`, a bare aiohttp handler that
-streams the same chunks from the same engine, and `/engine`, which only runs the engine. The first line on standard
-output is the port; the end of standard input ends it.
+streams the same chunks from the same engine, `/plain`, which serves the model and captures nothing, and `/engine`,
+which only runs the engine. The first line on standard output is the port; the end of standard input ends it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 from aiohttp import web
 
 from benchmarks.http import KEY, bundled_model
@@ -23,6 +24,7 @@ from openclaw_rl.core.next_state import Feedback
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.render.detokenise import Detokeniser
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.activity import Activity
@@ -31,6 +33,7 @@ from openclaw_rl.serve.app import build_app, runner_of
 from openclaw_rl.serve.auth import Keys
 from openclaw_rl.serve.failures import Handler
 from openclaw_rl.serve.parts import Control, ServeParts
+from openclaw_rl.serve.wire import ChatBody, messages_of, parsed, tools_of
 from openclaw_rl.store.db import Store
 from openclaw_rl.testing.engine import ScriptedEngine
 
@@ -61,6 +64,7 @@ async def _serve(home: Path) -> None:
     app = build_app(_parts(store, renderer, engine))
     app.middlewares.append(Activity().middleware)
     app.router.add_post("/through", _through(engine))
+    app.router.add_post("/plain", _plain(engine, renderer))
     app.router.add_post("/engine", _alone(engine))
     runner = runner_of(app)
     await runner.setup()
@@ -121,6 +125,26 @@ def _through(engine: ScriptedEngine) -> Handler:
         await response.prepare(request)
         async for _ in engine.generate(Prompt((1,)), Sampling(int(request.headers["x-tokens"])), BASE):
             await response.write(CHUNK)
+        await response.write(b"data: [DONE]\n\n")
+        await response.write_eof()
+        return response
+
+    return handle
+
+
+def _plain(engine: ScriptedEngine, renderer: ChatRenderer) -> Handler:
+    """The least that serves a chat: messages rendered and encoded, ids read back to text, nothing kept of either."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        body = parsed(await request.read(), ChatBody)
+        tools = tools_of(body.tools or ())
+        text = renderer.template.text(messages_of(body.messages), tools, generation_prompt=True)
+        prompt = Prompt(tuple(renderer.template.encode(text)))
+        told = Detokeniser(renderer.table)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        async for token in engine.generate(prompt, Sampling(body.max_tokens or 1), BASE):
+            await response.write(CHUNK.replace(b'" word"', msgspec.json.encode(told.feed(token.token))))
         await response.write(b"data: [DONE]\n\n")
         await response.write_eof()
         return response
