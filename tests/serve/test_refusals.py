@@ -167,10 +167,13 @@ async def test_half_a_surrogate_pair_does_not_refuse_the_request(server: Serving
     assert server.book.turns[0].messages[0].text == "cut ?"
 
 
-async def test_a_full_queue_is_429_before_a_stream_begins(server: Serving) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_full_queue_is_429_before_a_stream_begins(server: Serving, count: int) -> None:
     refusal = RequestError("the queue is full", status=429, code="queue_full")
+    for _ in range(count - 1):
+        server.says("hi", waits_at=0)
     server.says("hi", fails_at=0, problem=refusal)
-    status, problem = await _post(server, {"messages": [USER], "stream": True})
+    status, problem = await _post(server, {"messages": [USER], "stream": True, "n": count})
     assert (status, problem["code"]) == (429, "queue_full")
     assert not server.book.turns
 

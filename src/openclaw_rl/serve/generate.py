@@ -83,6 +83,7 @@ class Generation:
     choices: tuple[Choice, ...]
     at_s: float
     carried: tuple[PlacedHint, ...] = ()  # the user's hints in the prompt
+    has_failed: bool = False  # an answer's sampling, before its time
     ended_s: float = 0.0
 
     @property
@@ -155,14 +156,19 @@ class Generation:
         stream = self.parts.engine.generate(self.prompt, sampling, self.version)
         try:
             async for token in stream:
+                is_first = not choice.sampled
+                if is_first:
+                    choice.cached = token.cached
                 must_wait = sink.piece(choice, choice.take(token), (token,))
                 if must_wait and choice.finish is None:
                     await sink.drain()
-                if len(choice.sampled) == 1:  # noted once it is on its way
-                    choice.cached = token.cached
+                if is_first:  # counted once it is on its way
                     self.parts.metrics.first_token_s.observe(max(0.0, self.parts.clock() - self.at_s))
                 if choice.finish is not None:
                     break
+        except Exception:
+            self.has_failed = True  # known before those who sample beside it have ended
+            raise
         finally:
             if isinstance(stream, AsyncGenerator):  # or the slot stays taken until it is collected as garbage
                 await stream.aclose()

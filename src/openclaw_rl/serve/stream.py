@@ -52,7 +52,7 @@ async def streamed(request: web.Request, generation: Generation, chunks: Chunks)
     outbox = Outbox(
         request, generation.headers, max_buffer_bytes=settings.max_buffer_bytes, stalled_s=settings.stalled_s
     )
-    sink = _Streaming(outbox, chunks, len(generation.choices))
+    sink = _Streaming(outbox, chunks, generation)
     try:
         with sink.opening():
             await generation.run(sink)
@@ -85,10 +85,10 @@ async def whole(request: web.Request, generation: Generation) -> web.Response | 
 class _Streaming:
     """The sink of a streamed answer. Status and headers go out with the first token, or `opening` sends them before."""
 
-    def __init__(self, outbox: Outbox, chunks: Chunks, count: int) -> None:
+    def __init__(self, outbox: Outbox, chunks: Chunks, generation: Generation) -> None:
         self._outbox = outbox
         self._chunks = chunks
-        self._count = count
+        self._generation = generation
         self._is_over = False
         self._opener: asyncio.Task[None] | None = None
 
@@ -109,7 +109,7 @@ class _Streaming:
     async def open(self) -> None:
         """Sends status, headers, each answer's first event and what was said so far, unless they have gone out."""
         if not self._outbox.is_open:
-            await self._outbox.open(b"".join([self._chunks.first(index) for index in range(self._count)]))
+            await self._outbox.open(b"".join([self._chunks.first(choice.index) for choice in self._generation.choices]))
 
     def piece(self, choice: Choice, deltas: Sequence[ReplyDelta], sampled: Sequence[SampledToken]) -> bool:
         event = self._chunks.event(choice.index, deltas, sampled)
@@ -126,7 +126,7 @@ class _Streaming:
             raise ClientGone
 
     def _open_now(self) -> None:
-        if not self._is_over and not self._outbox.is_open:
+        if not (self._is_over or self._generation.has_failed or self._outbox.is_open):
             self._opener = asyncio.create_task(self._open_early())
 
     async def _open_early(self) -> None:

@@ -31,7 +31,8 @@ def main() -> None:
         pipe.write(answers, Failed(problem.problem, problem.fix))
     except Exception as problem:  # the edge of the process: its owner must hear of it
         if is_out_of_memory(problem):
-            pipe.write(answers, Failed("the trainer ran out of memory", "lower trainer.max_tokens_per_pass"))
+            fix = "lower trainer.max_tokens_per_pass, or train.max_sample_tokens where conversations are long"
+            pipe.write(answers, Failed("the trainer ran out of memory", fix))
         else:
             traceback.print_exc()
             pipe.write(answers, Failed(f"{type(problem).__name__}: {problem}"))
