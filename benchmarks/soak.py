@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import csv
 import os
 import signal
@@ -90,10 +91,12 @@ async def _measured() -> Figures:
             seconds = time.perf_counter() - begin
             progress(f"{len(clients.book.answered)} turns in {seconds:.0f} s; {clients.book.odd}")
             await _settled(watch)
+            problems = json.loads(await clients.sent("GET", "/v1/rl/status"))["problems"]
             child.send_signal(signal.SIGTERM)
             code = await child.wait()
         stored, ledger = _stored(home)
-    return _figures(clients.book, watch, seconds, code=code, stored=stored, ledger=ledger)
+    figures = _figures(clients.book, watch, seconds, code=code, stored=stored, ledger=ledger)
+    return figures | {"broken_stages": {stage: why for stage, why in problems.items() if "broke" in why}}
 
 
 async def _loaded(clients: Clients, watch: Watch) -> None:

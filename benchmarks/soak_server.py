@@ -25,7 +25,7 @@ from benchmarks.http import KEY, bundled_model
 from openclaw_rl.collect.stage import CollectSettings
 from openclaw_rl.config import Config
 from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter, StepReport, digest_of_folder
-from openclaw_rl.core.completion import SampledToken
+from openclaw_rl.core.completion import SampledToken, Scores
 from openclaw_rl.core.next_state import NextState
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import Sample
@@ -148,6 +148,12 @@ class SoakEngine:
                 yield token
         finally:
             await stream.aclose()
+
+    async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
+        """The same for every id."""
+        scores = await self._engine.score(prompt, start=start, version=version, top_k=top_k)
+        self._engine.scored.clear()  # nobody looks at them, and they hold prompts
+        return scores
 
     async def load(self, adapter: Adapter) -> None:
         """The version can be asked for."""

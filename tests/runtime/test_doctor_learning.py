@@ -49,6 +49,12 @@ def test_the_story_is_one_sentence_with_the_numbers_that_matter() -> None:
     assert story(replace(WELL, learns=False)) == "learning is off; 12 main turns were stored"
 
 
+def test_a_stage_that_broke_is_named_even_before_anything_was_served() -> None:
+    broke = {"train": "it broke once, last by KeyError: 'x'"}
+    assert told(replace(WELL, broken=broke)) == [("train", "it broke once, last by KeyError: 'x'")]
+    assert told(Signs({}, Overview(), 16, 0, broken=broke)) == [("train", "it broke once, last by KeyError: 'x'")]
+
+
 def test_where_all_is_well_nothing_is_to_be_mended() -> None:
     assert told(WELL) == []
     assert told(WELL, Level.OK) == [("learn", "turns are learned from, or will be when enough are ready")]

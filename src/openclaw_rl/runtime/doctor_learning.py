@@ -90,6 +90,7 @@ class Signs:
     publish_notice: str = ""
     reused: float | None = None
     problems: Mapping[str, str] = field(default_factory=dict)
+    broken: Mapping[str, str] = field(default_factory=dict)  # stages, and why they broke lately
 
     def count(self, name: str) -> int:
         """A number of the ledger."""
@@ -128,11 +129,20 @@ def story(signs: Signs) -> str:
 def learning_findings(signs: Signs) -> tuple[Finding, ...]:
     """What keeps turns from being learned from, stage by stage; one that says so where nothing does."""
     if signs.count("main") + signs.count("side") == 0:
-        return (Finding(Level.NOTE, "serve", "nothing has been served yet", "point a client at the server"),)
-    found = [*_served(signs), *_collected(signs), *_judged(signs), *_dropped(signs), *_trained(signs)]
+        return (
+            *_broken(signs),
+            Finding(Level.NOTE, "serve", "nothing has been served yet", "point a client at the server"),
+        )
+    found = [*_broken(signs), *_served(signs), *_collected(signs), *_judged(signs), *_dropped(signs), *_trained(signs)]
     if not any(item.level is Level.MEND for item in found):
         found.insert(0, Finding(Level.OK, "learn", "turns are learned from, or will be when enough are ready"))
     return tuple(found)
+
+
+def _broken(signs: Signs) -> Iterator[Finding]:
+    for stage, why in signs.broken.items():
+        fix = "see the server's log; answers are served all the same, and the stage is begun again by itself"
+        yield Finding(Level.MEND, stage, why, fix)
 
 
 def _served(signs: Signs) -> Iterator[Finding]:

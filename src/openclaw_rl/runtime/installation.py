@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -40,6 +40,7 @@ from openclaw_rl.runtime.judge_model import JudgeModel
 from openclaw_rl.runtime.keys import KeyBook
 from openclaw_rl.runtime.models import model_folder
 from openclaw_rl.runtime.status import Facts, status_of
+from openclaw_rl.runtime.upkeep import Upkeep
 from openclaw_rl.serve.auth import OWNER, Keys
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.redact import Masker
@@ -73,14 +74,15 @@ class Installation:
     publishing: PublishStage
     carrying: CarryStage
     activity: Activity
+    upkeep: Upkeep = field(default_factory=Upkeep)
 
     async def learn(self) -> None:
         """Judges, trains and publishes until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.judging.run())
-            group.create_task(self._train())
-            group.create_task(self.publishing.run())
-            group.create_task(self.carrying.run())
+            group.create_task(self.upkeep.keep("judge", self.judging.run))
+            group.create_task(self.upkeep.keep("train", self._train))
+            group.create_task(self.upkeep.keep("publish", self.publishing.run))
+            group.create_task(self.upkeep.keep("hints", self.carrying.run))
 
     async def _train(self) -> None:
         """Trains, once every version that had learned from something forgotten is made again without it."""
@@ -101,6 +103,7 @@ class Installation:
             home=await asyncio.to_thread(home_findings, self.config.home),
             counts=await self.store.counts(),
             prompts=dict(self.renderer.stats),
+            broken=self.upkeep.broken,
             judging=self.judging.status,
             training=self.training.status,
             publishing=self.publishing.status,

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 
 from openclaw_rl.config import Config, unused_names
 from openclaw_rl.core.version import SHARED
@@ -27,8 +28,10 @@ async def run(config: Config, *, learn: bool = True, announce: Callable[[str], N
     for line in unused_names():
         log.warning("%s", line)
     async with installed(config) as parts, listening(parts, learns=learn) as url, asyncio.TaskGroup() as group:
-        behind = [group.create_task(giving_back()), group.create_task(parts.collect.run())]
-        behind.append(group.create_task(retaining.run(parts.store, config.store.keep_days)))
+        keep = parts.upkeep.keep
+        behind = [group.create_task(keep("memory", giving_back)), group.create_task(keep("collect", parts.collect.run))]
+        kept = partial(retaining.run, parts.store, config.store.keep_days)
+        behind.append(group.create_task(keep("store", kept)))
         if learn:
             behind.append(group.create_task(parts.learn()))
         log.info("set aside objects=%d", set_aside())

@@ -43,6 +43,7 @@ class Facts:
     serving: Activity = field(default_factory=Activity)
     collecting: Tally = field(default_factory=Tally)
     home: tuple[Finding, ...] = ()
+    broken: Mapping[str, str] = field(default_factory=dict)  # stages, and why they broke
 
 
 def status_of(facts: Facts) -> dict[str, Json]:
@@ -91,6 +92,7 @@ def signs_of(facts: Facts) -> Signs:
         "judge": judging.last_error,
         "train": training.last_error,
         "publish": publishing.notice,
+        **facts.broken,
     }
     return Signs(
         counts=facts.counts,
@@ -109,6 +111,7 @@ def signs_of(facts: Facts) -> Signs:
         publish_notice=publishing.notice,
         reused=facts.reused,
         problems=problems,
+        broken=facts.broken,
     )
 
 
