@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import csv
+import json
 import os
 import signal
 import sqlite3
@@ -91,7 +91,8 @@ async def _measured() -> Figures:
             seconds = time.perf_counter() - begin
             progress(f"{len(clients.book.answered)} turns in {seconds:.0f} s; {clients.book.odd}")
             await _settled(watch)
-            problems = json.loads(await clients.sent("GET", "/v1/rl/status"))["problems"]
+            told = (await clients.sent("GET", "/v1/rl/status")).partition(b"\r\n\r\n")[2]
+            problems = json.loads(told)["problems"]
             child.send_signal(signal.SIGTERM)
             code = await child.wait()
         stored, ledger = _stored(home)
