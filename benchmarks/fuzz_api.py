@@ -24,6 +24,7 @@ import requests
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
 from benchmarks.fuzz_raw import shots, status_of
 from benchmarks.http import KEY, bundled_model, serving
+from openclaw_rl.core.message import Json
 
 if TYPE_CHECKING:
     from schemathesis import APIOperation, Case, GenerationMode
@@ -179,7 +180,7 @@ def _stuck(url: str) -> int:
         engine = requests.get(f"{url}/v1/rl/status", headers=HEADERS, timeout=ANSWER_S).json()["engine"]
         held = int(float(gauge.split()[1])) + engine["running"] + engine["waiting"]
         time.sleep(0.5)
-    body = {"messages": [{"role": "user", "content": "2 + 2?"}], "max_tokens": 2}
+    body: dict[str, Json] = {"messages": [{"role": "user", "content": "2 + 2?"}], "max_tokens": 2}
     answer = requests.post(f"{url}/v1/chat/completions", json=body, headers=HEADERS, timeout=ANSWER_S)
     return held + (answer.status_code != 200)
 

@@ -171,7 +171,7 @@ def _write_adapter(folder: Path, version: PolicyVersion) -> None:
     model = bundled_model()
     assert model is not None
     weights: dict[str, torch.Tensor] = {}
-    with safe_open(model / "model.safetensors", "pt") as held:  # type: ignore[no-untyped-call]
+    with safe_open(model / "model.safetensors", "pt") as held:
         for name in held.keys():  # noqa: SIM118  no mapping
             if name.endswith("_proj.weight"):
                 out, into = held.get_slice(name).get_shape()
