@@ -41,8 +41,13 @@ def _samples(recorder: Recorder) -> list[Sample]:
 
 
 def _trained(trainer_model: Path, folder: Path, method: MethodSettings, samples: list[Sample]) -> LoraTrainer:
-    """A trainer whose adapter already does something, so that ratios are not 1 and no gradient is 0."""
-    trainer = LoraTrainer.open(trainer_model, settings_of(method, lr=3e-3, grad_clip=1e9))
+    """A trainer whose adapter already does something, so that ratios are not 1 and no gradient is 0.
+
+    It makes one plain update a step, so that the step's gradient can be read out of its moments.
+    """
+    trainer = LoraTrainer.open(
+        trainer_model, settings_of(method, lr=3e-3, grad_clip=1e9, beta1=FIRST_MOMENT, still_norm=0.0, updates=1)
+    )
     for _ in range(3):
         assert trainer.step(samples).took_step
     trainer.export(folder, PolicyVersion("shared", 1))
