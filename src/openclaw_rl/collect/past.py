@@ -154,7 +154,7 @@ class Past:
         return told if again is None else f"{told}, and {_asked_again(again)}"
 
     async def _latest(self, history: History, whose: Belonging, rules: ClientRules) -> Link | None:
-        """The turn whose reply stands last in the history, though what is before it was cut or changed."""
+        """The turn whose reply stands last in a history that has some, though what is before it was cut or changed."""
         at = history.replies[0]
         if at == 0:
             return None

@@ -57,7 +57,9 @@ class ChatRenderer:
             most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS
         )
         # ids and digests of what the template writes by itself
-        self._own: Held[tuple[str, str], Piece] = Held(most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS)
+        self._own: Held[tuple[str, str], tuple[tuple[int, ...], str]] = Held(
+            most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS
+        )
         # long blocks by their digests: texts are compared faster than they are digested
         self._blocks: Held[str, tuple[str, str]] = Held(most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS)
         self._openings: Held[tuple[int, ...], str] = Held(most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS)
@@ -233,7 +235,7 @@ class ChatRenderer:
     def _own_piece(self, block: Block) -> Piece:
         found = self._own.get((block.after, block.text))
         if found is None:
-            found = self.kept_ids(block.text, block.after), block.digest
+            found = self.ids_of(block.text, block.after), block.digest
             self._own.put((block.after, block.text), found, size=len(block.text))
         return found[0], str(BlockKey(block.run, found[1]))
 

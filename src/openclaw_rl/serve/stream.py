@@ -90,7 +90,7 @@ class _Streaming:
         self._chunks = chunks
         self._generation = generation
         self._is_over = False
-        self._opener: asyncio.Task[None] | None = None
+        self._opener: asyncio.Task[None] | None = None  # held, since the loop alone does not keep a task
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[None]:

@@ -46,7 +46,8 @@ class Recompute:
         room = USABLE * free_bytes(self._device)
         is_on = self._always or tokens > LONG_TOKENS or tokens * self._token_bytes * KEPT > room
         self._switch(is_on=is_on)
-        with save_on_cpu() if is_on and tokens * self._token_bytes * KEPT_AGAIN > room else contextlib.nullcontext():
+        is_too_much = bool(self._layers) and tokens * self._token_bytes * KEPT_AGAIN > room
+        with save_on_cpu() if is_too_much else contextlib.nullcontext():
             yield
 
     def _switch(self, *, is_on: bool) -> None:
