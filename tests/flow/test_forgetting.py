@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from openclaw_rl.runtime.home import Address, note_address
 from openclaw_rl.runtime.inspection import export_to
 from openclaw_rl.store.forget import What
 from openclaw_rl.store.forgettings import Phase
+from openclaw_rl.store.lock import FolderLock
 from openclaw_rl.store.rows import VersionStatus
 
 CHILD = """
@@ -87,13 +89,13 @@ async def never_saw(folder: Path, model: Path) -> str:
     return digest
 
 
-async def erased(home: Home, what: What) -> None:
+async def erased(home: Home, what: What, *, has_records: bool = False) -> None:
     """What `forget` does up to the versions that are to be made again."""
     await home.store.forgettings.begin(
         what,
         name="f",
         at_s=1.0,
-        planned=lambda sql, found: plan_text(plan_of(sql, what, found, name="f", at_s=1.0)),
+        planned=lambda sql, found: plan_text(plan_of(sql, what, found, name="f", at_s=1.0, has_records=has_records)),
     )
     await home.store.aclose()
     finish_erasing(home.folder)
@@ -231,22 +233,32 @@ async def test_own_adapters_that_stand_on_a_version_that_saw_it_are_made_again_o
     assert digests[0] == digests[1]
 
 
-async def test_records_written_elsewhere_are_cleaned_too(tmp_path: Path, model: Path) -> None:
+@pytest.mark.parametrize("is_asked", [True, False])
+async def test_records_in_the_folder_are_cleaned_and_those_elsewhere_only_where_that_is_asked_for(
+    tmp_path: Path, model: Path, is_asked: bool
+) -> None:
     home = await make_home(tmp_path / "a", model)
     await lived(home, with_canary=True)
     await home.store.aclose()
-    out, other = tmp_path / "records.jsonl", tmp_path / "moved.jsonl"
-    assert await export_to(home.folder, out) == 6
-    await export_to(home.folder, other)
+    out, other = home.folder / "records.jsonl", home.folder / "moved.jsonl"
+    beside, left = tmp_path / "beside.jsonl", tmp_path / "left.jsonl"
+    for path in (out, other, beside if is_asked else left):
+        assert await export_to(home.folder, path) == 6
     other.write_text("somebody else's by now\n")
     await home.reopen()
-    await erased(home, What(user="ann"))
+    await erased(home, What(user="ann"), has_records=is_asked)
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert [line["turn_id"] for line in lines] == ["b1", "b2", "b3", "b4", "b5"]
     assert CANARY not in out.read_text()
     assert other.read_text() == "somebody else's by now\n"
     certificate = await remade(home, model)
-    assert (certificate.records, certificate.records_left) == (1, 1)
+    if is_asked:
+        assert (certificate.records, certificate.records_left, certificate.records_elsewhere) == (2, 1, ())
+        assert CANARY not in beside.read_text()
+    else:  # a copy of the folder must not change what the original wrote elsewhere
+        assert (certificate.records, certificate.records_left) == (1, 1)
+        assert certificate.records_elsewhere == (str(left),)
+        assert CANARY in left.read_text()
     await home.store.aclose()
 
 
@@ -266,10 +278,11 @@ async def test_nothing_is_forgotten_while_a_server_runs(tmp_path: Path, model: P
     home = await make_home(tmp_path / "a", model)
     await home.say("turn-of-ann", CANARY, user="ann")
     await home.store.aclose()
-    note_address(home.folder, Address("http://127.0.0.1:1", 1))
+    lock = FolderLock(home.folder)  # as a running server holds it
+    note_address(home.folder, Address("http://127.0.0.1:1", os.getpid()))
     with pytest.raises(StoreError, match=r"a server runs on .* cannot be taken from it. Stop it, run this again"):
         await forget(home.config, What(user="ann"))
-    (home.folder / "server.json").unlink()
+    lock.free()
     certificate = await forget(home.config, What(user="ann"))  # no version saw it: no model is needed
     assert (certificate.removed["turns"], certificate.rebuilt, certificate.finished_at is not None) == (1, (), True)
     assert files_with(home.folder, CANARY) == []

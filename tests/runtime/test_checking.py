@@ -148,8 +148,7 @@ async def test_a_damaged_version_is_marked_and_the_nearest_whole_one_is_served(t
 async def test_a_folder_that_was_moved_finds_its_versions_again(tmp_path: Path) -> None:
     await lived_in(tmp_path / "old")
     (tmp_path / "old").rename(tmp_path / "new")
-    lines = mended(tmp_path / "new")
-    assert [line.rpartition(" | ")[2] for line in lines] == ["note that", "note that"]
+    assert check_home(tmp_path / "new").findings == ()  # the store holds no path of where it was made
     store = await Store.open(tmp_path / "new")
     row = await store.version(PolicyVersion(SHARED, 2))
     assert row is not None and row.folder == tmp_path / "new" / "versions" / "shared.2"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import socket
 from pathlib import Path
 
@@ -19,8 +20,9 @@ from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.runtime.doctor import Report, examine
 from openclaw_rl.runtime.doctor_install import free_bytes, wanted_bytes
 from openclaw_rl.runtime.doctor_learning import Level
-from openclaw_rl.runtime.home import Address, kept_key, note_address
+from openclaw_rl.runtime.home import Address, address_of, kept_key, note_address
 from openclaw_rl.store.db import Store
+from openclaw_rl.store.lock import FolderLock
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
 from openclaw_rl.testing.turns import a_turn
 
@@ -151,6 +153,7 @@ async def test_a_running_server_is_asked_and_believed(home: Path) -> None:
 
     app = web.Application()
     app.router.add_get("/v1/rl/status", status)
+    lock = FolderLock(home)  # as the server does whose address it is
     async with TestServer(app) as server:
         note_address(home, Address(str(server.make_url("")).rstrip("/"), os.getpid()))
         report = await examine(home)
@@ -162,6 +165,17 @@ async def test_a_running_server_is_asked_and_believed(home: Path) -> None:
         del body["diagnosis"]
         assert mend(await examine(home)) == [("serve", "the running server is of another version")]
     assert [stage for stage, _ in mend(await examine(home))] == ["serve"]
+    lock.free()
+
+
+async def test_a_copy_of_a_served_folder_is_not_taken_for_the_folder(home: Path, tmp_path: Path) -> None:
+    lock = FolderLock(home)
+    note_address(home, Address("http://127.0.0.1:1", os.getpid()))
+    copy = shutil.copytree(home, tmp_path / "copy")
+    assert address_of(home) is not None
+    assert address_of(copy) is None  # no command on the copy reaches the server of the original
+    lock.free()
+    assert address_of(home) is None
 
 
 def test_the_command_says_it_for_people_and_for_programs(home: Path) -> None:

@@ -14,6 +14,8 @@ UNDO = {
     5: "DROP TABLE pins; DROP TABLE freezes;",
     6: "DROP INDEX versions_status;",
     7: "DROP INDEX samples_kind; ALTER TABLE samples DROP COLUMN kind; ALTER TABLE versions DROP COLUMN rehearsed;",
+    8: "UPDATE versions SET folder = '/elsewhere/' || folder WHERE folder IS NOT NULL; "
+    "ALTER TABLE versions DROP COLUMN pruned_s;",
 }
 
 

@@ -184,7 +184,7 @@ async def test_a_step_that_cannot_be_taken_whole_is_not_taken_at_all(tmp_path: P
     await paired_and_judged(store, "a", "b")
     await store.admit(a_sample(a_turn("a")))
     version = VersionRow(
-        PolicyVersion("shared", 1), None, tmp_path, "d", VersionStatus.CANDIDATE, "", 1.0, turns=("a", "b")
+        PolicyVersion("shared", 1), None, None, "d", VersionStatus.CANDIDATE, "", 1.0, turns=("a", "b")
     )
     with pytest.raises(ValueError, match="b does not wait to train"):
         await store.commit_step(StepRecord("s", 0.0, 1.0, ("a", "b"), (), {}, version))

@@ -9,6 +9,7 @@ import pytest
 from store_doubles import paired_and_judged, ready, said
 
 from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.core.manifest import version_folder
 from openclaw_rl.core.next_state import Feedback
 from openclaw_rl.core.turn import Session, TurnKind
 from openclaw_rl.core.verdict import Verdict, VerdictSource
@@ -200,7 +201,15 @@ async def test_a_version_is_made_by_its_step_passes_the_gate_and_is_served(tmp_p
     await ready(store, "a", "b", "c")
     first = PolicyVersion("shared", 1)
     made = VersionRow(
-        first, BASE, tmp_path / "1", "digest", VersionStatus.CANDIDATE, "step 1", 5.0, ("a", "b"), {"loss": 0.5}
+        first,
+        BASE,
+        version_folder(tmp_path, first),
+        "digest",
+        VersionStatus.CANDIDATE,
+        "step 1",
+        5.0,
+        ("a", "b"),
+        {"loss": 0.5},
     )
     dropped = (("c", DropReason.NOT_FINITE),)
     await store.commit_step(StepRecord("1", 1.0, 2.0, ("a", "b"), dropped, {"loss": 0.5}, made))
@@ -231,7 +240,9 @@ async def test_a_version_is_made_by_its_step_passes_the_gate_and_is_served(tmp_p
 
 async def test_a_version_never_changes_hands(tmp_path: Path) -> None:
     store = await Store.open(tmp_path)
-    row = VersionRow(PolicyVersion("shared", 1), BASE, tmp_path, "one", VersionStatus.CANDIDATE, "", 5.0)
+    row = VersionRow(
+        PolicyVersion("shared", 1), BASE, tmp_path / "versions" / "shared.1", "one", VersionStatus.CANDIDATE, "", 5.0
+    )
     with pytest.raises(ValueError, match="is live before it met the gate"):
         await store.commit_step(StepRecord("1", 1.0, 2.0, (), (), {}, replace(row, status=VersionStatus.LIVE)))
     await store.commit_step(StepRecord("1", 1.0, 2.0, (), (), {}, row))

@@ -19,7 +19,7 @@ ONE, TWO, THREE = (PolicyVersion(SHARED, number) for number in (1, 2, 3))
 
 
 async def made(store: Store, version: PolicyVersion, parent: PolicyVersion, *, live: bool = True) -> VersionRow:
-    row = VersionRow(version, parent, Path("nowhere"), "d", VersionStatus.CANDIDATE, "", 1.0)
+    row = VersionRow(version, parent, None, "d", VersionStatus.CANDIDATE, "", 1.0)
     await store.commit_step(StepRecord(f"step {version}", 1.0, 2.0, (), (), {}, row))
     if live:
         await store.settle(version, VersionStatus.LIVE, "passed", {})

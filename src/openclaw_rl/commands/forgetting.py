@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from openclaw_rl.commands.common import Home, home_of, say
@@ -36,6 +37,9 @@ def forget(
     remake: Annotated[
         bool, typer.Option("--remake/--no-remake", help="Make versions again now, or at the next start.")
     ] = True,
+    records: Annotated[
+        bool, typer.Option("--records", help="Clean files that `export` wrote outside the home folder, too.")
+    ] = False,
     home: Home = None,
     model: Model = None,
     config: File = None,
@@ -73,9 +77,15 @@ def forget(
         return
     if not yes and not typer.confirm("Forget all of this? There is no way back", err=True):
         raise typer.Exit(1)
-    certificate = asyncio.run(forgetting.forget(settings, what, remake=remake))
+    certificate = asyncio.run(forgetting.forget(settings, what, remake=remake, has_records=records))
     print(msgspec.json.format(msgspec.json.encode(certificate), indent=1).decode())
     say.print(f"kept in {forgetting.certificate_path(at, certificate)}", soft_wrap=True)
+    for path in certificate.records_elsewhere:
+        say.print(
+            f"[yellow]note:[/] {escape(path)} lies outside {escape(str(at))} and was left as it is; it may hold "
+            "what is forgotten. Remove it, or forget with --records",
+            soft_wrap=True,
+        )
 
 
 @app.command()

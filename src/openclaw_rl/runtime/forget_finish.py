@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import shutil
 import time
 import uuid
 from collections.abc import Callable, Collection
@@ -19,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from openclaw_rl.config import Config
+from openclaw_rl.core.inside import is_inside, put_aside, remove
 from openclaw_rl.core.manifest import Manifest, versions_folder
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import PolicyVersion, parse_version
@@ -133,7 +133,7 @@ async def _made_again(store: Store, home: Path, held: Forgetting, past: PastStep
     below = None if upon is None or upon.is_base else upon
     ground = Ground(folder_in(rows, parent), folder_in(rows, below))
     of_scope = [row.version.number for row in rows if row.version.scope == past.version.scope]
-    version = PolicyVersion(past.version.scope, max(of_scope, default=0) + 1)
+    version = await asyncio.to_thread(_next_version, home, past, parent, max(of_scope, default=0))
     batches = [found for batch in past.batches if (found := await store.forgettings.samples(batch))]
     stands = next((row.upon for row in rows if row.version == parent), None)
     started_s = time.time()
@@ -160,6 +160,17 @@ async def _made_again(store: Store, home: Path, held: Forgetting, past: PastStep
     await store.forgettings.remade(held, past.version, record)
     log.info("made again version=%s in place of=%s samples=%d", version, past.version, manifest.samples)
     return held
+
+
+def _next_version(home: Path, past: PastStep, parent: PolicyVersion, last: int) -> PolicyVersion:
+    """The version to be made in place of a past one. What a crash left of the same making is removed first."""
+    scope = past.version.scope
+    version = PolicyVersion(scope, last + 1)
+    left = folders.orphans(home, ()).get(version)
+    read = {turn for batch in past.batches for turn in batch}
+    if left is not None and left.parent == parent and read.issuperset((*left.turns, *left.rehearsed)):
+        folders.remove(home, version)
+    return PolicyVersion(scope, folders.next_number(home, scope, last))
 
 
 def _manifest(past: PastStep, taken: Retaken, parent: PolicyVersion, upon: PolicyVersion | None, step: str) -> Manifest:
@@ -217,30 +228,28 @@ def _note(home: Path, held: Forgetting) -> None:
 def _clean(home: Path, held: Forgetting) -> None:
     """Removes the folders and takes the turns out of records; then the plan needs no names any more."""
     plan = read_plan(held)
-    for folder in (Path(name) for name in plan.folders):
-        for path in (folder, versions_folder(home) / folder.name):  # the home folder may have been moved since
-            shutil.rmtree(path, ignore_errors=True)
-            if path.exists():
-                raise StoreError(
-                    f"{path} cannot be removed", fix="make it writable and start again; it holds what is gone"
-                )
-    asides = list(home.glob(f"{NAME}.damaged-*"))  # what `check --repair` put aside cannot be cleaned
+    for name in plan.folders:
+        remove(home, versions_folder(home) / Path(name).name)  # an older plan holds whole paths, of elsewhere by now
+    asides = put_aside(home)  # what cannot be read cannot be cleaned
     for path in asides:
-        path.unlink()
+        remove(home, path)
     log.info("removed the folders of forgetting=%s", held.id)
-    shutil.rmtree(home / SCRATCH, ignore_errors=True)
+    remove(home, home / SCRATCH)
     sql = open_writer(home / NAME)
     try:
         paths = forgettings.exported_to(sql)
     finally:
         sql.close()
     there = [path for path in paths if path.is_file()]
-    left = [path for path in there if not _clean_records(path, set(plan.gone), set(plan.unsaid))]
+    elsewhere = [] if plan.has_records else [path for path in there if not is_inside(home, path)]
+    ours = [path for path in there if path not in elsewhere]
+    left = [path for path in ours if not _clean_records(path, set(plan.gone), set(plan.unsaid))]
     certificate = replace(
         plan.certificate,
-        records=len(there) - len(left),
+        records=len(ours) - len(left),
         records_left=len(left),
         records_not_found=len(paths) - len(there),
+        records_elsewhere=tuple(str(path) for path in elsewhere),
         damaged_stores_removed=len(asides),
     )
     after = replace(plan.without_names(), certificate=certificate)

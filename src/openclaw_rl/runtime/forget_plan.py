@@ -26,8 +26,8 @@ from openclaw_rl.store.rows import VersionRow, VersionStatus
 
 FOLDER = "certificates"
 REACH = (
-    "This is about the folder of this installation and the records that it wrote elsewhere and that were still in "
-    "their place. Copies that others made (backups, snapshots, records moved away) are not in its reach."
+    "This is about the folder of this installation, and about the files of records that are counted here. Records "
+    "elsewhere and copies that others made (backups, snapshots) are as they were."
 )
 
 
@@ -55,6 +55,7 @@ class Certificate:
     """What was forgotten. Ids are SHA-256 of the salt and the id.
 
     `records` are the files of records that were cleaned; those left hold something else by now or cannot be written.
+    `records_elsewhere` lie outside the home folder and were left as they are.
     """
 
     id: str
@@ -70,6 +71,7 @@ class Certificate:
     records: int = 0
     records_left: int = 0
     records_not_found: int = 0
+    records_elsewhere: tuple[str, ...] = ()
     damaged_stores_removed: int = 0
     finished_at: str | None = None
     served: dict[str, str] = field(default_factory=dict)
@@ -79,8 +81,8 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is still to be done. `gone` and `unsaid` are the turns to take out of records; `made` tells which version
-    stands in place of which.
+    """What is still to be done. `gone` and `unsaid` are the turns to take out of records, also out of those outside the
+    home folder with `has_records`; `folders` are names of versions, and `made` says which stands in place of which.
     """
 
     certificate: Certificate
@@ -89,6 +91,7 @@ class Plan:
     folders: tuple[str, ...] = ()
     past: tuple[PastStep, ...] = ()
     made: dict[str, str] = field(default_factory=dict)
+    has_records: bool = False
 
     def without_names(self) -> Plan:
         """The plan once folders and records are clean."""
@@ -102,7 +105,9 @@ class Plan:
         return name
 
 
-def plan_of(sql: sqlite3.Connection, what: What, going: Going, *, name: str, at_s: float) -> Plan:
+def plan_of(
+    sql: sqlite3.Connection, what: What, going: Going, *, name: str, at_s: float, has_records: bool = False
+) -> Plan:
     """The plan, made while the rows and the folders are still there."""
     rows = versions.everything(sql)
     gone = {row.version for row in going.versions}
@@ -116,8 +121,9 @@ def plan_of(sql: sqlite3.Connection, what: What, going: Going, *, name: str, at_
         certificate=_certificate(what, going, name, at_s),
         gone=going.turns,
         unsaid=going.unsaid,
-        folders=tuple(str(row.folder) for row in going.versions if row.folder is not None),
+        folders=tuple(str(row.version) for row in going.versions if row.folder is not None),
         past=tuple(past_step(row, learned) for row in again),
+        has_records=has_records,
     )
 
 

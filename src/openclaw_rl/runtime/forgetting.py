@@ -28,11 +28,12 @@ async def preview(home: Path, what: What) -> Going:
         return await store.forgettings.preview(what)
 
 
-async def forget(config: Config, what: What, *, remake: bool = True) -> Certificate:
+async def forget(config: Config, what: What, *, remake: bool = True, has_records: bool = False) -> Certificate:
     """Forgets and gives the certificate, which lies in the home folder too.
 
     Killed anywhere, it is finished by the next call or at the next start of the server. Without `remake` the versions
-    are made again there. Raises ConfigError where nothing of that name is there, StoreError while a server runs.
+    are made again there. With `has_records` files of records outside the home folder are cleaned too, where they still
+    are where they were written. Raises ConfigError where nothing of that name is there, StoreError while a server runs.
     """
     check_alone(config.home)
     await finish(config)  # what an earlier call began
@@ -42,7 +43,9 @@ async def forget(config: Config, what: What, *, remake: bool = True) -> Certific
             what,
             name=name,
             at_s=now,
-            planned=lambda sql, found: plan_text(plan_of(sql, what, found, name=name, at_s=now)),
+            planned=lambda sql, found: plan_text(
+                plan_of(sql, what, found, name=name, at_s=now, has_records=has_records)
+            ),
         )
     await asyncio.to_thread(finish_erasing, config.home)
     if not remake:

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from openclaw_rl.errors import StoreError
+from openclaw_rl.store.lock import holder_of
 
 KEY = "api_key"
 ADDRESS = "server.json"
@@ -51,13 +52,16 @@ def forget_address(home: Path) -> None:
 
 
 def address_of(home: Path) -> Address | None:
-    """Where the server listens; None where none runs. A file that a killed server left does not count."""
+    """Where the server of this very folder listens; None where none runs.
+
+    A file that a killed server left does not count, nor one that was copied along with the folder: only the process
+    that holds this folder's lock is its server, so that no command on a copy reaches the original.
+    """
     try:
         found = msgspec.json.decode((home / ADDRESS).read_bytes(), type=Address)
-        os.kill(found.pid, 0)
     except (OSError, msgspec.DecodeError):
         return None
-    return found
+    return found if holder_of(home) == found.pid else None
 
 
 def write_own(path: Path, text: str) -> None:

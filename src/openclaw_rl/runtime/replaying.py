@@ -242,7 +242,8 @@ async def _entered(
 ) -> PolicyVersion:
     """The adapter as a candidate of an installation."""
     rows = await store.versions_of(SHARED)
-    version = PolicyVersion(SHARED, max(row.version.number for row in rows) + 1)
+    last = max(row.version.number for row in rows)
+    version = PolicyVersion(SHARED, await asyncio.to_thread(folders.next_number, home, SHARED, last))
     parent = await store.orders.head(SHARED)
     folder = await asyncio.to_thread(folders.fresh_folder, home, version)
     await asyncio.to_thread(shutil.copytree, made.adapter.folder, folder, dirs_exist_ok=True)

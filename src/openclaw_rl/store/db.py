@@ -270,6 +270,10 @@ class Store:
         """Whether turns of more than one user were ever judged."""
         return await self._reader.do(ledger.has_several_users)
 
+    async def waits_for(self, turns: Sequence[str], scope: str) -> bool:
+        """Whether the scope has yet to learn from every one of these turns."""
+        return await self._reader.do(lambda sql: lessons.all_wait(sql, turns, scope))
+
     async def waiting_scopes(self) -> list[str]:
         """The scopes that samples wait for, the one whose oldest waits longest first."""
         return await self._reader.do(lessons.waiting_scopes)

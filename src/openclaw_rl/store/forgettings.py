@@ -87,10 +87,12 @@ class ForgettingBook:
         return await self._reader.do(lambda sql: samples_of(sql, turns))
 
     async def note_export(self, path: Path, *, at_s: float) -> None:
-        """Remembers where records were written to."""
+        """Remembers where records were written to: from the home folder on, where they lie in it."""
 
         def work(tx: Transaction) -> None:
-            tx.sql.execute("INSERT OR REPLACE INTO exports VALUES (?, ?)", (plain(str(path.resolve())), at_s))
+            home, full = versions.home_of(tx.sql), path.resolve()
+            kept = full.relative_to(home) if full.is_relative_to(home) else full
+            tx.sql.execute("INSERT OR REPLACE INTO exports VALUES (?, ?)", (plain(str(kept)), at_s))
 
         await self._writer.do(work)
 
@@ -132,8 +134,9 @@ def is_due(home: Path) -> bool:
 
 
 def exported_to(sql: sqlite3.Connection) -> list[Path]:
-    """Where records were written to."""
-    return [Path(str(row[0])) for row in sql.execute("SELECT path FROM exports ORDER BY at_s")]
+    """Where records were written to, as whole paths."""
+    home = versions.home_of(sql)
+    return [home / str(row[0]) for row in sql.execute("SELECT path FROM exports ORDER BY at_s")]
 
 
 def _remade(sql: sqlite3.Connection, held: Forgetting, old: PolicyVersion, step: StepRecord) -> None:

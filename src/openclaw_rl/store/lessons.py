@@ -57,6 +57,12 @@ def drop(transaction: Transaction, turn: str, reason: DropReason, *, scope: str 
     return True
 
 
+def all_wait(sql: sqlite3.Connection, turns: Sequence[str], scope: str) -> bool:
+    """Whether the scope has yet to learn from every one of these turns."""
+    asked = f"SELECT 1 FROM lessons WHERE turn = ? AND scope = ? AND {WAITING}"
+    return all(sql.execute(asked, (plain(turn), plain(scope))).fetchone() is not None for turn in turns)
+
+
 def waiting_scopes(sql: sqlite3.Connection) -> list[str]:
     """The scopes that samples wait for, the one whose oldest waits longest first."""
     rows = sql.execute(

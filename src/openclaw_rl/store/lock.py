@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 
 from openclaw_rl.errors import StoreError
 
 NAME = "lock"
+LOOKS, PAUSE_S = 20, 0.05  # somebody who only asks who holds the folder holds it for a moment
 
 
 class FolderLock:
@@ -18,9 +20,9 @@ class FolderLock:
         self._path = folder / NAME
         self._handle = _opened(folder, self._path)
         try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take(self._handle)
         except OSError as problem:
-            holder = os.pread(self._handle, 32, 0).decode("ascii", "replace").strip()
+            holder = _holder(self._handle)
             os.close(self._handle)
             if not isinstance(problem, BlockingIOError):
                 raise StoreError(
@@ -37,6 +39,42 @@ class FolderLock:
         """Another process may have the folder. The file stays: removing it would let two processes in."""
         os.ftruncate(self._handle, 0)
         os.close(self._handle)
+
+
+def holder_of(folder: Path) -> int | None:
+    """The process that holds the folder now; None where none does. A lock file that was copied is held by nobody."""
+    try:
+        handle = os.open(folder / NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        held = _holder(handle)
+        return int(held) if held.isdecimal() else None
+    except OSError:  # a file system without locks: no server runs on it either
+        return None
+    finally:
+        os.close(handle)
+    return None
+
+
+def _take(handle: int) -> None:
+    """Locks, or raises OSError. A holder who has not written its pid is looked at again: it may only be asking."""
+    for _ in range(LOOKS):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if _holder(handle):
+                raise
+            time.sleep(PAUSE_S)
+        else:
+            return
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _holder(handle: int) -> str:
+    return os.pread(handle, 32, 0).decode("ascii", "replace").strip()
 
 
 def _opened(folder: Path, path: Path) -> int:

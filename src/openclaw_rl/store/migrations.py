@@ -74,6 +74,11 @@ ALTER TABLE samples ADD COLUMN kind TEXT;
 CREATE INDEX samples_kind ON samples (kind, seq) WHERE kind IS NOT NULL;
 ALTER TABLE versions ADD COLUMN rehearsed BLOB;
 """,
+    # Whole paths pointed into the folder a store was made in, also from a copy of it.
+    8: """
+UPDATE versions SET folder = 'versions/' || scope || '.' || number WHERE folder IS NOT NULL;
+ALTER TABLE versions ADD COLUMN pruned_s REAL;
+""",
 }
 NEWEST = max(STEPS) + 1
 

@@ -37,6 +37,7 @@ class VersionRow:
     metrics: dict[str, float] = field(default_factory=dict)
     rehearsed: tuple[str, ...] = ()  # consumed by earlier steps, and read once more so that what they hold stays
     upon: PolicyVersion | None = None  # the shared version that a user's or an agent's own one holds
+    pruned_s: float | None = None  # when its weights were removed to save room; they can be made again
 
     @property
     def read(self) -> tuple[str, ...]:

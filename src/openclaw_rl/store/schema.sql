@@ -114,7 +114,7 @@ CREATE TABLE versions (
   number        INTEGER NOT NULL,
   parent_scope  TEXT,
   parent_number INTEGER,
-  folder        TEXT,
+  folder        TEXT,                -- from the folder of this file on; NULL for a version without files
   digest        TEXT NOT NULL,
   status        TEXT NOT NULL CHECK (status IN ('candidate', 'live', 'refused')),
   why           TEXT NOT NULL,
@@ -123,6 +123,7 @@ CREATE TABLE versions (
   metrics       TEXT NOT NULL,
   upon          TEXT,                -- the shared version that a user's or an agent's own one holds
   rehearsed     BLOB,                -- turns of earlier steps that its own read again; NULL for none
+  pruned_s      REAL,                -- when its weights were removed to save room; NULL while they are kept
   UNIQUE (scope, number)
 );
 CREATE INDEX versions_status ON versions (status, seq);
@@ -165,7 +166,7 @@ CREATE TABLE forgettings (
   plan  TEXT NOT NULL
 ) WITHOUT ROWID;
 
--- Where records were written to, so that what is forgotten can be taken out of them.
+-- Where records were written to: from the folder of this file on where they lie in it, else a whole path.
 CREATE TABLE exports (
   path TEXT PRIMARY KEY,
   at_s REAL NOT NULL

@@ -1,4 +1,8 @@
-"""Versions as rows, and which of them is served."""
+"""Versions as rows, and which of them is served.
+
+A row says that a version has a folder, not where: folders lie in `versions/` beside the store, wherever that is now. So
+a folder that was copied or moved holds its own versions, and never reaches for those of another.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
+from openclaw_rl.core.manifest import version_folder
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import PolicyVersion, parse_version
 from openclaw_rl.store import codec
@@ -13,7 +18,8 @@ from openclaw_rl.store.codec import listed, plain
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 
 COLUMNS = (
-    "scope, number, parent_scope, parent_number, folder, digest, status, why, made_s, turns, metrics, upon, rehearsed"
+    "scope, number, parent_scope, parent_number, folder, digest, status, why, made_s, turns, metrics, upon, rehearsed, "
+    "pruned_s"
 )
 
 
@@ -23,13 +29,13 @@ def insert(sql: sqlite3.Connection, row: VersionRow) -> None:
         raise ValueError(f"version {row.version} is made already")
     turns: list[Json] = list(row.turns)
     sql.execute(
-        f"INSERT INTO versions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO versions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             row.version.scope,
             row.version.number,
             None if row.parent is None else row.parent.scope,
             None if row.parent is None else row.parent.number,
-            None if row.folder is None else str(row.folder),
+            _folder_text(sql, row),
             row.digest,
             row.status.value,
             plain(row.why),
@@ -38,6 +44,7 @@ def insert(sql: sqlite3.Connection, row: VersionRow) -> None:
             codec.metrics_text(row.metrics),
             None if row.upon is None else str(row.upon),
             codec.pack_json(list(row.rehearsed)) if row.rehearsed else None,
+            row.pruned_s,
         ),
     )
 
@@ -50,12 +57,13 @@ def get(sql: sqlite3.Connection, version: PolicyVersion) -> VersionRow | None:
 def find(sql: sqlite3.Connection, scope: str, number: int) -> VersionRow | None:
     """The row of the version of these two columns."""
     row = sql.execute(f"SELECT {COLUMNS} FROM versions WHERE scope = ? AND number = ?", (scope, number)).fetchone()
-    return None if row is None else _row_of(row)
+    return None if row is None else _row_of(row, home_of(sql))
 
 
 def everything(sql: sqlite3.Connection) -> list[VersionRow]:
     """All versions, oldest first."""
-    return [_row_of(row) for row in sql.execute(f"SELECT {COLUMNS} FROM versions ORDER BY seq")]
+    home = home_of(sql)
+    return [_row_of(row, home) for row in sql.execute(f"SELECT {COLUMNS} FROM versions ORDER BY seq")]
 
 
 def candidates(sql: sqlite3.Connection) -> list[VersionRow]:
@@ -63,13 +71,15 @@ def candidates(sql: sqlite3.Connection) -> list[VersionRow]:
     rows = sql.execute(
         f"SELECT {COLUMNS} FROM versions WHERE status = ? ORDER BY seq", (VersionStatus.CANDIDATE.value,)
     )
-    return [_row_of(row) for row in rows]
+    home = home_of(sql)
+    return [_row_of(row, home) for row in rows]
 
 
 def of_scope(sql: sqlite3.Connection, scope: str) -> list[VersionRow]:
     """The versions of a scope, by number."""
     rows = sql.execute(f"SELECT {COLUMNS} FROM versions WHERE scope = ? ORDER BY number", (plain(scope),))
-    return [_row_of(row) for row in rows]
+    home = home_of(sql)
+    return [_row_of(row, home) for row in rows]
 
 
 def newest_live(sql: sqlite3.Connection, upto: PolicyVersion, most: int) -> list[PolicyVersion]:
@@ -135,16 +145,41 @@ def of_step(sql: sqlite3.Connection, step: str) -> PolicyVersion | None:
     return None if row is None or row[0] is None else PolicyVersion(str(row[0]), int(row[1]))
 
 
-def _row_of(row: Sequence[object]) -> VersionRow:
+def prune(sql: sqlite3.Connection, version: PolicyVersion, at_s: float | None) -> None:
+    """Notes when a version's weights were removed to save room; None once they are there again."""
+    sql.execute(
+        "UPDATE versions SET pruned_s = ? WHERE scope = ? AND number = ?", (at_s, version.scope, version.number)
+    )
+
+
+def home_of(sql: sqlite3.Connection) -> Path:
+    """The folder that the store's file lies in."""
+    return Path(str(sql.execute("PRAGMA database_list").fetchone()[2])).parent
+
+
+def _folder_text(sql: sqlite3.Connection, row: VersionRow) -> str | None:
+    """The column `folder`: where the version lies, from the home folder on. Raises ValueError for any other place."""
+    if row.folder is None:
+        return None
+    home = home_of(sql)
+    own = version_folder(home, row.version)
+    if row.folder.resolve() != own.resolve():
+        raise ValueError(f"version {row.version} lies in {row.folder}, not in {own}")
+    return str(own.relative_to(home))
+
+
+def _row_of(row: Sequence[object], home: Path) -> VersionRow:
     with codec.reading(f"version {row[0]}.{row[1]}"):
         scope, number, parent_scope, parent_number, folder, digest, status, why, made_s, turns, metrics, upon, again = (
-            row
+            row[:-1]
         )
+        pruned_s = row[-1]
         assert isinstance(turns, bytes) and isinstance(again, bytes | None)
+        version = PolicyVersion(str(scope), int(str(number)))
         return VersionRow(
-            version=PolicyVersion(str(scope), int(str(number))),
+            version=version,
             parent=None if parent_scope is None else PolicyVersion(str(parent_scope), int(str(parent_number))),
-            folder=None if folder is None else Path(str(folder)),
+            folder=None if folder is None else version_folder(home, version),
             digest=str(digest),
             status=VersionStatus(str(status)),
             why=str(why),
@@ -153,4 +188,5 @@ def _row_of(row: Sequence[object]) -> VersionRow:
             metrics=codec.metrics_of(str(metrics)),
             rehearsed=() if again is None else tuple(str(turn) for turn in listed(codec.unpack_json(again))),
             upon=None if upon is None else parse_version(str(upon)),
+            pruned_s=None if pruned_s is None else codec.real(pruned_s),
         )

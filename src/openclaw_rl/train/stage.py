@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from openclaw_rl.core.ledger import State
+from openclaw_rl.core.manifest import Manifest
 from openclaw_rl.core.message import Json
-from openclaw_rl.core.version import SHARED
+from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.store.db import Store
 from openclaw_rl.train import folders
 from openclaw_rl.train.entry import Entry
@@ -96,9 +97,23 @@ class TrainStage:
                 self.status = replace(self.status, is_resting=False)
 
     async def start(self) -> None:
-        """Removes what a crash left of a step that was never committed."""
+        """Removes what a crash left of a step that was never committed: its samples wait, so it is taken again.
+
+        Any other folder that the store does not know of may be all that is left of a version, and stays.
+        """
+        await asyncio.to_thread(folders.remove_unfinished, self.home)
         known = {row.version for row in await self.store.versions()}
-        await asyncio.to_thread(folders.remove_orphans, self.home, known)
+        for version, manifest in (await asyncio.to_thread(folders.orphans, self.home, known)).items():
+            if manifest is not None and await self._is_uncommitted(manifest, known):
+                await asyncio.to_thread(folders.remove, self.home, version)
+                log.warning("removed the folder of a version that was never committed: %s", version)
+            else:
+                log.error("the store does not know version %s; `openclaw-rl check --repair` takes it in", version)
+
+    async def _is_uncommitted(self, manifest: Manifest, known: Collection[PolicyVersion]) -> bool:
+        """Whether the step can be taken again as it was: from the same version, over samples that still wait."""
+        has_parent = manifest.parent.is_base or manifest.parent in known
+        return has_parent and await self.store.waits_for(manifest.turns, manifest.version.scope)
 
     async def once(self) -> bool:
         """One round: admit, and step where one is due. True where something moved."""

@@ -280,7 +280,8 @@ class ScopeSteps:
         parent = await store.orders.head(self.scope)
         from_row = await store.version(parent)
         resume = None if from_row is None else from_row.folder
-        number = await store.last_number(self.scope) + 1
+        last = await store.last_number(self.scope)
+        number = await asyncio.to_thread(folders.next_number, self.parts.home, self.scope, last)
         if self.scope == SHARED:
             return Ground(parent, resume, None, None, number)
         below = await store.version(await store.current(SHARED))

@@ -1,0 +1,66 @@
+"""Work on an installation writes and removes nothing outside its own folder, and what it cannot mend it puts aside."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from openclaw_rl.errors import StoreError
+
+ASIDE = "aside"  # the folder of what repairing replaced or could not use
+OLD_ASIDE = "store.db.damaged-*"  # how stores were put aside before there was that folder
+
+
+def is_inside(home: Path, path: Path) -> bool:
+    """Whether the path lies in the home folder, links on the way followed."""
+    return path.resolve().is_relative_to(home.resolve())
+
+
+def remove(home: Path, path: Path) -> None:
+    """Removes a file or a folder of the home folder; it may be gone already. Raises StoreError.
+
+    A copied folder whose `versions` is a link holds another installation's versions: these stay.
+    """
+    if not is_inside(home, path):
+        raise StoreError(
+            f"{path} leads out of {home}, to {path.resolve()}; nothing there is removed",
+            fix="put the files themselves in place of the link, so that the folder holds what is its own",
+        )
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as problem:
+        raise StoreError(
+            f"{path} cannot be removed: {problem.strerror}",
+            fix="make the home folder and all in it writable, then run the command again",
+        ) from problem
+
+
+def move_aside(home: Path, path: Path, *, at_s: float) -> Path:
+    """Moves a file or folder of the home folder into `aside/`, and gives its new place. Raises StoreError."""
+    place = home / ASIDE / f"{path.name}.{int(at_s)}"
+    number = 1
+    while place.exists():
+        number += 1
+        place = place.with_name(f"{path.name}.{int(at_s)}-{number}")
+    if not is_inside(home, path):
+        raise StoreError(
+            f"{path} leads out of {home}, to {path.resolve()}; nothing there is moved",
+            fix="put the files themselves in place of the link, so that the folder holds what is its own",
+        )
+    try:
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        path.rename(place)
+    except OSError as problem:
+        raise StoreError(
+            f"{path} cannot be put aside: {problem.strerror}", fix="make the home folder writable, and free some space"
+        ) from problem
+    return place
+
+
+def put_aside(home: Path) -> list[Path]:
+    """What repairing has put aside in this folder."""
+    held = home / ASIDE
+    return [*home.glob(OLD_ASIDE), *([held] if held.exists() else [])]
