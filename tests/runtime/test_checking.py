@@ -41,7 +41,7 @@ async def row_of(home: Path, turn: str) -> TurnRow:
 
 def put_aside(home: Path) -> list[Path]:
     """The damaged stores that lie beside the new one."""
-    return list(home.glob("store.db.damaged-*"))
+    return list(home.glob("aside/store.db.*"))
 
 
 def mended(home: Path) -> list[str]:
@@ -49,10 +49,11 @@ def mended(home: Path) -> list[str]:
     found = check_home(home)
     assert not found.is_sound
     report = check_home(home, repair=True)
-    assert len(report.findings) == len(found.findings)
     assert report.is_sound, report
     assert check_home(home).findings == ()
-    return [f"{item.what} | {item.mend}" for item in report.findings]
+    lines = [f"{item.what} | {item.mend}" for item in report.findings if "about to be mended" not in item.what]
+    assert len(lines) == len(found.findings)
+    return lines
 
 
 async def test_a_sound_folder_has_no_findings_and_is_left_as_it_was(tmp_path: Path) -> None:
@@ -121,7 +122,7 @@ async def test_a_long_text_that_changed_takes_the_turns_that_hold_it_with_it(tmp
     assert "is not what was written" in lines[0] and len(lines) == 15
 
 
-@pytest.mark.parametrize("harm", ["gone", "truncated", "flipped", "manifest"])
+@pytest.mark.parametrize("harm", ["gone", "truncated", "flipped"])
 async def test_a_damaged_version_is_marked_and_the_nearest_whole_one_is_served(tmp_path: Path, harm: str) -> None:
     await lived_in(tmp_path)
     folder = tmp_path / "versions" / "shared.2"
@@ -131,11 +132,9 @@ async def test_a_damaged_version_is_marked_and_the_nearest_whole_one_is_served(t
         shutil.rmtree(folder)
     elif harm == "truncated":
         weights.write_bytes(data[:-5])
-    elif harm == "flipped":
+    else:
         data[-1] ^= 4
         weights.write_bytes(data)
-    else:
-        (folder / "manifest.json").write_text("{")
     lines = mended(tmp_path)
     assert lines[-1] == "version shared.2 is to be served but cannot be | serve shared.1"
     store = await Store.open(tmp_path)
@@ -155,13 +154,15 @@ async def test_a_folder_that_was_moved_finds_its_versions_again(tmp_path: Path) 
     await store.aclose()
 
 
-async def test_what_a_crash_left_unfinished_is_removed_and_nothing_else(tmp_path: Path) -> None:
+async def test_what_a_crash_left_unfinished_is_put_aside_and_nothing_else(tmp_path: Path) -> None:
     await lived_in(tmp_path)
     for name in ("shared.3", "shared.4.tmp", "notes"):
         (tmp_path / "versions" / name).mkdir()
     (tmp_path / "server.json.new").write_text("")
     assert len(mended(tmp_path)) == 3
     assert sorted(path.name for path in (tmp_path / "versions").iterdir()) == ["notes", "shared.1", "shared.2"]
+    aside = sorted(path.name.rpartition(".")[0] for path in (tmp_path / "aside").iterdir())
+    assert aside == ["server.json.new", "shared.3", "shared.4.tmp"]
 
 
 async def test_a_turn_trained_by_two_versions_is_told_and_left(tmp_path: Path) -> None:
@@ -198,7 +199,7 @@ async def test_a_store_with_torn_pages_is_put_aside_and_what_can_be_read_is_carr
     assert put_aside(tmp_path)
     store = await Store.open(tmp_path)
     kept = [row.turn.id for row in await store.history(limit=1000)]
-    assert len(kept) > 100
+    assert len(kept) > 230  # of 280: what lay in the two torn pages is gone, not what SQLite finds through them
     await store.aclose()
 
 

@@ -23,11 +23,11 @@ def check(
     """Verify an installation's folder: the store, the ledger, every turn's data, every version's files.
 
     Stop the server first. Without --repair nothing is changed. Ends with 0 where all is sound or was mended, with 1
-    where something is left. What a damaged store held and cannot be read is put aside, never removed.
+    where something is left. What a repair replaces or cannot use goes to the folder `aside`; nothing is removed.
     """
     from openclaw_rl.runtime.checking import check_home
 
-    report = check_home(home_of(home), repair=repair)
+    report = check_home(home_of(home, needs_store=not repair), repair=repair)
     if as_json:
         print(json.dumps({**asdict(report), "is_sound": report.is_sound}))
     else:
@@ -38,7 +38,7 @@ def check(
                 say.print(f"  {escape(item.mend)}", soft_wrap=True)
         say.print(_summary(report.turns, report.versions, len(report.findings), is_sound=report.is_sound))
         if not report.is_sound and not repair:
-            say.print("`openclaw-rl check --repair` mends what can be mended; copy the folder first if you can.")
+            say.print("`openclaw-rl check --repair` mends what can be mended, and removes nothing.")
     raise typer.Exit(0 if report.is_sound else 1)
 
 

@@ -20,11 +20,19 @@ say = Console(stderr=True, highlight=False)
 Home = Annotated[Path | None, typer.Option("--home", help="The installation's folder. [default: ~/.openclaw-rl]")]
 
 
-def home_of(given: Path | None) -> Path:
-    """The folder of an installation that has been started at least once."""
+def home_of(given: Path | None, *, needs_store: bool = True) -> Path:
+    """The folder of an installation that has been started at least once; one whose store is lost has its versions."""
     from openclaw_rl.config import read_config
 
     home = read_config(overrides={"home": None if given is None else str(given)}).home
+    has_versions = any((home / "versions").glob("*/manifest.json"))
+    if not (home / "store.db").is_file() and has_versions:
+        if not needs_store:
+            return home
+        raise ConfigError(
+            f"{home} holds versions but no store",
+            fix="put store.db back from a copy, or let `openclaw-rl check --repair` make a store from the versions",
+        )
     if not (home / "store.db").is_file():
         raise ConfigError(f"{home} holds no store", fix="name the folder a server was started with, by --home")
     return home

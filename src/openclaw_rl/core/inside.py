@@ -8,12 +8,26 @@ from pathlib import Path
 from openclaw_rl.errors import StoreError
 
 ASIDE = "aside"  # the folder of what repairing replaced or could not use
+OWN = ("store.db", "store.db-wal", "versions", "certificates", "lock", "api_key", "keys.json", ASIDE)
 OLD_ASIDE = "store.db.damaged-*"  # how stores were put aside before there was that folder
 
 
 def is_inside(home: Path, path: Path) -> bool:
     """Whether the path lies in the home folder, links on the way followed."""
     return path.resolve().is_relative_to(home.resolve())
+
+
+def check_links(home: Path) -> None:
+    """Raises StoreError where a file or folder of the home folder is a link out of it.
+
+    A copy of such a folder shares what is behind the link with the original, and would write there.
+    """
+    for path in sorted(home.iterdir()) if home.is_dir() else []:
+        if path.is_symlink() and path.name in OWN and not is_inside(home, path):
+            raise StoreError(
+                f"{path} is a link to {path.resolve()}, outside of {home}",
+                fix="move the whole home folder there (it may be a link itself), or mount the other disk in its place",
+            )
 
 
 def remove(home: Path, path: Path) -> None:
@@ -38,20 +52,32 @@ def remove(home: Path, path: Path) -> None:
         ) from problem
 
 
-def move_aside(home: Path, path: Path, *, at_s: float) -> Path:
-    """Moves a file or folder of the home folder into `aside/`, and gives its new place. Raises StoreError."""
-    place = home / ASIDE / f"{path.name}.{int(at_s)}"
+def place_aside(home: Path, name: str, *, at_s: float) -> Path:
+    """A free place in `aside/` for something of this name; the folder is made. Raises StoreError."""
+    place = home / ASIDE / f"{name}.{int(at_s)}"
     number = 1
     while place.exists():
         number += 1
-        place = place.with_name(f"{path.name}.{int(at_s)}-{number}")
+        place = place.with_name(f"{name}.{int(at_s)}-{number}")
+    try:
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+    except OSError as problem:
+        raise StoreError(
+            f"{place.parent} cannot be made: {problem.strerror}",
+            fix="make the home folder writable, and free some space",
+        ) from problem
+    return place
+
+
+def move_aside(home: Path, path: Path, *, at_s: float) -> Path:
+    """Moves a file or folder of the home folder into `aside/`, and gives its new place. Raises StoreError."""
     if not is_inside(home, path):
         raise StoreError(
             f"{path} leads out of {home}, to {path.resolve()}; nothing there is moved",
             fix="put the files themselves in place of the link, so that the folder holds what is its own",
         )
+    place = place_aside(home, path.name, at_s=at_s)
     try:
-        place.parent.mkdir(mode=0o700, exist_ok=True)
         path.rename(place)
     except OSError as problem:
         raise StoreError(

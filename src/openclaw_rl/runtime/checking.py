@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from openclaw_rl.config import read_config
 from openclaw_rl.core.adapter import Adapter
-from openclaw_rl.core.manifest import version_folder, versions_folder
-from openclaw_rl.core.version import PolicyVersion, parse_version
+from openclaw_rl.core.inside import move_aside
+from openclaw_rl.core.manifest import versions_folder
+from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import AdapterError, DamageError, OpenClawRLError, StoreError
 from openclaw_rl.publish.versions import ancestors, verified
-from openclaw_rl.store import ledger, salvage, versions
+from openclaw_rl.runtime.adopting import CURRENT, Ground, adopt, another_row, without_manifest
+from openclaw_rl.runtime.forget_finish import finish_erasing
+from openclaw_rl.store import ledger, versions
 from openclaw_rl.store.check import Finding, check_rows
 from openclaw_rl.store.connection import NAME, in_plain_words, open_writer
 from openclaw_rl.store.lock import FolderLock
 from openclaw_rl.store.rows import VersionRow, VersionStatus
+from openclaw_rl.store.salvage import copy_aside, salvage
 
 UNFINISHED = (".tmp", ".new")
 MISSING = "its folder is missing or damaged: "
+BACK = "its folder is whole again"
+MOST_LOOKS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,8 @@ class Report:
 def check_home(home: Path, *, repair: bool = False, now: Callable[[], float] = time.time) -> Report:
     """Looks at all of a folder that no server runs on; with `repair`, mends what can be.
 
-    Raises StoreError where another process has the folder, or its store is newer than this program.
+    What is replaced or cannot be used is put aside in the folder, never removed. Raises StoreError where another
+    process has the folder, or its store is newer than this program.
     """
     lock = FolderLock(home)
     try:
@@ -50,30 +56,60 @@ def check_home(home: Path, *, repair: bool = False, now: Callable[[], float] = t
         damage = _opening(home / NAME)
         if damage is None:
             try:
-                return _looked_at(home, found, repair=repair)
+                return _looked_at(home, found, lock if repair else None, at_s=now())
             except DamageError as problem:  # met on the way: SQLite's own look had not shown it
                 damage = problem.problem
         if not repair:
             return Report((*found, Finding(damage, "put it aside and carry over into a new store what can be read")))
-        kept = salvage.salvage(home / NAME, at_s=now())
+        kept = salvage(home, home / NAME, at_s=now())
         found.append(Finding(damage, f"{kept.rows} rows were carried over; the old file is {kept.aside}", True))
-        return _looked_at(home, found, repair=True)
+        return _looked_at(home, found, lock, at_s=now())
     finally:
         lock.free()
 
 
-def _looked_at(home: Path, found: Sequence[Finding], *, repair: bool) -> Report:
-    """The rows, the versions' folders and what lies about, behind what was found before."""
+def _looked_at(home: Path, found: Sequence[Finding], lock: FolderLock | None, *, at_s: float) -> Report:
+    """The rows, the versions' folders and what lies about, after what was found before; mended where a lock is given.
+
+    Mending one thing can show another, so then it looks again until nothing more can be mended.
+    """
+    repair = lock is not None
+    if lock is not None:
+        finish_erasing(home, lock=lock)  # or what was to be forgotten would be taken in again
     sql = open_writer(home / NAME)
+    seen = list(found)
     try:
-        rows = check_rows(sql, repair=repair)
-        folders = list(_versions(home, sql, repair=repair))
+        if repair and any(item.mend for item in check_rows(sql, repair=False)):
+            copied = copy_aside(home, sql, at_s=at_s)
+            seen.append(Finding("rows of the store are about to be mended", f"a copy of it is {copied}", True))
+        for _ in range(MOST_LOOKS if repair else 1):
+            new = [*check_rows(sql, repair=repair), *_folders(Ground(home, sql, repair, at_s))]
+            new = [item for item in new if item not in seen]
+            seen += new
+            if not any(item.is_mended for item in new):
+                break
         turns, known = ledger.counts(sql), len(_rows(sql))
     except sqlite3.Error as problem:
         raise in_plain_words(problem, home / NAME) from problem
     finally:
         sql.close()
-    return Report((*found, *rows, *folders, *_leftovers(home, repair=repair)), turns["main"] + turns["side"], known)
+    return Report(tuple(seen), turns["main"] + turns["side"], known)
+
+
+def _folders(ground: Ground) -> Iterator[Finding]:
+    """Version folders against their rows, in one transaction, and what a crash left unfinished."""
+    ground.sql.execute("BEGIN IMMEDIATE")
+    try:
+        damaged: set[PolicyVersion] = set()
+        for row in _rows(ground.sql):
+            yield from _version(ground, row, damaged)
+        yield from adopt(ground, _rows(ground.sql))
+        yield from _current(ground.sql, _rows(ground.sql), damaged, repair=ground.repair)
+        ground.sql.execute("COMMIT")
+    finally:
+        if ground.sql.in_transaction:
+            ground.sql.execute("ROLLBACK")
+    yield from _leftovers(ground)
 
 
 def _config(home: Path) -> Iterator[Finding]:
@@ -101,28 +137,33 @@ def _rows(sql: sqlite3.Connection) -> list[VersionRow]:
         return []  # told by `check_rows`; nothing can be said of folders without it
 
 
-def _versions(home: Path, sql: sqlite3.Connection, *, repair: bool) -> Iterator[Finding]:
-    """Folders against their rows: each there and as it was written, and what is served among them."""
-    damaged: set[PolicyVersion] = set()
-    rows = _rows(sql)
-    for row in rows:
-        if row.folder is None or row.status is VersionStatus.REFUSED:
-            continue
-        problem = _problem(row)
-        if problem is None:
-            continue
-        moved = replace(row, folder=version_folder(home, row.version))
-        if _problem(moved) is None:
-            if repair:
-                values = (str(moved.folder), row.version.scope, row.version.number)
-                sql.execute("UPDATE versions SET folder = ? WHERE scope = ? AND number = ?", values)
-            yield Finding(f"version {row.version} lies in {moved.folder}, not {row.folder}", "note that", repair)
-            continue
-        damaged.add(row.version)
-        if repair:
-            versions.settle(sql, row.version, VersionStatus.REFUSED, MISSING + problem, {})
-        yield Finding(problem, "mark it refused, so that nothing serves it or goes on from it", repair)
-    yield from _current(sql, rows, damaged, repair=repair)
+def _version(ground: Ground, row: VersionRow, damaged: set[PolicyVersion]) -> Iterator[Finding]:
+    """One version: its folder there and as it was written."""
+    if row.folder is None:
+        return
+    if row.pruned_s is not None:
+        found = without_manifest(ground, row)
+        if found is not None:
+            yield found
+        return
+    problem, is_missed = _problem(row), row.why.startswith(MISSING)
+    if row.status is VersionStatus.REFUSED:
+        if is_missed and problem is None:
+            if ground.repair:
+                versions.settle(ground.sql, row.version, VersionStatus.LIVE, BACK, {})
+            what = f"version {row.version} is whole again"
+            yield Finding(what, f"it can be served: `openclaw-rl rollback {row.version}`", ground.repair)
+        return
+    if problem is None:
+        return
+    found = without_manifest(ground, row) or another_row(ground, row)
+    if found is not None:
+        yield found
+        return
+    damaged.add(row.version)
+    if ground.repair:
+        versions.settle(ground.sql, row.version, VersionStatus.REFUSED, MISSING + problem, {})
+    yield Finding(problem, "mark it refused, so that nothing serves it or goes on from it", ground.repair)
 
 
 def _problem(row: VersionRow) -> str | None:
@@ -137,10 +178,13 @@ def _problem(row: VersionRow) -> str | None:
 def _current(
     sql: sqlite3.Connection, rows: Sequence[VersionRow], damaged: set[PolicyVersion], *, repair: bool
 ) -> Iterator[Finding]:
-    """What is served is a version that passed and is whole; else the nearest ancestor that is."""
+    """What is served is a version that passed and is whole; else the nearest ancestor that is.
+
+    Where nothing says any more what a scope serves, it is the newest of its versions that passed.
+    """
     good = {row.version for row in rows if row.status is VersionStatus.LIVE and row.version not in damaged}
-    for scope, number in sql.execute("SELECT scope, number FROM current").fetchall():
-        version = PolicyVersion(str(scope), int(number))
+    held = {PolicyVersion(str(scope), int(number)) for scope, number in sql.execute(CURRENT).fetchall()}
+    for version in held:
         if version.is_base or version in good:
             continue
         instead = next((row.version for row in ancestors(rows, version) if row.version in good), None)
@@ -148,28 +192,18 @@ def _current(
         if repair:
             versions.set_current(sql, instead, f"version {version} is damaged")
         yield Finding(f"version {version} is to be served but cannot be", f"serve {instead}", repair)
+    newest = {version.scope: version for version in sorted(good) if not version.is_base}
+    for scope in sorted(newest.keys() - {version.scope for version in held}):
+        if repair:
+            versions.set_current(sql, newest[scope], "what was served before is not known any more")
+        yield Finding(f"nothing says which version of {scope} is served", f"serve {newest[scope]}", repair)
 
 
-def _leftovers(home: Path, *, repair: bool) -> Iterator[Finding]:
-    """What a crash left half-written, and version folders that no step was committed for."""
-    sql = open_writer(home / NAME)
-    try:
-        known = {f"{scope}.{number}" for scope, number in sql.execute("SELECT scope, number FROM versions")}
-    finally:
-        sql.close()
-    folder = versions_folder(home)
-    paths = [*(folder.iterdir() if folder.is_dir() else []), *home.iterdir()]
-    for path in sorted(paths):
-        is_orphan = path.parent == folder and path.is_dir() and _is_version(path.name) and path.name not in known
-        if is_orphan or path.name.endswith(UNFINISHED):
-            if repair:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-            yield Finding(f"{path} was never finished", "remove it", repair)
-
-
-def _is_version(name: str) -> bool:
-    try:
-        parse_version(name)
-    except ValueError:
-        return False
-    return "." in name
+def _leftovers(ground: Ground) -> Iterator[Finding]:
+    """What a crash left unfinished."""
+    folder = versions_folder(ground.home)
+    paths = [*(folder.iterdir() if folder.is_dir() else []), *ground.home.iterdir()]
+    for path in sorted(path for path in paths if path.name.endswith(UNFINISHED)):
+        if ground.repair:
+            move_aside(ground.home, path, at_s=ground.at_s)
+        yield Finding(f"{path} was never finished", "put it aside", ground.repair)

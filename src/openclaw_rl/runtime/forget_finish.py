@@ -50,14 +50,14 @@ def plan_text(plan: Plan) -> str:
     return msgspec.json.encode(plan).decode()
 
 
-def finish_erasing(home: Path) -> None:
+def finish_erasing(home: Path, *, lock: FolderLock | None = None) -> None:
     """Removes the folders, cleans the records and writes the store's file anew, where that is still to be done.
 
-    Blocks; nobody may have the folder open. Raises StoreError.
+    Blocks; nobody may have the folder open but the caller, who gives the `lock` where it is held. Raises StoreError.
     """
     if not forgettings.is_due(home):
         return
-    lock = FolderLock(home)
+    own = FolderLock(home) if lock is None else None
     try:
         while (held := _due(home)) is not None:
             if held.phase is Phase.CLEANING:
@@ -66,7 +66,8 @@ def finish_erasing(home: Path) -> None:
             _note(home, replace(_again(home, held), phase=Phase.REBUILDING))
             log.info("erased forgetting=%s", held.id)
     finally:
-        lock.free()
+        if own is not None:
+            own.free()
 
 
 async def rebuild(store: Store, config: Config, model: Path) -> list[Certificate]:

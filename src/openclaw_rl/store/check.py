@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.errors import StoreError
 from openclaw_rl.store import codec, hints, ledger, samples, turns, versions
+from openclaw_rl.store.codec import damaged
 from openclaw_rl.store.connection import in_plain_words
 from openclaw_rl.store.rows import VersionRow
+from openclaw_rl.store.salvage import drop_parentless
 
 MOST_SAID = 20  # of SQLite's own complaints
+LOST_STEP = "lost"  # the name of a step whose own is lost
 ENDED = (State.TRAINED, State.DROPPED)
-Mend = Callable[[], None]
+Mend = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +65,19 @@ def check_rows(sql: sqlite3.Connection, *, repair: bool) -> list[Finding]:
 
 
 def _pages(sql: sqlite3.Connection) -> Iterator[_Fault]:
-    """What SQLite finds. An index that disagrees with its table is made again from the table."""
+    """What SQLite finds. An index that disagrees with its table is made again from the table.
+
+    Raises DamageError for anything else: then only carrying over what can be read makes the file whole.
+    """
     said = [str(row[0]) for row in sql.execute(f"PRAGMA integrity_check({MOST_SAID})")]
     for line in said if said != ["ok"] else []:
-        is_index = "from index" in line or "entries in index" in line
-        work = (lambda: _run(sql, "REINDEX")) if is_index else None
-        yield _Fault(f"store.db: {line}", "make the indexes again" if is_index else "", work)
-    for table, row, parent, _ in sql.execute("PRAGMA foreign_key_check").fetchall():
-        what = f"{table} row {row} belongs to no row of {parent}"
-        yield _Fault(what, "remove it", _deleting(sql, str(table), row) if row is not None else None)
+        if "from index" not in line and "entries in index" not in line:
+            raise damaged(line, None)
+        yield _Fault(f"store.db: {line}", "make the indexes again", lambda: _run(sql, "REINDEX"))
+    orphans = Counter((str(table), str(parent)) for table, _, parent, _ in sql.execute("PRAGMA foreign_key_check"))
+    for (table, parent), count in orphans.items():
+        what = f"{count} rows of {table} belong to no row of {parent}"
+        yield _Fault(what, "remove them", partial(drop_parentless, sql, table))
 
 
 def _texts(sql: sqlite3.Connection) -> Iterator[_Fault]:
@@ -161,7 +170,8 @@ def _steps(sql: sqlite3.Connection) -> Iterator[_Fault]:
     for name, step in sql.execute(
         "SELECT id, step FROM turns WHERE state = 'trained' AND (step IS NULL OR step NOT IN (SELECT id FROM steps))"
     ).fetchall():
-        yield _Fault(f"turn {name} is trained by step {step}, which is not there")
+        what = f"turn {name} is trained by step {step}, which is not there"
+        yield _Fault(what, "note a step of that name, so that the turn is not trained again", _naming(sql, name, step))
     seen: dict[tuple[str, str], str] = {}
     for row in _readable_versions(sql):
         for turn in row.turns:
@@ -171,14 +181,11 @@ def _steps(sql: sqlite3.Connection) -> Iterator[_Fault]:
 
 
 def _versions(sql: sqlite3.Connection) -> Iterator[_Fault]:
-    known = {row.version for row in _readable_versions(sql)}
     for scope, number in sql.execute("SELECT scope, number FROM versions").fetchall():
         problem = _unreadable(lambda scope=scope, number=number: versions.find(sql, scope, number))  # type: ignore[misc]
         if problem is not None:
-            yield _Fault(f"version {scope}.{number}: {problem}")
-    for row in _readable_versions(sql):
-        if row.parent is not None and not row.parent.is_base and row.parent not in known:
-            yield _Fault(f"version {row.version} was made from {row.parent}, of which nothing is known")
+            work = _running(sql, "DELETE FROM versions WHERE scope = ? AND number = ?", scope, number)
+            yield _Fault(f"version {scope}.{number}: {problem}", "make its row again from its folder", work)
 
 
 def _hints(sql: sqlite3.Connection) -> Iterator[_Fault]:
@@ -246,12 +253,17 @@ def _dropping(sql: sqlite3.Connection, seq: int, name: str) -> Mend:
     return work
 
 
+def _naming(sql: sqlite3.Connection, turn: str, step: str | None) -> Mend:
+    def work() -> None:
+        name = step or LOST_STEP
+        sql.execute("INSERT OR IGNORE INTO steps VALUES (?, 0, 0, NULL, NULL, '{}')", (name,))
+        sql.execute("UPDATE turns SET step = ? WHERE id = ?", (name, turn))
+
+    return work
+
+
 def _running(sql: sqlite3.Connection, statement: str, *values: object) -> Mend:
     return lambda: _run(sql, statement, *values)
-
-
-def _deleting(sql: sqlite3.Connection, table: str, row: object) -> Mend:
-    return _running(sql, f"DELETE FROM {table} WHERE rowid = ?", row)
 
 
 def _run(sql: sqlite3.Connection, statement: str, *values: object) -> None:

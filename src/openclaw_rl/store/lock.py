@@ -7,6 +7,7 @@ import os
 import time
 from pathlib import Path
 
+from openclaw_rl.core.inside import check_links
 from openclaw_rl.errors import StoreError
 
 NAME = "lock"
@@ -17,6 +18,7 @@ class FolderLock:
     """Holds `folder/lock`, with the pid of the holder in it, until it is freed or the process is gone."""
 
     def __init__(self, folder: Path) -> None:
+        check_links(folder)
         self._path = folder / NAME
         self._handle = _opened(folder, self._path)
         try:
