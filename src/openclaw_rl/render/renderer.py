@@ -21,6 +21,7 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.render.block import Block, BlockKey, read_key
 from openclaw_rl.render.call_ids import with_nine_letters
 from openclaw_rl.render.detokenise import TokenBytes
+from openclaw_rl.render.ends import ends_of_replies
 from openclaw_rl.render.going_on import Continued, continued
 from openclaw_rl.render.held import Held
 from openclaw_rl.render.manner import settled
@@ -52,6 +53,7 @@ class ChatRenderer:
         self.family = _family(self.template, settings or RenderSettings())
         self.is_append_only = is_append_only(self.template)
         self.stats: Counter[str] = Counter()
+        self._ends: dict[tuple[int, ...], tuple[int, ...]] = {}
         # Both may be asked from several threads, in which prompts are made.
         self._encoded: Held[tuple[str, str], tuple[int, ...]] = Held(
             most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS
@@ -67,6 +69,12 @@ class ChatRenderer:
         # replies as they were read, by their segments' keys
         self._forms: Held[str, Message] = Held(most=_KEPT_FORMS, most_size=_KEPT_FORM_CHARS)
         self.shape = shape_of(self.template, self.ids_of)
+
+    def ends(self, named: Sequence[int]) -> tuple[int, ...]:
+        """The ids that end a reply, those `named` by the model's configurations first. Raises ModelError for none."""
+        if (key := tuple(named)) not in self._ends:
+            self._ends[key] = ends_of_replies(self.template, named)
+        return self._ends[key]
 
     @property
     def held(self) -> dict[str, int]:

@@ -31,7 +31,7 @@ def carrying_of(
         return own or served.current(SHARED)
 
     hints = HintsInUse(store, config.carry, config.hints, lambda text: len(renderer.encode(text)))
-    prober = Prober(engine, current, engine.info.eos_ids, config.hints)
+    prober = Prober(engine, current, renderer.ends(engine.info.eos_ids), config.hints)
     return CarryStage(store, hints, prober, renderer, config.hints)
 
 

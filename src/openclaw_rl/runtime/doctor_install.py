@@ -14,10 +14,11 @@ from pathlib import Path
 from openclaw_rl.config import Config
 from openclaw_rl.core.manifest import versions_folder
 from openclaw_rl.errors import ModelError
+from openclaw_rl.render.ends import ends_of_replies
 from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.doctor_learning import Finding, Level
 from openclaw_rl.runtime.home import KEY
-from openclaw_rl.runtime.models import model_folder
+from openclaw_rl.runtime.models import model_folder, named_ends
 
 LIBRARIES = ("openclaw-rl", "torch", "transformers", "peft", "tokenizers", "aiohttp", "msgspec", "jinja2")
 LOCAL = frozenset({"torch", "transformers", "peft"})  # come with the extra `local`
@@ -157,7 +158,7 @@ def _model(name: str) -> Iterator[Finding]:
         return
     try:
         folder = model_folder(name)
-        read_template(folder)
+        ends_of_replies(read_template(folder), named_ends(folder))
         _check_weights(folder)
         _check_configuration(folder)
     except ModelError as problem:

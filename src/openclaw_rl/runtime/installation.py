@@ -38,7 +38,7 @@ from openclaw_rl.runtime.guarding import check_exposure, close_folder, key_of
 from openclaw_rl.runtime.home import kept_key
 from openclaw_rl.runtime.judge_model import JudgeModel
 from openclaw_rl.runtime.keys import KeyBook
-from openclaw_rl.runtime.models import model_folder
+from openclaw_rl.runtime.models import model_folder, named_ends
 from openclaw_rl.runtime.status import Facts, status_of
 from openclaw_rl.runtime.upkeep import Upkeep
 from openclaw_rl.serve.auth import OWNER, Keys
@@ -137,13 +137,14 @@ async def installed(config: Config) -> AsyncIterator[Installation]:
         stack.callback(book.note)
         keys = Keys({OWNER: key}, book.keys, book.used)
         renderer = ChatRenderer(await asyncio.to_thread(read_template, folder), config.render)
+        renderer.ends(await asyncio.to_thread(named_ends, folder))  # a model that never ends is told of before it loads
         begin = time.monotonic()
         engine = await LocalEngine.start(replace(config.engine, model=str(folder)))
         log.info("opened engine seconds=%.3f", time.monotonic() - begin)
         stack.push_async_callback(engine.aclose)
         trainer = TrainerProcess(folder, trainer_settings)
         stack.push_async_callback(trainer.aclose)
-        chat: Chat = EngineChat(engine, renderer, engine.info.eos_ids)
+        chat: Chat = EngineChat(engine, renderer, renderer.ends(engine.info.eos_ids))
         if config.judge.url:
             chat = await stack.enter_async_context(_endpoint(config))
         elif judge_folder != folder:
@@ -197,7 +198,14 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
     publishing = PublishStage(
         store,
         served,
-        Gate(store, engine, renderer, engine.info.eos_ids, config.publish, _tasks(config, engine, renderer)),
+        Gate(
+            store,
+            engine,
+            renderer,
+            renderer.ends(engine.info.eos_ids),
+            config.publish,
+            _tasks(config, engine, renderer),
+        ),
         config.publish,
         Watch(store, engine, served, config.publish),
         candidate_made=candidate_made,
@@ -228,7 +236,7 @@ def _tasks(config: Config, engine: LocalEngine, renderer: ChatRenderer) -> TaskP
     if not named:
         return None
     tasks = read_tasks(Path(named).expanduser())
-    return TaskProbe(engine, renderer, engine.info.eos_ids, tasks, config.publish.task_tokens)
+    return TaskProbe(engine, renderer, renderer.ends(engine.info.eos_ids), tasks, config.publish.task_tokens)
 
 
 def _with_teacher(settings: TrainerSettings, folder: Path) -> TrainerSettings:

@@ -67,7 +67,7 @@ class JudgeModel:
     ) -> str:
         """The text of one answer. Raises JudgeError where the process died, or cannot be started again."""
         engine = await self._ready()
-        chat: Chat = EngineChat(engine, self.renderer, engine.info.eos_ids)
+        chat: Chat = EngineChat(engine, self.renderer, self.renderer.ends(engine.info.eos_ids))
         return await chat.reply(messages, temperature=temperature, max_tokens=max_tokens, seed=seed)
 
     async def _ready(self) -> LocalEngine:

@@ -96,7 +96,8 @@ def _serve_parts(parts: Installation, *, learns: bool) -> ServeParts:
     async def roll_back(version: PolicyVersion) -> None:
         await rollback(parts.store, version, served=parts.served)
 
-    comparison = Comparison(parts.store, parts.engine, parts.renderer, parts.served, parts.engine.info.eos_ids)
+    ends = parts.renderer.ends(parts.engine.info.eos_ids)
+    comparison = Comparison(parts.store, parts.engine, parts.renderer, parts.served, ends)
     return ServeParts(
         engine=parts.engine,
         renderer=parts.renderer,
@@ -113,7 +114,7 @@ def _serve_parts(parts: Installation, *, learns: bool) -> ServeParts:
         own=own,
         models=(settings.model_name or served_name(parts.config.model),),
         context_length=parts.engine.info.context_length,
-        eos_ids=parts.engine.info.eos_ids,
+        eos_ids=ends,
         keys=parts.keys,
         meter=meter,
         orders=orders_of(parts, comparison),

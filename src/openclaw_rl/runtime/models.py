@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from openclaw_rl.errors import ModelError
@@ -26,6 +27,20 @@ def model_folder(name: str) -> Path:
             f"there is no model folder {name}", fix="give a folder, a hub name such as Qwen/Qwen3-4B, or `bundled`"
         )
     return _from_hub(name)
+
+
+def named_ends(folder: Path) -> tuple[int, ...]:
+    """The ids that end a reply by the model's own configurations, generation first; none where they name none."""
+    found: dict[int, None] = {}
+    for file in ("generation_config.json", "config.json"):
+        try:
+            held = json.loads((folder / file).read_text("utf-8"))
+        except (OSError, ValueError):  # the one need not be there, the other is read by whoever loads the model
+            continue
+        for body in (held, held.get("text_config")) if isinstance(held, dict) else ():
+            ids = body.get("eos_token_id") if isinstance(body, dict) else None
+            found |= dict.fromkeys(one for one in (ids if isinstance(ids, list) else [ids]) if isinstance(one, int))
+    return tuple(found)
 
 
 def served_name(name: str) -> str:

@@ -125,7 +125,7 @@ async def _compared_offline(
         renderer = ChatRenderer(await asyncio.to_thread(read_template, folder), config.render)
         engine = await LocalEngine.start(replace(config.engine, model=str(folder)))
         try:
-            comparison = Comparison(store, engine, renderer, Served(store, engine), engine.info.eos_ids)
+            comparison = Comparison(store, engine, renderer, Served(store, engine), renderer.ends(engine.info.eos_ids))
             found = await comparison.of(versions, prompts, max_tokens=max_tokens)
         finally:
             await engine.aclose()

@@ -78,7 +78,7 @@ class EngineInfo:
     parameters: int
     vocab_size: int
     context_length: int
-    eos_ids: tuple[int, ...]
+    eos_ids: tuple[int, ...]  # by the model's two configurations; its tokenizer and template may name others
     dtype: str
     device: str
     cache_tokens: int
