@@ -24,6 +24,7 @@ from openclaw_rl.judge.llm import LlmJudge
 from openclaw_rl.judge.local import EngineChat
 from openclaw_rl.judge.stage import JudgeStage
 from openclaw_rl.publish.gate import Gate
+from openclaw_rl.publish.pruning import Pruning
 from openclaw_rl.publish.stage import PublishStage
 from openclaw_rl.publish.swap import Served
 from openclaw_rl.publish.tasks import TaskProbe, read_tasks
@@ -72,6 +73,7 @@ class Installation:
     judging: JudgeStage
     training: TrainStage
     publishing: PublishStage
+    pruning: Pruning
     carrying: CarryStage
     activity: Activity
     upkeep: Upkeep = field(default_factory=Upkeep)
@@ -86,7 +88,7 @@ class Installation:
 
     async def _train(self) -> None:
         """Trains, once every version that had learned from something forgotten is made again without it."""
-        await rebuild_in_time(self.store, self.config, self.folder)
+        await rebuild_in_time(self.store, self.config, self.folder, served=self.served)
         await self.training.run()
 
     async def status(self, *, learns: bool, reused: float | None = None) -> dict[str, Json]:
@@ -225,6 +227,7 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
         judging=JudgeStage(store, built.judge, config.judge, is_idle=lambda: activity.is_idle),
         training=training,
         publishing=publishing,
+        pruning=Pruning(store, served, config.publish, config.home, publishing.prune_due),
         carrying=carrying,
         activity=activity,
     )

@@ -32,6 +32,7 @@ async def run(config: Config, *, learn: bool = True, announce: Callable[[str], N
         behind = [group.create_task(keep("memory", giving_back)), group.create_task(keep("collect", parts.collect.run))]
         kept = partial(retaining.run, parts.store, config.store.keep_days)
         behind.append(group.create_task(keep("store", kept)))
+        behind.append(group.create_task(keep("versions", partial(retaining.prune, parts.pruning))))
         if learn:
             behind.append(group.create_task(parts.learn()))
         log.info("set aside objects=%d", set_aside())
