@@ -191,7 +191,8 @@ def _without_weights(row: dict[str, Json]) -> str:
     """What can be done about a version whose weights were removed to save room."""
     lost = row.get("erased")
     if isinstance(lost, dict):
-        return f"weights not kept; they cannot be made again: {lost['samples']} samples of {lost['version']} are erased"
+        many = "1 sample" if lost["samples"] == 1 else f"{lost['samples']} samples"
+        return f"weights not kept; they cannot be made again: {many} of {lost['version']} erased"
     return f"weights not kept; `openclaw-rl replay --version {row['version']} --restore` makes them again"
 
 

@@ -29,7 +29,7 @@ from openclaw_rl.store.keeping import Keep
 
 log = logging.getLogger(__name__)
 REFUSED = 3  # of each scope, the newest: to be looked at and compared
-BY_HAND_S = 3600.0  # weights written so long after their version was made were put there: restored, or copied
+BY_HAND_S = 60.0  # weights so much newer than their manifest were put there: by replay, or from a backup
 KEPT_BY_HAND_S = 7 * 86_400.0  # and stay for a week
 
 
