@@ -64,15 +64,21 @@ def with_weights(home: Home) -> list[str]:
     return sorted(path.parent.name for path in home.folder.glob(f"versions/*/{WEIGHTS}"))
 
 
-async def forgotten(home: Home, model: Path, what: What) -> Certificate:
-    """What `forget` does, the gate left out."""
+async def forgotten(home: Home, model: Path, what: What, *, is_serving: bool = False) -> Certificate:
+    """What `forget` does, the gate left out; with `is_serving` versions are made again while a server runs."""
     await home.store.forgettings.begin(
         what, name="f", at_s=1.0, planned=lambda sql, found: plan_text(plan_of(sql, what, found, name="f", at_s=1.0))
     )
     await home.store.aclose()
     finish_erasing(home.folder)
     await home.reopen()
-    (certificate,) = await rebuild(home.store, home.config, model)
+    served = Served(home.store, ScriptedEngine([])) if is_serving else None
+    if served is not None:
+        await served.resume(await home.store.current(SHARED))
+    (certificate,) = await rebuild(home.store, home.config, model, served=served)
+    if served is not None:
+        assert served.current() == await home.store.current(SHARED)
+        assert served.current() in served.loaded
     return certificate
 
 
@@ -171,11 +177,14 @@ async def test_a_sample_that_was_changed_gives_other_weights_and_they_are_not_pu
     assert with_weights(home) == ["shared.3"]
 
 
-async def test_forgetting_makes_the_weights_again_that_it_rebuilds_from(tmp_path: Path, model: Path) -> None:
+@pytest.mark.parametrize("is_serving", [False, True])
+async def test_forgetting_makes_the_weights_again_that_it_rebuilds_from(
+    tmp_path: Path, model: Path, is_serving: bool
+) -> None:
     home = await make_home(tmp_path / "a", model)
     await taught(home, canary_at=4)
     assert await pruned(home) == ["shared.1", "shared.2", "shared.3", "shared.4"]
-    certificate = await forgotten(home, model, What(user="ann"))
+    certificate = await forgotten(home, model, What(user="ann"), is_serving=is_serving)
     assert files_with(home.folder, CANARY) == files_with(home.folder, "turn-of-ann") == []
     assert [(item.was, item.version, item.parent) for item in certificate.rebuilt] == [
         ("shared.4", "shared.6", "shared.3"),

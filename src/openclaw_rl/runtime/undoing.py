@@ -28,12 +28,12 @@ MOST_A_PAGE = 500  # versions, as `/v1/rl/versions` gives them
 async def version_tree(home: Path, *, limit: int | None = None) -> dict[str, Json]:
     """The newest versions, or all, with what each learned, which are pinned, and whether training is frozen."""
     if address_of(home) is not None:
-        return await _paged(partial(_asked_page, home), limit)
+        return await paged(partial(_asked_page, home), limit)
     async with opened(home) as store:
-        return await _paged(partial(_read_page, store), limit)
+        return await paged(partial(_read_page, store), limit)
 
 
-async def _paged(read: Callable[[int, str | None], Awaitable[dict[str, Json]]], limit: int | None) -> dict[str, Json]:
+async def paged(read: Callable[[int, str | None], Awaitable[dict[str, Json]]], limit: int | None) -> dict[str, Json]:
     """Pages put together, oldest first; the rest is as the newest page has it."""
     found = await read(min(limit or MOST_A_PAGE, MOST_A_PAGE), None)
     rows, before = found["versions"], found["before"]
