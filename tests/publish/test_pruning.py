@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from openclaw_rl.publish.pruning import KEPT_BY_HAND_S, OnDisk, Pruning, on_disk
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.swap import LEFT_S, pin, rollback
 from openclaw_rl.publish.watch import Watch
+from openclaw_rl.runtime.checking import check_home
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.forget import What
 from openclaw_rl.store.forgettings import Phase
@@ -258,6 +260,24 @@ async def test_where_what_is_served_is_damaged_a_whole_ancestor_is_served_and_no
         await again.stage.start()
         assert again.served.current() == version(0)  # 1 and 2 were pruned
         assert "shared.3 is damaged, so shared.0 is served" in again.stage.status.notice
+
+
+async def test_a_folder_with_pruned_versions_is_sound_and_repair_serves_none_of_them(kept: Kept) -> None:
+    await kept.made(4)
+    await kept.flow.store.keeping.prune([version(1)], Keep(1, 3), at_s=1.0)  # and then it was cut off
+    home = kept.flow.home
+    assert await kept.flow.store.keeping.prune([version(2)], Keep(1, 3), at_s=1.0) == [version(2)]
+    (version_folder(home, version(2)) / WEIGHTS).unlink()
+    await kept.flow.store.aclose()
+    assert (await asyncio.to_thread(check_home, home)).findings == ()
+    for number in (3, 4):
+        cut_weights(home, version(number))
+    report = await asyncio.to_thread(partial(check_home, home, repair=True))
+    assert report.is_sound and "version shared.4 is to be served but cannot be" in str(report.findings)
+    assert (await asyncio.to_thread(check_home, home)).is_sound
+    store = await Store.open(home)
+    assert await store.current(SHARED) == version(0)
+    await store.aclose()
 
 
 async def test_what_was_noted_and_not_removed_is_removed_at_the_next_start(kept: Kept) -> None:
