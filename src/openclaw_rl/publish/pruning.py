@@ -29,6 +29,7 @@ from openclaw_rl.store.keeping import Keep
 
 log = logging.getLogger(__name__)
 REFUSED = 3  # of each scope, the newest: to be looked at and compared
+AT_ONCE = 100  # versions in one transaction: nobody who stores a turn waits long
 BY_HAND_S = 60.0  # weights so much newer than their manifest were put there: by replay, or from a backup
 KEPT_BY_HAND_S = 7 * 86_400.0  # and stay for a week
 
@@ -67,10 +68,13 @@ class Pruning:
             back = await watched(self.store, self.settings.watch_turns)
             chosen = await self.store.keeping.superfluous(self._keep(back))
             chosen = await asyncio.to_thread(prunable, self.home, chosen, self.now())
-            self._is_finished = not chosen
-            found = await self.served.between_loads(partial(self._note, chosen, back)) if chosen else []
-            await self._finish(found)
-            self._is_finished = True
+            for start in range(0, len(chosen), AT_ONCE):
+                self._is_finished = False
+                piece = chosen[start : start + AT_ONCE]
+                noted = await self.served.between_loads(partial(self._note, piece, back))
+                await self._finish(noted)
+                self._is_finished = True
+                found += noted
         self.on_disk = await asyncio.to_thread(on_disk, self.home)
         return found
 
