@@ -200,14 +200,7 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
     publishing = PublishStage(
         store,
         served,
-        Gate(
-            store,
-            engine,
-            renderer,
-            renderer.ends(engine.info.eos_ids),
-            config.publish,
-            _tasks(config, engine, renderer),
-        ),
+        _gate(config, store, engine, renderer),
         config.publish,
         Watch(store, engine, served, config.publish),
         candidate_made=candidate_made,
@@ -231,6 +224,11 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
         carrying=carrying,
         activity=activity,
     )
+
+
+def _gate(config: Config, store: Store, engine: LocalEngine, renderer: ChatRenderer) -> Gate:
+    ends, tasks = renderer.ends(engine.info.eos_ids), _tasks(config, engine, renderer)
+    return Gate(store, engine, renderer, ends, config.publish, tasks)
 
 
 def _tasks(config: Config, engine: LocalEngine, renderer: ChatRenderer) -> TaskProbe | None:
