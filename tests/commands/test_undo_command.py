@@ -16,6 +16,7 @@ from openclaw_rl.errors import ConfigError
 from openclaw_rl.runtime.undoing import paged, read_prompts
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
+from openclaw_rl.testing.folders import a_small_adapter, add_version
 
 ONE, TWO, THREE = (PolicyVersion(SHARED, number) for number in (1, 2, 3))
 
@@ -69,6 +70,18 @@ def test_the_newest_versions_are_shown_and_all_where_that_is_asked_for(home: Pat
     everything = json.loads(run(home, "versions", "--json", "--all"))
     assert [row["number"] for row in everything["versions"]] == [0, 1, 2, 3]
     assert "not shown" not in run(home, "versions")
+
+
+def test_no_version_of_a_long_row_is_cut_off_at_the_width_of_the_terminal(tmp_path: Path) -> None:
+    async def make() -> None:
+        store = await Store.open(tmp_path)
+        for number in range(1, 41):
+            await add_version(store, tmp_path, number, a_small_adapter, ())
+        await store.aclose()
+
+    asyncio.run(make())
+    lines = run(tmp_path, "versions")
+    assert all(f"shared.{number} live" in lines for number in range(41))
 
 
 def test_pages_are_put_together_in_their_order() -> None:

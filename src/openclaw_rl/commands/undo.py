@@ -29,6 +29,7 @@ SHOWN = {  # metric -> how it is called beside a version
     "gate_tasks": "tasks done",
     "watch_corrected": "corrected when watched",
 }
+WIDEST = 10_000  # columns: a tree is cut off at the width of its console, and versions in a row lie ever deeper
 COLOURS = {"live": "green", "refused": "red", "candidate": "yellow"}
 
 
@@ -51,7 +52,7 @@ def versions(
     if as_json:
         print(json.dumps(found))
         return
-    out = Console(highlight=False, soft_wrap=True)
+    out = Console(highlight=False, soft_wrap=True, width=WIDEST)
     for root in _trees(found, with_turns=turns):
         out.print(root)
     if found.get("before") is not None:
