@@ -39,6 +39,7 @@ from openclaw_rl.runtime.guarding import check_exposure, close_folder, key_of
 from openclaw_rl.runtime.home import kept_key
 from openclaw_rl.runtime.judge_model import JudgeModel
 from openclaw_rl.runtime.keys import KeyBook
+from openclaw_rl.runtime.loop_watch import Delays
 from openclaw_rl.runtime.models import model_folder, named_ends
 from openclaw_rl.runtime.status import Facts, status_of
 from openclaw_rl.runtime.upkeep import Upkeep
@@ -91,8 +92,13 @@ class Installation:
         await rebuild_in_time(self.store, self.config, self.folder, served=self.served)
         await self.training.run()
 
-    async def status(self, *, learns: bool, reused: float | None = None) -> dict[str, Json]:
-        """The whole of `/v1/rl/status`; `reused` is the share of prompt tokens that needed no reading."""
+    async def status(
+        self, *, learns: bool, reused: float | None = None, delays: Delays | None = None
+    ) -> dict[str, Json]:
+        """The whole of `/v1/rl/status`.
+
+        `reused` is the share of prompt tokens that needed no reading, `delays` what the watch on the loop has seen.
+        """
         seen, day = await self.store.overview(), int(time.time() // DAY_S)
         calls = await self.store.judge_calls(day) if self.config.judge.daily_calls else 0
         facts = Facts(
@@ -100,6 +106,7 @@ class Installation:
             judge_calls=calls,
             judge_calls_limit=self.config.judge.daily_calls,
             reused=reused,
+            delays=delays,
             serving=self.activity,
             collecting=self.collect.tally,
             home=await asyncio.to_thread(home_findings, self.config.home),
