@@ -82,11 +82,6 @@ def extended(chain: str, item: Message) -> str:
     return hashed([part for piece in pieces for part in (f"{len(piece)}:", piece)])
 
 
-def digest_of_message(item: Message) -> str | None:
-    """The digest of one message by itself; None for the system's, which have no part in a history."""
-    return None if item.role is Role.SYSTEM else extended("", item)
-
-
 def following(history: History, at: int) -> tuple[Message, ...]:
     """The messages after the one at `at`, up to the next reply."""
     stop = at + 1
