@@ -15,6 +15,7 @@ from openclaw_rl.serve.completions import completions
 from openclaw_rl.serve.control import answer
 from openclaw_rl.serve.failures import Handler, answer_errors, error_response
 from openclaw_rl.serve.messages import count_tokens, messages
+from openclaw_rl.serve.names import check_headers, check_name
 from openclaw_rl.serve.openapi import Answering, Route, described
 from openclaw_rl.serve.origins import allow_origins
 from openclaw_rl.serve.parts import ALIAS, ServeParts
@@ -130,6 +131,9 @@ def _handler(answering: Answering, parts: ServeParts, path: str, right: Right | 
     async def handle(request: web.Request) -> web.StreamResponse:
         try:
             caller = NOBODY if right is None else _admitted(request, parts, right)
+            check_headers(request.headers)
+            for name, value in request.match_info.items():
+                check_name(value, name)
             await received(request, parts.settings)
             if request.body_exists and right is not None:
                 parts.meter.size(caller, len(await request.read()))  # its headers need not have named it

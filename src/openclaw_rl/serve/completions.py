@@ -19,6 +19,7 @@ from openclaw_rl.serve.large import beside, check_ids, check_sizes
 from openclaw_rl.serve.logprobs import LEAST_LOGP
 from openclaw_rl.serve.outbox import DONE
 from openclaw_rl.serve.params import (
+    MOST_IDS,
     check_parameters,
     count_of,
     includes_usage,
@@ -139,6 +140,9 @@ def _prompt(body: CompletionBody) -> str | tuple[int, ...]:
         raise RequestError("prompt is empty", fix="send some text", param="prompt")
     if len(ids) != len(prompt):
         raise RequestError(f"prompt holds {len(prompt)} prompts", fix="send one request for each", param="prompt")
+    wrong = next((token for token in ids if not 0 <= token < MOST_IDS), None)
+    if wrong is not None:  # the engine knows its vocabulary, but no tokenizer can look up such an id
+        raise RequestError(f"prompt holds {wrong}, which is no token id", fix="send ids of this model", param="prompt")
     return ids
 
 

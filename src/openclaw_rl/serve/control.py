@@ -13,6 +13,7 @@ from openclaw_rl.core.next_state import Feedback
 from openclaw_rl.core.version import PolicyVersion, parse_version
 from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.ids import turn_of_response
+from openclaw_rl.serve.names import check_name
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.views import lesson_json, turn_json, turn_line, versions_json
 from openclaw_rl.serve.wire import parsed
@@ -41,6 +42,8 @@ async def feedback(request: web.Request, parts: ServeParts, key_name: str) -> we
     body = parsed(await request.read(), FeedbackBody)
     if body.score not in (-1, 0, 1):
         raise RequestError(f"score is {body.score}", fix="send -1, 0 or 1", param="score")
+    check_name(body.response_id, "response_id")
+    check_name(body.session_id, "session_id")
     turn = await _turn_meant(parts, body, key_name)
     await parts.control.feedback(Feedback(turn, body.score, body.text, parts.clock()))
     return answer({"turn": turn, "score": body.score})

@@ -18,6 +18,7 @@ _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_
 _PATH = re.compile(r" - at `(?:key in )?\$\.?([^`]*)`$")
 _RETRY_AFTER_S = "2"
 _ANTHROPIC = "/v1/messages"
+_MOST_SAID = 2000  # characters of a message
 
 
 class _Problem(msgspec.Struct):
@@ -103,5 +104,14 @@ def _what_and_where(text: str) -> tuple[str, str | None]:
 
 
 def _encoded(message: str, status: int, param: str | None, code: str | None) -> bytes:
+    message = _shortened(message.encode("utf-8", "replace").decode())
     kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
     return msgspec.json.encode(_Body(_Problem(message, kind, param, code)))
+
+
+def _shortened(message: str) -> str:
+    """A message that names what was sent stays readable where that was a megabyte; what to do stands at its end."""
+    left_out = len(message) - _MOST_SAID
+    if left_out <= 0:
+        return message
+    return f"{message[: _MOST_SAID // 2]} ({left_out:,} characters left out) {message[-_MOST_SAID // 2 :]}"

@@ -10,8 +10,12 @@ from openclaw_rl.core.kept_hint import HintState, KeptHint
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.control import answer
+from openclaw_rl.serve.names import check_name
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.wire import parsed
+
+
+MOST_HINT = 4096  # characters; they stand in every prompt of their user
 
 
 class AddBody(msgspec.Struct):
@@ -40,6 +44,7 @@ async def listed(request: web.Request, parts: ServeParts, key_name: str) -> web.
 async def add(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
     """Takes a hint into use; one that says the same as a kept one takes its place."""
     body = parsed(await request.read(), AddBody)
+    check_name(body.user, "user")
     hint = Hint(_words(body.text), HintSource.OWNER)
     user = key_name if body.user is None else body.user
     kept = await parts.store.hints.adopt(user, hint, at_s=parts.clock(), why="added by hand")
@@ -92,6 +97,7 @@ def hint_json(hint: KeptHint) -> dict[str, Json]:
 def _words(text: str) -> str:
     if not text.strip():
         raise RequestError("the hint says nothing", fix="send one to three sentences", param="text")
+    check_name(text, "text", most=MOST_HINT)
     return text.strip()
 
 

@@ -72,6 +72,7 @@ def _count(parts: ServeParts, raw: bytes) -> int:
     raw, fields = fields_of(raw)
     check_parameters(fields, _COUNTED, REFUSED)
     check_sizes(fields)
+    facts_of(fields)  # of a wrong type or size they are refused here as they would be there
     body = parsed_in_pieces(raw, fields, CountBody, "messages", MessageParam, most=MOST_COUNTED)
     parts.model_named(body.model)
     return parts.renderer.count(conversation_of(body), offered(body), options=thinking_options(body))

@@ -9,6 +9,7 @@ import msgspec
 
 from openclaw_rl.core.message import Json, Message, Role, TextPart, Tool, ToolCall
 from openclaw_rl.errors import RequestError
+from openclaw_rl.serve.names import MOST_CALL_ID, check_name
 from openclaw_rl.serve.params import Refused
 from openclaw_rl.serve.wire import value_of
 
@@ -207,6 +208,8 @@ def _spoken(blocks: Sequence[Block], where: str) -> Message:
             arguments = value_of(block.input)
             if not block.id or not block.name or not isinstance(arguments, dict):
                 raise RequestError(f"{place} lacks an id, a name or an input", fix="send all three", param=place)
+            check_name(block.id, f"{place}.id", most=MOST_CALL_ID)
+            check_name(block.name, f"{place}.name")
             calls.append(ToolCall(block.id, block.name, json.dumps(arguments, ensure_ascii=False)))
         elif block.type == "thinking":
             thought.append(block.thinking or "")
@@ -232,6 +235,7 @@ def _asked(role: Role, blocks: Sequence[Block], where: str) -> list[Message]:
         if block.type == "tool_result":
             if not block.tool_use_id:
                 raise RequestError(f"{place} lacks tool_use_id", fix="name the call it answers", param=place)
+            check_name(block.tool_use_id, f"{place}.tool_use_id", most=MOST_CALL_ID)
             put_down()
             text = _text(block.content, f"{place}.content", between="\n")
             failed = bool(block.is_error)
@@ -267,6 +271,7 @@ def _tool(sent: ToolParam, where: str) -> Tool:
         raise RequestError(
             f"{where} is a {sent.type!r} tool", fix="send tools with a name and an input_schema", param="tools"
         )
+    check_name(sent.name, f"{where}.name")
     schema = value_of(sent.input_schema)
     if not isinstance(schema, dict):
         raise RequestError(f"{where}.input_schema is no object", fix="send a JSON schema", param="tools")

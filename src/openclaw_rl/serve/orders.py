@@ -9,6 +9,7 @@ from openclaw_rl.core.message import Json, Message, Role, message
 from openclaw_rl.core.version import SHARED
 from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.control import answer, version_named
+from openclaw_rl.serve.names import check_name
 from openclaw_rl.serve.parts import Orders, ServeParts
 from openclaw_rl.serve.wire import parsed
 
@@ -45,6 +46,7 @@ async def pin(request: web.Request, parts: ServeParts, key_name: str) -> web.Res
 async def unpin(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
     """Serves the newest version again that passed the gate."""
     scope = parsed(await request.read(), UnpinBody).scope
+    check_name(scope, "scope")
     return answer({"version": str(await _orders(parts).unpin(scope)), "pinned": False})
 
 

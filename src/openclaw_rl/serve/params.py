@@ -48,6 +48,8 @@ _REFUSED: Refused = {
 }
 _NOTHING: Refused = {}
 _MOST_STOPS = 16
+_MOST_STOP_IDS = 1024
+MOST_IDS = 1 << 31  # more than any vocabulary has
 _MOST_LOGPROBS = 20
 _SEED_RANGE = 1 << 63
 _RESERVED_OPTIONS = frozenset({"messages", "tools", "add_generation_prompt"})
@@ -110,16 +112,23 @@ def sampling_of(
 ) -> Sampling:
     """How tokens are drawn for this request. Raises RequestError for values out of range."""
     stops = () if body.ignore_eos else eos_ids
+    own_stops = body.stop_token_ids or ()
+    if len(own_stops) > _MOST_STOP_IDS or not all(0 <= token < MOST_IDS for token in own_stops):
+        raise RequestError(
+            f"stop_token_ids holds {len(own_stops)} numbers, or one that is no token id",
+            fix=f"send at most {_MOST_STOP_IDS} ids of this model",
+            param="stop_token_ids",
+        )
     try:
         return Sampling(
             max_tokens=max_tokens,
             temperature=_or(body.temperature, defaults.temperature),
             top_p=_or(body.top_p, defaults.top_p),
-            top_k=max(0, int(_or(body.top_k, defaults.top_k))),  # -1 means off elsewhere
+            top_k=min(MOST_IDS, max(0, int(_or(body.top_k, defaults.top_k)))),  # -1 means off elsewhere
             min_p=_or(body.min_p, defaults.min_p),
             seed=None if body.seed is None else body.seed % _SEED_RANGE,
             top_logprobs=top_logprobs,
-            stop_ids=(*stops, *(body.stop_token_ids or ())),
+            stop_ids=(*stops, *own_stops),
         )
     except ValueError as problem:
         raise RequestError(str(problem), param=str(problem).split(" ", 1)[0]) from problem

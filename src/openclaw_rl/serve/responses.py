@@ -135,6 +135,7 @@ def _read(parts: ServeParts, raw: bytes) -> tuple[ResponsesBody, dict[str, Json]
 def _read_count(raw: bytes) -> CountBody:
     raw, fields = fields_of(raw)
     check_sizes(fields)
+    facts_of(fields)  # of a wrong type or size they are refused here as they would be there
     return parsed_in_pieces(raw, fields, CountBody, "input", Item, most=MOST_COUNTED)
 
 

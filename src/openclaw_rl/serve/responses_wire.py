@@ -11,6 +11,7 @@ import msgspec
 from openclaw_rl.core.message import Message, Role, TextPart, Tool, ToolCall
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.errors import RequestError
+from openclaw_rl.serve.names import MOST_CALL_ID, check_name
 from openclaw_rl.serve.params import Refused, unsupported
 from openclaw_rl.serve.wire import value_of
 
@@ -176,6 +177,7 @@ def functions_of(specs: Sequence[FunctionTool]) -> tuple[Tool, ...]:
                 fix="send functions with a name",
                 param="tools",
             )
+        check_name(spec.name, f"tools[{index}].name")
         parameters = value_of(spec.parameters)
         if parameters is None:
             parameters = {"type": "object", "properties": {}}
@@ -216,6 +218,9 @@ def messages_of_input(given: str | Sequence[Item] | None, referred: Mapping[str,
     spoken = _Spoken()
     for index, item in enumerate(given):
         where = f"input[{index}]"
+        check_name(item.id, f"{where}.id")
+        check_name(item.call_id, f"{where}.call_id", most=MOST_CALL_ID)
+        check_name(item.name, f"{where}.name")
         if spoken.takes(item, where, referred):
             continue
         spoken.put_down(found)

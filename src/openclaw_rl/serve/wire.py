@@ -11,6 +11,7 @@ import msgspec
 from openclaw_rl.core.message import ImagePart, Json, Message, Role, TextPart, Tool, ToolCall
 from openclaw_rl.core.nesting import MOST_DEPTH, is_too_deep
 from openclaw_rl.errors import RequestError
+from openclaw_rl.serve.names import MOST_CALL_ID, check_facts, check_metadata, check_name
 
 T = TypeVar("T")
 FACTS = (
@@ -186,6 +187,7 @@ def tools_of(specs: Sequence[ToolSpec]) -> tuple[Tool, ...]:
                 fix="send functions; others are not known here",
                 param="tools",
             )
+        check_name(spec.function.name, f"tools[{index}].function.name")
         parameters = value_of(spec.function.parameters)
         if parameters is None:
             parameters = {"type": "object", "properties": {}}
@@ -198,8 +200,11 @@ def tools_of(specs: Sequence[ToolSpec]) -> tuple[Tool, ...]:
 
 
 def facts_of(fields: Mapping[str, msgspec.Raw]) -> dict[str, Json]:
-    """The body's own words on sessions, those that were sent."""
-    return {name: value for name in FACTS if name in fields and (value := value_of(fields[name])) is not None}
+    """The body's own words on sessions, those that were sent. Raises RequestError for what can be no name."""
+    check_metadata(bytes(fields.get("metadata", b"")))
+    facts = {name: value for name in FACTS if name in fields and (value := value_of(fields[name])) is not None}
+    check_facts(facts)
+    return facts
 
 
 def _message(spec: MessageSpec, where: str) -> Message:
@@ -212,6 +217,11 @@ def _message(spec: MessageSpec, where: str) -> Message:
         raise RequestError(
             f"{where} is a {spec.role} message with tool_calls", fix="only an assistant calls tools", param=where
         )
+    check_name(spec.name, f"{where}.name")
+    check_name(spec.tool_call_id, f"{where}.tool_call_id", most=MOST_CALL_ID)
+    for at, call in enumerate(spec.tool_calls or ()):
+        check_name(call.id, f"{where}.tool_calls[{at}].id", most=MOST_CALL_ID)
+        check_name(call.function.name, f"{where}.tool_calls[{at}].function.name")
     calls = tuple(ToolCall(call.id, call.function.name, call.function.arguments) for call in spec.tool_calls or ())
     if spec.content is None and role in (Role.USER, Role.SYSTEM):  # an empty tool result may be null
         raise RequestError(f"{where} has no content", fix="send text", param=f"{where}.content")

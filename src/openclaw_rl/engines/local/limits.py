@@ -35,6 +35,8 @@ def check_score(prompt: Prompt, start: int, info: EngineInfo) -> None:
 def _check_ids(prompt: Prompt, info: EngineInfo) -> None:
     if prompt.images:
         raise RequestError(f"{info.name} reads text only", fix="leave the images out", code="images_not_supported")
+    if not prompt.tokens:
+        raise RequestError("the prompt holds no token", fix="send some text")
     if min(prompt.tokens) < 0 or max(prompt.tokens) >= info.vocab_size:
         raise RequestError(
             f"a token id lies outside 0 to {info.vocab_size - 1}", fix="use the tokenizer of the model that is served"
