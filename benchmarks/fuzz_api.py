@@ -1,7 +1,8 @@
 """Generated requests against every route of a live server: the real engine on the bundled model, a real store.
 
-Schemathesis makes valid and invalid requests from the served description; `benchmarks.fuzz_raw` makes those that no
-description covers. Counted are answers of 5xx, and what is still in flight when all is over and nobody asks any more.
+Schemathesis makes valid and invalid requests from the served description; `benchmarks.fuzz_fields` puts every wrong
+value into every field of it; `benchmarks.fuzz_raw` makes what no description covers. Counted are answers of 5xx, and
+what is still in flight when all is over and nobody asks any more.
 SEED chooses another run of the same length.
 """
 
@@ -13,6 +14,7 @@ import os
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +24,8 @@ import hypothesis
 import requests
 
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
-from benchmarks.fuzz_raw import shots, status_of
+from benchmarks.fuzz_fields import field_shots
+from benchmarks.fuzz_raw import Shot, shots, status_of
 from benchmarks.http import KEY, bundled_model, serving
 from openclaw_rl.core.message import Json
 
@@ -39,6 +42,7 @@ any_model_name = true
 max_rows = 4
 """
 BY_HAND = 4000
+EVERY = 11  # of the wrong values in fields, in a quick run
 ANSWER_S = 60.0
 SETTLE_S = 60.0
 
@@ -88,35 +92,44 @@ async def _fuzzed(model: Path, seed: int) -> Figures:
 
 
 def _thrown(url: str, seed: int) -> Figures:
-    """Both kinds at once, so that the server has two clients at any time."""
-    made, raw = Tally(), Tally()
+    """All kinds at once, so that the server has three clients at any time."""
+    made, fields, raw = Tally(), Tally(), Tally()
+    described: Json = requests.get(f"{url}/openapi.json", timeout=ANSWER_S).json()
+    assert isinstance(described, dict)
+    by_hand = shots(seed, BY_HAND // 8 if is_quick() else BY_HAND)
+    by_field = field_shots(described, every=EVERY if is_quick() else 1)
     begin = time.monotonic()
-    with ThreadPoolExecutor(2) as pool:
-        for done in [pool.submit(_described, url, made, seed), pool.submit(_by_hand, url, raw, seed)]:
+    with ThreadPoolExecutor(3) as pool:
+        for done in [
+            pool.submit(_described, url, made, seed),
+            pool.submit(_fired, url, fields, by_field, "by field"),
+            pool.submit(_fired, url, raw, by_hand, "by hand"),
+        ]:
             done.result()
-    failures = [*made.failures, *raw.failures]
+    failures = [*made.failures, *fields.failures, *raw.failures]
     return {
-        "cases": made.cases + raw.cases,
+        "cases": made.cases + fields.cases + raw.cases,
         "server_errors": len(failures),
         "stuck_slots": _stuck(url),
         "generated": made.cases,
+        "by_field": fields.cases,
         "by_hand": raw.cases,
-        "statuses": dict(sorted((made.statuses + raw.statuses).items())),
+        "statuses": dict(sorted((made.statuses + fields.statuses + raw.statuses).items())),
         "seconds": round(time.monotonic() - begin, 1),
         "failures": [failure[:400] for failure in failures[:20]],
     }
 
 
-def _by_hand(url: str, tally: Tally, seed: int) -> None:
+def _fired(url: str, tally: Tally, fired: Iterator[Shot], kind: str) -> None:
     port = int(url.rpartition(":")[2])
-    for at, shot in enumerate(shots(seed, BY_HAND // 8 if is_quick() else BY_HAND)):
+    for at, shot in enumerate(fired):
         asked = f"{shot.name} {shot.data[:300]!r}"
         try:
             tally.note(status_of(shot, port), asked)
         except TimeoutError:
             tally.fail(f"no answer: {asked}")
         if at % 500 == 499:
-            progress(f"{at + 1} by hand: {dict(tally.statuses)}")
+            progress(f"{at + 1} {kind}: {dict(tally.statuses)}")
 
 
 def _described(url: str, tally: Tally, seed: int) -> None:

@@ -27,6 +27,9 @@ BODIES: dict[str, dict[str, object]] = {
     "/v1/sessions/s/done": {},
     "/v1/rl/session_done": {},
     "/v1/rl/rollback": {"version": 0},
+    "/v1/rl/pin": {"version": 0},
+    "/v1/rl/unpin": {"scope": "shared"},
+    "/v1/rl/compare": {"versions": [0, 0], "prompts": ["2 + 2?"], "max_tokens": 2},
 }
 _LONG_NUMBER = "a number of 5,000 digits"
 _ODD: tuple[object, ...] = (
@@ -44,12 +47,16 @@ _ODD: tuple[object, ...] = (
     "\ud800",
     "\U0010ffff" * 40,
     "x" * 100_000,
+    "word " * 200_000,
     [],
     {},
     [[]],
     [None],
     {"": None},
     {"\ud83d": "\udc00"},
+    [-1],
+    {"session_id": {}},
+    {"a": {"b": [{"c": [[]]}]}},
     "NaN",
     0.1 + 0.2,
     1e-300,
@@ -115,7 +122,8 @@ def _is_whole(held: bytes, *, has_body: bool) -> bool:
     return len(body) >= int(length[1]) if length else body.endswith(b"0\r\n\r\n")
 
 
-def _request(path: str, body: bytes, *extra: str, method: str = "POST", length: int | None = None) -> bytes:
+def request_bytes(path: str, body: bytes, *extra: str, method: str = "POST", length: int | None = None) -> bytes:
+    """A request with our key, as it goes over the line; `extra` are more headers."""
     lines = [
         f"{method} {path} HTTP/1.1",
         "Host: fuzz",
@@ -148,13 +156,13 @@ def _odd_value(chance: random.Random, path: str) -> Shot:
         where[key] = chance.choice(_ODD)  # type: ignore[index]
     else:
         body = chance.choice(_ODD)
-    return Shot("odd value", _request(path, _written(body)))
+    return Shot("odd value", request_bytes(path, _written(body)))
 
 
 def _unknown_field(chance: random.Random, path: str) -> Shot:
     names = (*_FIELDS, "\ud800", "a" * 3000, "")
     fields = {chance.choice(names): chance.choice(_ODD) for _ in range(4)}
-    return Shot("unknown fields", _request(path, _written({**BODIES[path], **fields})))
+    return Shot("unknown fields", request_bytes(path, _written({**BODIES[path], **fields})))
 
 
 def _broken_bytes(chance: random.Random, path: str) -> Shot:
@@ -169,7 +177,7 @@ def _broken_bytes(chance: random.Random, path: str) -> Shot:
             body[at:at] = body[at : at + chance.randint(1, 20)]
         else:
             del body[at : at + chance.randint(1, 5)]
-    return Shot("broken bytes", _request(path, bytes(body)))
+    return Shot("broken bytes", request_bytes(path, bytes(body)))
 
 
 def _deep(chance: random.Random, path: str) -> Shot:
@@ -179,14 +187,14 @@ def _deep(chance: random.Random, path: str) -> Shot:
     name = chance.choice(("messages", "metadata", "tools", "chat_template_kwargs", "prompt", "input", "x")).encode()
     body = _written(BODIES[path])[:-1].rstrip(b"{")
     head = b"{" + body.lstrip(b"{") + (b"," if len(body) > 1 else b"")
-    return Shot("deep", _request(path, head + b'"%b":%b}' % (name, nested)))
+    return Shot("deep", request_bytes(path, head + b'"%b":%b}' % (name, nested)))
 
 
 def _twice(chance: random.Random, path: str) -> Shot:
     """Every key stands twice, the second time with something else."""
     first = _written(BODIES[path])[1:-1]
     odd = b",".join(b'"%b":%b' % (key.encode(), _written(chance.choice(_ODD))) for key in BODIES[path])
-    return Shot("keys twice", _request(path, b"{" + b",".join(piece for piece in (first, odd) if piece) + b"}"))
+    return Shot("keys twice", request_bytes(path, b"{" + b",".join(piece for piece in (first, odd) if piece) + b"}"))
 
 
 def _encoding(chance: random.Random, path: str) -> Shot:
@@ -194,20 +202,20 @@ def _encoding(chance: random.Random, path: str) -> Shot:
     body = json.dumps({**BODIES[path], "user": "ü€😀"}, ensure_ascii=False).encode(kind, "replace")
     claimed = chance.choice(("application/json; charset=" + kind, "text/plain", "multipart/form-data", "", "x/y; =;"))
     packed = chance.choice(("gzip", "deflate", "br", "zstd", "identity", "nonsense", ""))
-    return Shot("encoding", _request(path, body, f"Content-Type: {claimed}", f"Content-Encoding: {packed}"))
+    return Shot("encoding", request_bytes(path, body, f"Content-Type: {claimed}", f"Content-Encoding: {packed}"))
 
 
 def _headers(chance: random.Random, path: str) -> Shot:
     names = ("X-Session-Id", "X-Turn-Type", "X-Session-Done", "X-User-Id", "X-Agent-Id", "Session_id", "Cookie")
     values = ("", " ", "x" * 6000, "a:b/c?d", "ü€😀", "%00", "\x01", "a\tb", "'; --", "../..", "true", "main", "side")
     extra = [f"{chance.choice(names)}: {chance.choice(values)}" for _ in range(chance.choice((1, 3, 200)))]
-    return Shot("headers", _request(path, _written(BODIES[path]), *extra))
+    return Shot("headers", request_bytes(path, _written(BODIES[path]), *extra))
 
 
 def _lengths(chance: random.Random, path: str) -> Shot:
     body = _written(BODIES[path])
     length = chance.choice((0, 1, len(body) - 1, len(body) + 1, len(body) + 10_000, 2**31, 2**63, 10**30))
-    return Shot("length", _request(path, body, length=length), is_cut=length > len(body))
+    return Shot("length", request_bytes(path, body, length=length), is_cut=length > len(body))
 
 
 def _two_lengths(chance: random.Random, path: str) -> Shot:
@@ -224,7 +232,7 @@ def _two_lengths(chance: random.Random, path: str) -> Shot:
             "Content-Length: 5, 5",
         )
     )
-    return Shot("two lengths", _request(path, body, extra))
+    return Shot("two lengths", request_bytes(path, body, extra))
 
 
 def _chunks(chance: random.Random, path: str) -> Shot:
@@ -239,7 +247,7 @@ def _method(chance: random.Random, path: str) -> Shot:
     method = chance.choice(
         ("GET", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "CONNECT", "BREW", "post", "P T")
     )
-    return Shot("method", _request(path, _written(BODIES[path]), method=method), has_body=method != "HEAD")
+    return Shot("method", request_bytes(path, _written(BODIES[path]), method=method), has_body=method != "HEAD")
 
 
 def _path(chance: random.Random, path: str) -> Shot:
@@ -257,12 +265,12 @@ def _path(chance: random.Random, path: str) -> Shot:
             ";a=b",
         )
     )
-    return Shot("path", _request(path + odd, _written(BODIES[path])))
+    return Shot("path", request_bytes(path + odd, _written(BODIES[path])))
 
 
 def _cut(chance: random.Random, path: str) -> Shot:
     """The client is gone in the middle."""
-    whole = _request(path, _written(BODIES[path]))
+    whole = request_bytes(path, _written(BODIES[path]))
     return Shot("cut", whole[: chance.randrange(1, len(whole))], is_cut=True)
 
 

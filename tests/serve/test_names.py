@@ -136,3 +136,13 @@ async def test_what_was_sent_is_shown_in_part_where_it_is_long(server: Serving) 
     status, problem = await _asked(server, CHAT, {**ASKED[CHAT], "model": "x" * 1_000_000})
     assert status == 404 and len(problem["message"]) < 2100
     assert "left out" in problem["message"] and problem["message"].endswith("Ask for tiny or default")
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "501", "ten", "9" * 5000, "\u0663"])
+async def test_so_is_a_number_in_a_query(server: Serving, limit: str) -> None:
+    expected = 200 if limit == "\u0663" else 400  # a three in another script
+    async with (
+        aiohttp.ClientSession(headers=KEY) as session,
+        session.get(server.url + "/v1/rl/turns", params={"limit": limit}) as answer,
+    ):
+        assert answer.status == expected

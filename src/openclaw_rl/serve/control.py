@@ -19,6 +19,7 @@ from openclaw_rl.serve.views import lesson_json, turn_json, turn_line, versions_
 from openclaw_rl.serve.wire import parsed
 
 _MOST_ROWS = 500
+_MOST_DIGITS = 9  # Python reads no number of thousands of digits
 _SESSION_HEADERS = ("x-session-id", "x-session-affinity", "session_id")
 
 
@@ -68,7 +69,7 @@ async def status(request: web.Request, parts: ServeParts, key_name: str) -> web.
 async def turns(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
     """Turns, newest first; `limit`, `session`, `state` and `before` (a turn id to page on from) choose which."""
     query = request.query
-    limit = _number(query.get("limit", "50"), "limit")
+    limit = number_of(query.get("limit", "50"), "limit", most=_MOST_ROWS)
     try:
         state = State(query["state"]) if "state" in query else None
     except ValueError:
@@ -131,6 +132,13 @@ def answer(body: Mapping[str, Json]) -> web.Response:
     return web.Response(body=msgspec.json.encode(body), content_type="application/json")
 
 
+def number_of(text: str, name: str, *, most: int) -> int:
+    """The number in a query. Raises RequestError for one that is none or out of range."""
+    if not text.isdecimal() or len(text) > _MOST_DIGITS or not 1 <= int(text) <= most:
+        raise RequestError(f"{name} is {text!r}", fix=f"send a number from 1 to {most}", param=name)
+    return int(text)
+
+
 async def _turn_meant(parts: ServeParts, body: FeedbackBody, key_name: str) -> str:
     if body.response_id:
         name = turn_of_response(body.response_id)
@@ -147,9 +155,3 @@ async def _turn_meant(parts: ServeParts, body: FeedbackBody, key_name: str) -> s
             f"there is no {where} {value}", fix="send the id of an answer of this server", status=404, param=param
         )
     return found.id
-
-
-def _number(text: str, name: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= _MOST_ROWS:
-        raise RequestError(f"{name} is {text!r}", fix=f"send a number from 1 to {_MOST_ROWS}", param=name)
-    return int(text)

@@ -14,7 +14,6 @@ from openclaw_rl.serve.names import check_name
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.wire import parsed
 
-
 MOST_HINT = 4096  # characters; they stand in every prompt of their user
 
 

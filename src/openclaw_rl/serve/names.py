@@ -17,6 +17,7 @@ HEADERS = (
     *("X-Session-Id", "X-Session-Affinity", "Session_Id", "X-User-Id", "X-Agent-Id"),
     *("X-Turn-Type", "X-Session-Done"),
 )
+_KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object"}
 _NAMES = ("session_id", "prompt_cache_key", "user", "previous_response_id")
 
 
@@ -67,5 +68,12 @@ def _check(name: Json, where: str) -> None:
 
 
 def _wrong(value: Json, where: str, fix: str) -> RequestError:
-    kinds = {bool: "a truth value", int: "a number", float: "a number", list: "a list", dict: "an object", str: "a text"}
+    kinds = {
+        bool: "a truth value",
+        int: "a number",
+        float: "a number",
+        list: "a list",
+        dict: "an object",
+        str: "a text",
+    }
     return RequestError(f"{where} is {kinds[type(value)]}", fix=fix, code="invalid_type", param=where)

@@ -13,6 +13,7 @@ from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.rights import Right
 from openclaw_rl.serve import control, hints, messages_wire, orders, responses_wire, wire
+from openclaw_rl.serve.names import MOST_CHARS
 from openclaw_rl.serve.parts import ServeParts
 
 Answering = Callable[[web.Request, ServeParts, str], Awaitable[web.StreamResponse]]
@@ -43,6 +44,7 @@ BODILESS = frozenset(
         "/v1/responses/{id}/cancel",
     }
 )  # they are posted to, and say all in their path and headers
+_SAYING = ("ChatBody", "CompletionBody", "ResponsesBody", "MessagesBody")
 ANSWERING = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"})
 
 _TEXT: Json = {"type": "string"}
@@ -113,6 +115,15 @@ _HEADERS = {
     "X-User-Id": "Who speaks.",
     "X-Agent-Id": "Which agent asks.",
 }
+_NAME: Json = {"type": ["string", "integer", "null"], "maxLength": MOST_CHARS}
+_FACTS: dict[str, Json] = {
+    "session_id": _NAME,
+    "user": _NAME,
+    "prompt_cache_key": _NAME,
+    "turn_type": {"type": ["string", "null"], "maxLength": MOST_CHARS},
+    "session_done": {"type": ["boolean", "string", "integer", "null"], "maxLength": MOST_CHARS},
+    "metadata": {"type": ["object", "null"], "properties": {"session_id": _NAME, "user_id": _NAME}},
+}  # what a body may say of its session, in every API; read from the body as it came
 _OPENAI_ERROR: Json = {
     "type": "object",
     "required": ["error"],
@@ -152,6 +163,9 @@ def described(routes: Sequence[Route]) -> dict[str, Json]:
     for (kind, name), words in _NARROWER.items():
         if kind in found:
             _narrow(found[kind]["properties"][name], words)
+    for kind in _SAYING:
+        if kind in found:
+            found[kind]["properties"].update(_FACTS)
     names = iter(schemas)
     paths: dict[str, dict[str, Json]] = {}
     for method, path, answering, right in routes:

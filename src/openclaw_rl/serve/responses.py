@@ -15,7 +15,7 @@ from openclaw_rl.core.message import Json, Message, Role, TextPart
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.errors import RequestError
-from openclaw_rl.serve.control import answer
+from openclaw_rl.serve.control import answer, number_of
 from openclaw_rl.serve.generate import Asked, Generation, begin
 from openclaw_rl.serve.ids import turn_of_response
 from openclaw_rl.serve.large import MOST_COUNTED, beside, check_sizes, parsed_in_pieces
@@ -73,9 +73,8 @@ async def response(request: web.Request, parts: ServeParts, key_name: str) -> we
 async def response_input(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
     """What the model was given for a response, item by item, the newest first where nothing else is asked."""
     turn = await _owned(parts, request.match_info["id"], key_name, "id")
-    limit, order = request.query.get("limit", str(_USUAL_ITEMS)), request.query.get("order", "desc")
-    if not limit.isdecimal() or not 1 <= int(limit) <= _MOST_ITEMS:
-        raise RequestError(f"limit is {limit!r}", fix=f"send a number from 1 to {_MOST_ITEMS}", param="limit")
+    limit = number_of(request.query.get("limit", str(_USUAL_ITEMS)), "limit", most=_MOST_ITEMS)
+    order = request.query.get("order", "desc")
     if order not in ("asc", "desc"):
         raise RequestError(f"order is {order!r}", fix="use asc or desc", param="order")
     items = input_items(turn)
@@ -87,7 +86,7 @@ async def response_input(request: web.Request, parts: ServeParts, key_name: str)
         if after not in names:
             raise RequestError(f"there is no item {after}", fix="send the last id of a page", param="after")
         items = items[names.index(after) + 1 :]
-    page, has_more = items[: int(limit)], len(items) > int(limit)
+    page, has_more = items[:limit], len(items) > limit
     first, last = (page[0]["id"], page[-1]["id"]) if page else (None, None)
     return answer({"object": "list", "data": [*page], "first_id": first, "last_id": last, "has_more": has_more})
 
