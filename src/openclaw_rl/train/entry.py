@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -27,6 +28,7 @@ from openclaw_rl.train.settings import Baseline, TrainStageSettings, Wants
 log = logging.getLogger(__name__)
 Assembled = Callable[[Sequence[PlacedHint]], Awaitable[Sample]]  # a turn's sample, for a teacher that heeds these hints
 AT_ONCE = 64
+SLICE_S = 2.0  # so long turns are looked at before it is seen whether a step is due
 LOOK_AGAIN = 200  # rounds after which all that waits is looked at once more
 RECENT_REWARDS = 50
 AGAINST_KEPT = 10_000  # of which riders is remembered what speaks against them
@@ -105,6 +107,8 @@ class Entry:
     `guide` about what was corrected. `known` gives the hints that a user's teacher heeds beside those in the turn's
     prompt, with their places; `give_up` is told of turns whose hints change nothing. `take_back` is asked to serve a
     version again where what was learned from a user since is found to have been in vain.
+
+    Asking a teacher about a turn takes seconds, and minutes where the engine is busy serving.
     """
 
     store: Store
@@ -120,30 +124,43 @@ class Entry:
     give_up: Callable[[Turn], Awaitable[None]] = nothing_given_up
     floods: Floods | None = None  # made of the settings where none is given
     take_back: Callable[[str, PolicyVersion], Awaitable[bool]] = nothing_back
+    clock: Callable[[], float] = time.monotonic
+    looking_at: int = 0  # judged turns, in the look under way
     _in_vain: InVain = field(init=False)
     _against: dict[tuple[str, str], bool] = field(default_factory=dict)  # turn and hint
     _looked: int = 0  # turns judged up to here were looked at, and wait for their sessions
     _rounds: int = 0
+    _unanswering: set[str] = field(default_factory=set)  # turns of the look under way that answer no correction
 
     def __post_init__(self) -> None:
         self.floods = self.floods or Floods(self.settings)
         self._in_vain = InVain(self.settings.in_vain_turns)
 
     async def admit(self) -> bool:
-        """Admits or drops what can be decided now; True where something was.
+        """Admits or drops what can be decided now; True where something was, or where there is more to look at.
 
         Turns are looked at some at a time: thousands may wait for their sessions, and are read again when these have a
-        sample or are over.
+        sample or are over. After `SLICE_S` it comes back, so that a step need not wait for all of them.
         """
+        until_s = self.clock() + SLICE_S
         if self._rounds % LOOK_AGAIN == 0:  # for what came back by another way than being judged
             self._looked = 0
         self._rounds += 1
         while True:
             rows = await self.store.judged(limit=AT_ONCE, looked=self._looked)
-            has_moved = await self._decide(rows)
+            self.looking_at = len(rows)
+            try:
+                has_moved, is_whole = await self._decide(rows, until_s)
+            finally:
+                self.looking_at = 0
+            if not is_whole:
+                return True
+            self._unanswering.clear()
             self._looked = max([self._looked, *(row.seq for row in rows)])
             if has_moved or len(rows) < AT_ONCE:
                 return has_moved
+            if self.clock() >= until_s:
+                return True
 
     async def holds(self, rider: Sample, since: Sequence[str]) -> bool:
         """Whether a rider may be read again: its user may teach, and no hint `since` it was said speaks against it.
@@ -168,8 +185,8 @@ class Entry:
                 return False
         return True
 
-    async def _decide(self, rows: Sequence[Judged]) -> bool:
-        """Whether anything was admitted or dropped."""
+    async def _decide(self, rows: Sequence[Judged], until_s: float) -> tuple[bool, bool]:
+        """Whether anything was admitted or dropped, and whether all of them were looked at: not where time is up."""
         refused = {row.turn.id: reason for row in rows if (reason := self._refusal(row)) is not None}
         for user, version in self._in_vain.found():
             log.warning("learned from user=%s in vain: they correct as often as before version=%s", user, version)
@@ -178,16 +195,28 @@ class Entry:
         decided = admission(rows, self.wants, refused=refused, contributing=contributing, complete=complete)
         for row in sorted(decided.samples, key=lambda row: row.turn.at_s):  # what was corrected before what came of it
             await self._admit(row, None)
+            self.looking_at -= 1
+            if self.clock() >= until_s:
+                return True, False
         taken = {row.turn.id for row in decided.samples}
         silent = [row for row in rows if row.turn.id not in taken and row.turn.id not in refused]
-        answers = {row.turn.id for row in silent if await self._answers(row)}
+        answers = set[str]()
+        for row in silent:
+            if row.turn.id in self._unanswering:
+                continue
+            (answers if await self._answers(row) else self._unanswering).add(row.turn.id)
+            if self.clock() >= until_s:
+                return True, False
         for row, reward in decided.promoted:
             if row.turn.id not in answers:
                 await self._admit(row, reward)
+                self.looking_at -= 1
+                if self.clock() >= until_s:
+                    return True, False
         for turn, reason in decided.dropped:
             if turn not in answers:
                 await self._drop(turn, reason)
-        return bool(decided.samples or decided.promoted or decided.dropped or answers)
+        return bool(decided.samples or decided.promoted or decided.dropped or answers), True
 
     def _refusal(self, row: Judged) -> DropReason | None:
         reason = refusal(

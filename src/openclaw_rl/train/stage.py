@@ -27,12 +27,13 @@ from openclaw_rl.train.steps import Look, ScopeSteps, StepParts, Taken, TrainerH
 log = logging.getLogger(__name__)
 POLL_S = 2.0
 FROZEN = "training is frozen by the owner's order; `openclaw-rl unfreeze` lets it go on"
+NOT_YET = "what is judged and ready is being read"
 SCOPES_NAMED = 5  # in the status, of those that wait
 
 
 @dataclass(frozen=True, slots=True)
 class TrainStatus:
-    """How training goes, for people: what is ready, what a step needs, and why none is taken just now."""
+    """How training goes, for people: what is ready, what a step needs, what is under way, and why no step is."""
 
     ready: int = 0  # samples with a signal, over all scopes
     riders: int = 0  # replies that nobody corrected, waiting to ride along in a step
@@ -40,6 +41,7 @@ class TrainStatus:
     steps: int = 0  # since the program started
     failures: int = 0
     is_training: bool = False
+    doing: str = ""  # what is under way, in words; empty where nothing is
     is_resting: bool = False  # all that is there was looked at, and nothing is due
     why_waiting: str = ""
     last_error: str = ""
@@ -67,7 +69,7 @@ class TrainStage:
     active: Callable[[], Collection[str]] = tuple
     candidate_made: asyncio.Event = field(default_factory=asyncio.Event)
     version_settled: asyncio.Event = field(default_factory=asyncio.Event)
-    status: TrainStatus = field(default_factory=TrainStatus)
+    _status: TrainStatus = field(default_factory=TrainStatus)
     _parts: StepParts = field(init=False)
     _scopes: dict[str, ScopeSteps] = field(default_factory=dict)
     _is_at_gate: bool = False
@@ -85,16 +87,26 @@ class TrainStage:
             self.now,
             self.entry.holds,
         )
-        self.status = replace(self.status, needed=self.settings.batch_size)
+        self._status = replace(self._status, needed=self.settings.batch_size, why_waiting="training has not begun yet")
+
+    @property
+    def status(self) -> TrainStatus:
+        """How it goes at this moment. Where no step is being taken it always says why."""
+        held, looking = self._status, self.entry.looking_at
+        if looking and not held.doing:
+            held = replace(held, doing=f"looking at {looking} judged turn{'' if looking == 1 else 's'}")
+        if held.is_training or held.why_waiting:
+            return held
+        return replace(held, why_waiting=f"{held.doing or NOT_YET}; then it is seen whether a step is due")
 
     async def run(self) -> None:
         """Trains until cancelled."""
         await self.start()
         while True:
             if not await self.once():
-                self.status = replace(self.status, is_resting=not self._is_at_gate)
+                self._status = replace(self._status, is_resting=not self._is_at_gate)
                 await self._rest()
-                self.status = replace(self.status, is_resting=False)
+                self._status = replace(self._status, is_resting=False)
 
     async def start(self) -> None:
         """Removes what a crash left of a step that was never committed: its samples wait, so it is taken again.
@@ -124,7 +136,7 @@ class TrainStage:
         looks = {name: await self._scopes[name].look() for name in names}
         self._note(looks)
         if await self.store.orders.frozen_since_s() is not None:
-            self.status = replace(self.status, why_waiting=FROZEN)
+            self._status = replace(self._status, why_waiting=FROZEN)
             return moved
         due = next((name for name, look in looks.items() if not look.why), None)
         if due is not None:
@@ -132,27 +144,36 @@ class TrainStage:
             return True
         for name in active:
             if self._scopes[name].may_rebase and (await self._scopes[name].look()).at_gate is None:
-                taken = await self._scopes[name].rebase()
+                taken = await self._rebased(name)
                 if taken is not None:
                     self._enter(taken, is_step=False)
                     return True
         return moved
 
     async def _take(self, scope: str, look: Look) -> None:
-        self.status = replace(self.status, is_training=True)
+        count = min(look.teaching, self.settings.batch_size)
+        doing = f"taking a step over {count} sample{'' if count == 1 else 's'} for {scope}"
+        self._status = replace(self._status, is_training=True, doing=doing)
         try:
             self._enter(await self._scopes[scope].step(look.ready), is_step=True)
         finally:
-            self.status = replace(self.status, is_training=False)
+            self._status = replace(self._status, is_training=False, doing="")
+
+    async def _rebased(self, scope: str) -> Taken | None:
+        self._status = replace(self._status, doing=f"putting what {scope} learned on the shared version served now")
+        try:
+            return await self._scopes[scope].rebase()
+        finally:
+            self._status = replace(self._status, doing="")
 
     def _enter(self, taken: Taken, *, is_step: bool) -> None:
         if taken.failed:
-            self.status = replace(self.status, failures=self.status.failures + 1, last_error=taken.failed)
+            self._status = replace(self._status, failures=self._status.failures + 1, last_error=taken.failed)
         if taken.version is None:
             return
         if is_step:
-            self.status = replace(
-                self.status, steps=self.status.steps + 1, last_metrics=dict(taken.metrics), last_error=""
+            self._status = replace(
+                self._status, steps=self._status.steps + 1, last_metrics=dict(taken.metrics), last_error=""
             )
         self.candidate_made.set()
 
@@ -160,8 +181,8 @@ class TrainStage:
         self._is_at_gate = any(look.at_gate is not None for look in looks.values())
         reasons = [f"{name}: {look.why}" if len(looks) > 1 else look.why for name, look in looks.items()]
         more = f"; and {len(reasons) - SCOPES_NAMED} more" if len(reasons) > SCOPES_NAMED else ""
-        self.status = replace(
-            self.status,
+        self._status = replace(
+            self._status,
             ready=sum(look.teaching for look in looks.values()),
             riders=sum(len(look.ready) - look.teaching for look in looks.values()),
             why_waiting=""
