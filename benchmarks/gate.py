@@ -36,6 +36,7 @@ from openclaw_rl.evals.users import Student
 from openclaw_rl.publish.swap import rollback
 from openclaw_rl.runtime.installation import Installation, installed
 from openclaw_rl.runtime.listening import listening
+from openclaw_rl.runtime.place import taken
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 from openclaw_rl.tiny import world
 
@@ -141,7 +142,12 @@ async def live(home: Path, seed: int) -> AsyncIterator[Live]:
             out.write(json.dumps({"prompt": world.request(problem, rng), "expect": expects}) + "\n")
     overrides: dict[str, Json] = {"home": str(home), "serve.port": 0, "serve.api_key": KEY, "publish.tasks": str(tasks)}
     config = read_config(recipe(), environment={}, overrides=overrides)
-    async with installed(config) as parts, listening(parts, learns=True) as url, asyncio.TaskGroup() as group:
+    async with (
+        installed(config) as parts,
+        taken(config.serve) as place,
+        listening(parts, place, learns=True) as url,
+        asyncio.TaskGroup() as group,
+    ):
         behind = [group.create_task(parts.collect.run()), group.create_task(parts.learn())]
         try:
             base = f"{url}/v1"

@@ -39,6 +39,7 @@ from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.allocator import giving_back
 from openclaw_rl.runtime.installation import Built, Installation, assembled
 from openclaw_rl.runtime.listening import listening
+from openclaw_rl.runtime.place import taken
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.db import Store
 from openclaw_rl.testing.engine import ScriptedEngine
@@ -67,7 +68,11 @@ async def _serve(home: Path) -> None:
     tracing = loop.create_task(_traced(parts)) if os.environ.get("TRACE") else None
     try:
         await parts.publishing.start()
-        async with listening(parts, learns=True) as url, asyncio.TaskGroup() as group:
+        async with (
+            taken(parts.config.serve) as place,
+            listening(parts, place, learns=True) as url,
+            asyncio.TaskGroup() as group,
+        ):
             behind = [group.create_task(parts.collect.run()), group.create_task(parts.learn())]
             behind.append(group.create_task(giving_back()))
             print(url.rpartition(":")[2], flush=True)

@@ -49,13 +49,27 @@ def test_a_port_that_is_in_use(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        _refused(_run("serve", "--port", port, home=tmp_path / "home"), f"127.0.0.1:{port} cannot be listened on")
+        done = _run("serve", "--port", port, home=tmp_path / "home")
+    _refused(done, f"127.0.0.1:{port} cannot be listened on")
+    assert "opened engine" not in done.stderr  # which takes minutes for a large model
 
 
 def test_a_second_server_on_the_same_folder(tmp_path: Path, running: list[Served]) -> None:
     running.append(server := start(tmp_path / "home", "--no-learn"))
     done = _run("serve", "--port", "0", home=tmp_path / "home")
     _refused(done, "is in use by process", str(server.process.pid))
+    assert "opened engine" not in done.stderr
+    port = server.url.rpartition(":")[2]
+    _refused(_run("serve", "--port", port, home=tmp_path / "home"), "is in use by process")  # the folder comes first
+    _refused(_run("serve", "--port", port, home=tmp_path / "other"), f"{port} cannot be listened on")
+
+
+def test_probe_tasks_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "config.toml").write_text('[publish]\ntasks = "nowhere.jsonl"\n', "utf-8")
+    done = _run("serve", "--port", "0", home=tmp_path / "home")
+    _refused(done, "nowhere.jsonl cannot be read")
+    assert "opened engine" not in done.stderr
 
 
 def test_a_store_that_is_no_database(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ from openclaw_rl.runtime.home import kept_key
 from openclaw_rl.runtime.judge_model import JudgeModel
 from openclaw_rl.runtime.keys import KeyBook
 from openclaw_rl.runtime.loop_watch import Delays
-from openclaw_rl.runtime.models import model_folder, named_ends
+from openclaw_rl.runtime.models import local_folder, model_folder, named_ends
 from openclaw_rl.runtime.status import Facts, status_of
 from openclaw_rl.runtime.upkeep import Upkeep
 from openclaw_rl.serve.auth import OWNER, Keys
@@ -125,28 +125,55 @@ class Installation:
         return status_of(facts)
 
 
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a home folder holds, opened and locked: all that can be refused before a model is read."""
+
+    config: Config
+    store: Store
+    key: str
+    keys: Keys
+
+
 @asynccontextmanager
 async def installed(config: Config) -> AsyncIterator[Installation]:
     """The parts, started; closed in reverse order at the end. Raises OpenClawRLError where one cannot start."""
+    async with grounded(config) as ground, loaded(ground) as parts:
+        yield parts
+
+
+@asynccontextmanager
+async def grounded(config: Config) -> AsyncIterator[Ground]:
+    """The folder, this process's alone until the end, and its keys. Raises OpenClawRLError where it cannot be had.
+
+    What the settings name is looked at too, as far as that takes no time.
+    """
     check_exposure(config.serve)
-    await asyncio.to_thread(close_folder, config.home)
-    folder = await asyncio.to_thread(model_folder, config.model)
-    own_judge = config.judge.model if not config.judge.url else ""
-    judge_folder = await asyncio.to_thread(model_folder, own_judge) if own_judge else folder
-    trainer_settings = await asyncio.to_thread(_with_teacher, config.trainer, folder)
+    await asyncio.to_thread(_check_named, config)
+    masker = await asyncio.to_thread(Masker.of, config.store.redact)
+    await asyncio.to_thread(finish_erasing, config.home)
     async with AsyncExitStack() as stack:
-        await asyncio.to_thread(finish_erasing, config.home)
-        masker = await asyncio.to_thread(Masker.of, config.store.redact)
         begin = time.monotonic()
         store = await Store.open(config.home, masker=masker)
         log.info("opened store seconds=%.3f", time.monotonic() - begin)
         stack.push_async_callback(store.aclose)
+        await asyncio.to_thread(close_folder, config.home)
         key = config.serve.api_key or await asyncio.to_thread(kept_key, config.home)
         book = await asyncio.to_thread(KeyBook, config.home)
         stack.callback(book.note)
-        keys = Keys({OWNER: key}, book.keys, book.used)
-        renderer = ChatRenderer(await asyncio.to_thread(read_template, folder), config.render)
-        renderer.ends(await asyncio.to_thread(named_ends, folder))  # a model that never ends is told of before it loads
+        yield Ground(config, store, key, Keys({OWNER: key}, book.keys, book.used))
+
+
+@asynccontextmanager
+async def loaded(ground: Ground) -> AsyncIterator[Installation]:
+    """The parts on this ground, the models among them; closed in reverse order. Raises OpenClawRLError."""
+    config, store = ground.config, ground.store
+    folder = await asyncio.to_thread(model_folder, config.model)
+    judge_folder = await asyncio.to_thread(model_folder, _own_judge(config)) if _own_judge(config) else folder
+    trainer_settings = await asyncio.to_thread(_with_teacher, config.trainer, folder)
+    renderer = ChatRenderer(await asyncio.to_thread(read_template, folder), config.render)
+    renderer.ends(await asyncio.to_thread(named_ends, folder))  # a model that never ends is told of before it loads
+    async with AsyncExitStack() as stack:
         begin = time.monotonic()
         engine = await LocalEngine.start(replace(config.engine, model=str(folder)))
         log.info("opened engine seconds=%.3f", time.monotonic() - begin)
@@ -160,9 +187,26 @@ async def installed(config: Config) -> AsyncIterator[Installation]:
             chat = own = await JudgeModel.start(judge_folder, config.judge, config.engine)
             stack.push_async_callback(own.aclose)
         judge = LlmJudge(chat, config.judge, name=config.judge.model or BASE_JUDGE, budget=store, readable=readable)
-        parts = assembled(config, folder, key, Built(store, renderer, engine, trainer, judge, keys))
+        built = Built(store, renderer, engine, trainer, judge, ground.keys)
+        parts = assembled(config, folder, ground.key, built)
         await parts.publishing.start()
         yield parts
+
+
+def _check_named(config: Config) -> None:
+    """Raises ModelError or ConfigError where the models or files of this machine that the settings name will not do."""
+    teacher = config.trainer.method.teacher_model
+    names = [name for name in (config.model, _own_judge(config), teacher) if name]
+    folders = {name: local_folder(name) for name in names}
+    if teacher and (own := folders[config.model]) and (its := folders[teacher]):
+        check_same_vocabulary(own, its)
+    if config.publish.tasks:
+        read_tasks(Path(config.publish.tasks).expanduser())
+
+
+def _own_judge(config: Config) -> str:
+    """The model that judges beside the one served; empty where there is none of its own."""
+    return config.judge.model if not config.judge.url else ""
 
 
 @dataclass(frozen=True, slots=True)

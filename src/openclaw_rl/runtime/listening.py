@@ -6,58 +6,52 @@ import asyncio
 import json
 import logging
 import os
-import ssl
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from openclaw_rl.core.message import Json, Message
 from openclaw_rl.core.scope import own_scope
 from openclaw_rl.core.turn import Placement
 from openclaw_rl.core.version import SHARED, PolicyVersion
-from openclaw_rl.errors import ConfigError
 from openclaw_rl.publish.compare import Compared, Comparison
 from openclaw_rl.publish.swap import pin, rollback, unpin
 from openclaw_rl.runtime.gauges import DoorGauges, LearningGauges
-from openclaw_rl.runtime.guarding import GuardGauges, Metered, meter_of, tls_of
+from openclaw_rl.runtime.guarding import GuardGauges, Metered, meter_of
 from openclaw_rl.runtime.handles import room_for
 from openclaw_rl.runtime.home import Address, forget_address, note_address
 from openclaw_rl.runtime.installation import Installation
 from openclaw_rl.runtime.loop_watch import LoopWatch, watching
 from openclaw_rl.runtime.models import served_name
+from openclaw_rl.runtime.place import Place
 from openclaw_rl.serve.app import build_app, runner_of
 from openclaw_rl.serve.door import Door
 from openclaw_rl.serve.metrics import Metrics
 from openclaw_rl.serve.params import defaults_of
 from openclaw_rl.serve.parts import Control, Orders, ServeParts
-from openclaw_rl.serve.settings import ServeSettings
 
 log = logging.getLogger(__name__)
 BACKLOG = 128  # connections the system holds until they are taken
 
 
 @asynccontextmanager
-async def listening(parts: Installation, *, learns: bool) -> AsyncIterator[str]:
-    """The server's URL, while it listens. At the end new requests are answered 503, and those under way whole.
+async def listening(parts: Installation, place: Place, *, learns: bool) -> AsyncIterator[str]:
+    """The server's URL, while it listens there. At the end new requests are answered 503, and those under way whole.
 
     What takes longer than `serve.finish_s` is cut off then, its turns kept as cancelled.
-
-    Raises ConfigError where the address cannot be had.
     """
-    settings = parts.config.serve
-    tls = await asyncio.to_thread(tls_of, settings)
     metrics = Metrics()
     async with watching(metrics.registry) as watch:
         serve_parts = _serve_parts(parts, metrics, watch, learns=learns)
         metrics.registry.register(LearningGauges(parts))
-        async with _answering(parts, serve_parts, tls) as url:
+        async with _answering(parts, serve_parts, place) as url:
             yield url
 
 
 @asynccontextmanager
-async def _answering(parts: Installation, serve_parts: ServeParts, tls: ssl.SSLContext | None) -> AsyncIterator[str]:
-    settings = parts.config.serve
+async def _answering(parts: Installation, serve_parts: ServeParts, place: Place) -> AsyncIterator[str]:
+    settings, loop = parts.config.serve, asyncio.get_running_loop()
     app = build_app(serve_parts)
     app.middlewares.append(parts.activity.middleware)
     runner = runner_of(app)
@@ -65,30 +59,15 @@ async def _answering(parts: Installation, serve_parts: ServeParts, tls: ssl.SSLC
     assert runner.server is not None
     door = Door(runner.server, room_for(settings.max_connections))
     serve_parts.metrics.registry.register(DoorGauges(door))
-    listener: asyncio.Server | None = None
-    try:
-        listener = await _listener(door, settings, tls)
-        host, port = listener.sockets[0].getsockname()[:2]
-        url = f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
-        await asyncio.to_thread(note_address, parts.config.home, Address(url, os.getpid()))
-        yield url
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(runner.cleanup)
+        stack.push_async_callback(asyncio.to_thread, forget_address, parts.config.home)
+        for one in place.opened():
+            listener = await loop.create_server(door, sock=one, ssl=place.tls, backlog=BACKLOG)
+            stack.callback(listener.close)
+        await asyncio.to_thread(note_address, parts.config.home, Address(place.url, os.getpid()))
+        yield place.url
         await parts.activity.finished(settings.finish_s)  # whoever comes meanwhile is told to come again
-    finally:
-        if listener is not None:
-            listener.close()
-        await asyncio.to_thread(forget_address, parts.config.home)
-        await runner.cleanup()
-
-
-async def _listener(door: Door, settings: ServeSettings, tls: ssl.SSLContext | None) -> asyncio.Server:
-    loop = asyncio.get_running_loop()
-    try:
-        return await loop.create_server(door, settings.host, settings.port, ssl=tls, backlog=BACKLOG)
-    except OSError as problem:
-        raise ConfigError(
-            f"{settings.host}:{settings.port} cannot be listened on: {problem.strerror or problem}",
-            fix="stop what listens there, or give another --port (0 takes any free one)",
-        ) from problem
 
 
 def _serve_parts(parts: Installation, metrics: Metrics, watch: LoopWatch, *, learns: bool) -> ServeParts:

@@ -13,6 +13,11 @@ BUNDLED_NAME = "openclaw-rl-tiny"
 
 def model_folder(name: str) -> Path:
     """The folder of a model, downloaded first where `name` is one of the hub's. Raises ModelError."""
+    return local_folder(name) or _from_hub(name)
+
+
+def local_folder(name: str) -> Path | None:
+    """The folder of a model that is on this machine; None for one of the hub's. Raises ModelError."""
     if name == BUNDLED:
         from openclaw_rl.tiny.world import bundled_model
 
@@ -26,7 +31,7 @@ def model_folder(name: str) -> Path:
         raise ModelError(
             f"there is no model folder {name}", fix="give a folder, a hub name such as Qwen/Qwen3-4B, or `bundled`"
         )
-    return _from_hub(name)
+    return None
 
 
 def named_ends(folder: Path) -> tuple[int, ...]:

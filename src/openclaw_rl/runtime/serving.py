@@ -14,9 +14,10 @@ from openclaw_rl.config import Config, unused_names
 from openclaw_rl.core.version import SHARED
 from openclaw_rl.runtime import retaining
 from openclaw_rl.runtime.allocator import giving_back, set_aside
-from openclaw_rl.runtime.installation import Installation, installed
+from openclaw_rl.runtime.installation import Installation, grounded, loaded
 from openclaw_rl.runtime.listening import listening
 from openclaw_rl.runtime.models import served_name
+from openclaw_rl.runtime.place import taken
 
 log = logging.getLogger(__name__)
 SWITCH_S = 0.001  # threads that work beside the loop must give the interpreter back at once: streams wait for it
@@ -30,7 +31,13 @@ async def run(config: Config, *, learn: bool = True, announce: Callable[[str], N
     log.info("starting home=%s", config.home)
     for line in unused_names():
         log.warning("%s", line)
-    async with installed(config) as parts, listening(parts, learns=learn) as url, asyncio.TaskGroup() as group:
+    async with (
+        grounded(config) as ground,  # what takes moments and may be refused comes before what takes long
+        taken(config.serve) as place,
+        loaded(ground) as parts,
+        listening(parts, place, learns=learn) as url,
+        asyncio.TaskGroup() as group,
+    ):
         keep = parts.upkeep.keep
         behind = [group.create_task(keep("memory", giving_back)), group.create_task(keep("collect", parts.collect.run))]
         kept = partial(retaining.run, parts.store, config.store.keep_days)

@@ -202,7 +202,9 @@ def tools_of(specs: Sequence[ToolSpec]) -> tuple[Tool, ...]:
 def facts_of(fields: Mapping[str, msgspec.Raw]) -> dict[str, Json]:
     """The body's own words on sessions, those that were sent. Raises RequestError for what can be no name."""
     check_metadata(bytes(fields.get("metadata", b"")))
-    facts = {name: value for name in FACTS if name in fields and (value := value_of(fields[name])) is not None}
+    facts: dict[str, Json] = {
+        name: value for name in FACTS if name in fields and (value := value_of(fields[name])) is not None
+    }
     check_facts(facts)
     return facts
 
