@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from openclaw_rl import __version__
 from openclaw_rl.commands.common import Home, run_in_order, say
+from openclaw_rl.core.disk import is_about_disk, unwritable
 from openclaw_rl.errors import ConfigError, OpenClawRLError
 
 app = typer.Typer(
@@ -44,6 +45,10 @@ def main() -> None:
         if rest is not None or told is None:
             raise
         _tell(_first(told))
+    except OSError as problem:  # a file that some command writes or reads
+        if not is_about_disk(problem):
+            raise
+        _tell(unwritable(Path(str(problem.filename or "a file")), problem))
     except ModuleNotFoundError as problem:
         extra = EXTRAS.get((problem.name or "").partition(".")[0])
         if extra is None:

@@ -34,6 +34,10 @@ class DamageError(StoreError):
     """Bytes in the store are no longer what was written."""
 
 
+class DiskError(StoreError):
+    """Nothing can be written: the disk is full, read-only, not ours or broken. What is stored is sound."""
+
+
 class RequestError(OpenClawRLError):
     """A client's mistake: answered with `status` and a body in the shape of the API that was called."""
 

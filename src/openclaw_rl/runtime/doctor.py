@@ -21,6 +21,7 @@ from openclaw_rl.runtime.doctor_learning import Finding, Level, Signs, learning_
 from openclaw_rl.runtime.home import address_of
 from openclaw_rl.runtime.inspection import server_status
 from openclaw_rl.store import connection, ledger, spent, versions
+from openclaw_rl.store.codec import damaged
 from openclaw_rl.store.overview import overview
 from openclaw_rl.store.rows import VersionStatus
 
@@ -102,12 +103,12 @@ async def _looked_up(config: Config) -> tuple[str, list[Finding]]:
     try:
         signs = await asyncio.to_thread(_signs, config)
     except (StoreError, sqlite3.Error):
-        return "the store cannot be read", found  # why is told by its own check
+        return "the store cannot be read", found  # why is said by its own check
     return story(signs), [*found, *learning_findings(signs)]
 
 
 def _signs(config: Config) -> Signs:
-    with closing(connection.open_reader(config.home / connection.NAME)) as sql:
+    with closing(connection.open_to_look(config.home / connection.NAME)) as sql:
         counts = ledger.counts(sql)
         limit = config.judge.daily_calls
         return Signs(
@@ -126,21 +127,24 @@ def _stored(home: Path) -> list[Finding]:
     if not path.is_file():
         return []
     try:
-        with closing(connection.open_reader(path)) as sql:
+        with closing(connection.open_to_look(path)) as sql:
             form = int(sql.execute("PRAGMA user_version").fetchone()[0])
             if form > connection.SCHEMA_VERSION:
                 said = f"{path} was written by a newer version of openclaw-rl"
                 return [Finding(Level.MEND, "store", said, "upgrade openclaw-rl")]
             said = str(sql.execute("PRAGMA quick_check(1)").fetchone()[0])
             if said != "ok":
-                return [Finding(Level.MEND, "store", f"{path} is damaged: {said}", "restore it from a backup")]
+                raise damaged(said, path)
             if form < connection.SCHEMA_VERSION:
                 return [
                     Finding(Level.NOTE, "store", "the store is of an older form; the next start brings it up to date")
                 ]
             return [Finding(Level.OK, "store", f"{path} is whole"), *_adapters(sql)]
-    except (sqlite3.Error, StoreError) as problem:
-        return [Finding(Level.MEND, "store", f"{path} cannot be read: {problem}", "restore it from a backup")]
+    except (sqlite3.Error, UnicodeDecodeError) as problem:
+        told = connection.in_plain_words(problem, path)
+        return [Finding(Level.MEND, "store", told.problem, told.fix)]
+    except StoreError as problem:
+        return [Finding(Level.MEND, "store", problem.problem, problem.fix)]
 
 
 def _adapters(sql: sqlite3.Connection) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 from contextlib import suppress
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import msgspec
 
+from openclaw_rl.core.disk import unwritable
 from openclaw_rl.errors import StoreError
 from openclaw_rl.store.lock import holder_of
 
+log = logging.getLogger(__name__)
 KEY = "api_key"
 ADDRESS = "server.json"
 
@@ -31,24 +34,26 @@ def kept_key(home: Path) -> str:
     try:
         if path.is_file() and (kept := path.read_text("utf-8").strip()):
             return kept
-        key = f"sk-openclaw-{secrets.token_urlsafe(24)}"
-        write_own(path, key + "\n")
-    except OSError as problem:
+    except (OSError, UnicodeDecodeError) as problem:
         raise StoreError(
-            f"{path} cannot be used: {problem.strerror}", fix="give --home a folder of your own"
+            f"{path} cannot be read: {problem}", fix="put it back from a copy, or remove it for a new key"
         ) from problem
+    key = f"sk-openclaw-{secrets.token_urlsafe(24)}"
+    write_own(path, key + "\n")
     return key
 
 
 def note_address(home: Path, address: Address) -> None:
-    """Lets other commands find the server."""
+    """Lets other commands find the server. Raises DiskError."""
     write_own(home / ADDRESS, msgspec.json.encode(address).decode() + "\n")
 
 
 def forget_address(home: Path) -> None:
     """No server listens any more."""
-    with suppress(FileNotFoundError):
-        (home / ADDRESS).unlink()
+    try:
+        (home / ADDRESS).unlink(missing_ok=True)
+    except OSError as problem:  # it counts no more all the same: nobody holds the folder's lock
+        log.warning("%s stays: %s", home / ADDRESS, problem.strerror)
 
 
 def address_of(home: Path) -> Address | None:
@@ -65,10 +70,15 @@ def address_of(home: Path) -> Address | None:
 
 
 def write_own(path: Path, text: str) -> None:
-    """Whole or not at all, readable by the owner alone."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Whole or not at all, readable by the owner alone. Raises DiskError."""
     fresh = path.with_name(path.name + ".new")
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        stream.write(text)
-    fresh.replace(path)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        fresh.replace(path)
+    except OSError as problem:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise unwritable(path, problem) from problem

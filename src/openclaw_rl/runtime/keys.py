@@ -19,8 +19,9 @@ from pathlib import Path
 
 import msgspec
 
+from openclaw_rl.core.disk import unwritable
 from openclaw_rl.core.rights import NO_LIMITS, KnownKey, Limits, Right
-from openclaw_rl.errors import ConfigError, StoreError
+from openclaw_rl.errors import ConfigError, DiskError, StoreError
 from openclaw_rl.runtime.home import write_own
 from openclaw_rl.serve.auth import OPEN, OWNER, key_digest
 
@@ -122,15 +123,18 @@ class KeyBook:
             return
         try:
             write_own(self.home / USED, msgspec.json.encode(self._used).decode())
-        except OSError as problem:
+        except DiskError as problem:
             log.warning("when keys were last used could not be noted: %s", problem)
 
 
 @contextmanager
 def _changing(home: Path) -> Iterator[list[KnownKey]]:
     """The keys, written back at the end; one process changes them at a time."""
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle = os.open(home / "keys.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(home / "keys.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as problem:
+        raise unwritable(home / FILE, problem) from problem
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         kept = list(kept_keys(home))

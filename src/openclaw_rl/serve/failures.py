@@ -10,7 +10,16 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from aiohttp import web
 
-from openclaw_rl.errors import AdapterError, ConfigError, EngineError, OpenClawRLError, RequestError
+from openclaw_rl.errors import (
+    AdapterError,
+    ConfigError,
+    DamageError,
+    DiskError,
+    EngineError,
+    OpenClawRLError,
+    RequestError,
+    StoreError,
+)
 
 log = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -46,6 +55,15 @@ def error_body(problem: BaseException) -> tuple[int, bytes]:
             return 413, _encoded("the request body is larger than this server accepts", 413, None, "body_too_large")
         case web.HTTPException():
             return problem.status, _encoded(problem.reason.lower(), problem.status, None, None)
+        case DiskError():
+            log.error("not stored: %s", problem)
+            return 507, _encoded(str(problem), 507, None, "cannot_be_stored")
+        case DamageError():
+            log.error("the store is damaged: %s", problem)
+            return 500, _encoded(str(problem), 500, None, "store_damaged")
+        case StoreError():
+            log.error("store failed: %s", problem)
+            return 503, _encoded(str(problem), 503, None, "store_unavailable")
         case EngineError():
             log.error("engine failed: %s", problem)
             return 503, _encoded(str(problem), 503, None, "engine_unavailable")

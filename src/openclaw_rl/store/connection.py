@@ -6,8 +6,10 @@ import os
 import sqlite3
 from importlib.resources import files
 from pathlib import Path
+from urllib.parse import quote
 
-from openclaw_rl.errors import StoreError
+from openclaw_rl.core.disk import FREE_SPACE, is_full, is_read_only, unwritable
+from openclaw_rl.errors import DiskError, StoreError
 from openclaw_rl.store.codec import damaged
 from openclaw_rl.store.migrations import NEWEST, migrate
 
@@ -27,9 +29,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
         path.chmod(0o600)
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
     except OSError as problem:
-        raise StoreError(
-            f"{path} cannot be written: {problem.strerror}", fix="give --home a folder of your own"
-        ) from problem
+        raise unwritable(path, problem) from problem
     try:
         _adjust(connection)
         _check(connection, path)
@@ -56,17 +56,39 @@ def open_reader(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def open_to_look(path: Path) -> sqlite3.Connection:
+    """A connection for reading where no server runs, also on a disk that is full or read-only. Raises StoreError."""
+    try:
+        connection = open_reader(path)
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except (sqlite3.Error, UnicodeDecodeError) as problem:
+        told, log = in_plain_words(problem, path), path.with_name(path.name + "-wal")
+        if not isinstance(told, DiskError) or (log.exists() and log.stat().st_size):
+            raise told from problem
+        # SQLite makes a file beside the store to read it, unless it is told that nobody writes meanwhile.
+        connection = sqlite3.connect(f"file:{quote(str(path))}?immutable=1", uri=True, isolation_level=None)
+        connection.execute("PRAGMA query_only=ON")
+    return connection
+
+
 def in_plain_words(problem: sqlite3.Error | UnicodeDecodeError, path: Path | None = None) -> StoreError:
     """What a person can do about an error of SQLite's. Its words may hold what stands in a damaged file: no text."""
     said = str(problem)
     if isinstance(problem, UnicodeDecodeError):
         return damaged("where text should stand there is none", path)
-    if "full" in said or "disk I/O" in said:
-        return StoreError(
+    is_unsure = "disk I/O" in said or "unable to open" in said  # a full disk may be behind either
+    folder = path.parent if path is not None and is_unsure else None
+    if "full" in said or (folder is not None and is_full(folder)):
+        return DiskError("the store cannot be written: the disk is full", fix=FREE_SPACE)
+    if "readonly" in said or (folder is not None and is_read_only(folder)):
+        return DiskError(f"the store cannot be written: {said}", fix="make the folder and store.db writable")
+    if "disk I/O" in said:
+        return DiskError(
             f"the store cannot be written: {said}", fix="free space on the disk, or mend it; nothing was half written"
         )
-    if "readonly" in said:
-        return StoreError(f"the store cannot be written: {said}", fix="make the folder and store.db writable")
+    if "unable to open" in said:
+        where = path or Path("the store")
+        return StoreError(f"{where} cannot be opened: {said}", fix="see who may read and write its folder")
     if "locked" in said or "busy" in said:
         return StoreError(f"the store is held by another program: {said}", fix="close whatever has store.db open")
     return damaged(said, path)

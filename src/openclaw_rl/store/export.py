@@ -67,7 +67,8 @@ async def export(
     except OSError as problem:
         partial.unlink(missing_ok=True)
         raise StoreError(
-            f"{path} cannot be written: {problem.strerror}", fix="give a path in a folder of your own"
+            f"{path} cannot be written: {problem.strerror}",
+            fix="free space there, or name another folder",
         ) from problem
     return written
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import time
 from pathlib import Path
 
+from openclaw_rl.core.disk import unwritable
 from openclaw_rl.core.inside import check_links
 from openclaw_rl.errors import StoreError
 
@@ -34,12 +36,17 @@ class FolderLock:
                 f"{folder} is in use by process {holder or 'unknown'}",
                 fix="stop that server first, or give --home another folder",
             ) from None
-        os.ftruncate(self._handle, 0)
-        os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
+        except OSError as problem:
+            os.close(self._handle)
+            raise unwritable(self._path, problem) from problem
 
     def free(self) -> None:
         """Another process may have the folder. The file stays: removing it would let two processes in."""
-        os.ftruncate(self._handle, 0)
+        with contextlib.suppress(OSError):  # a disk that became read-only meanwhile; the lock ends all the same
+            os.ftruncate(self._handle, 0)
         os.close(self._handle)
 
 
@@ -85,7 +92,5 @@ def _opened(folder: Path, path: Path) -> int:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         os.fchmod(handle, 0o600)
     except OSError as problem:
-        raise StoreError(
-            f"{folder} cannot be written: {problem.strerror}", fix="give --home a folder of your own"
-        ) from problem
+        raise unwritable(folder, problem) from problem
     return handle

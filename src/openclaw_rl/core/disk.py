@@ -1,0 +1,52 @@
+"""A disk on which nothing can be written, in words for a person: it is full, read-only, somebody else's or broken."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from openclaw_rl.errors import DiskError
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+READ_ONLY = frozenset({errno.EROFS})
+NOT_OURS = frozenset({errno.EACCES, errno.EPERM})
+BROKEN = frozenset({errno.EIO})
+LEAST_BYTES = 128 << 10  # what a store needs to be opened at all
+FREE_SPACE = "free some space on it and try again; what was acknowledged before is safe"
+
+
+def unwritable(place: Path, problem: OSError) -> DiskError:
+    """Why the file or folder cannot be written, and what to do about it."""
+    said = problem.strerror or str(problem)
+    if problem.errno in FULL:
+        return DiskError(f"{place} cannot be written: the disk is full ({said})", fix=FREE_SPACE)
+    if problem.errno in READ_ONLY:
+        return DiskError(
+            f"{place} cannot be written: it is on a disk that is mounted read-only",
+            fix="mount it writable, or copy the folder to another disk and name that by --home",
+        )
+    if problem.errno in BROKEN:
+        return DiskError(
+            f"{place} cannot be written: {said}", fix="the disk may be failing: copy the folder to another one"
+        )
+    return DiskError(f"{place} cannot be written: {said}", fix="give --home a folder of your own")
+
+
+def is_about_disk(problem: OSError) -> bool:
+    """Whether the disk or its rights are to blame, rather than this program."""
+    return problem.errno in FULL | READ_ONLY | NOT_OURS | BROKEN
+
+
+def is_full(place: Path) -> bool:
+    """Whether the disk of this folder has next to nothing left."""
+    try:
+        facts = os.statvfs(place)
+    except OSError:
+        return False
+    return facts.f_bavail * facts.f_frsize < LEAST_BYTES
+
+
+def is_read_only(place: Path) -> bool:
+    """Whether nothing can be written in this folder."""
+    return not os.access(place, os.W_OK)

@@ -1,0 +1,127 @@
+"""Commands on a folder whose disk takes nothing more: each says so and what to do, and what is stored stays sound."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from openclaw_rl.store.db import Store
+
+COMMANDS = (
+    ("serve", "--port", "0"),
+    ("serve", "--port", "0", "--no-learn"),
+    ("inspect",),
+    ("versions",),
+    ("hints", "list"),
+    ("hints", "add", "Be brief."),
+    ("keys", "add", "ann"),
+    ("rollback", "0"),
+    ("pin", "0"),
+    ("freeze",),
+    ("check",),
+    ("check", "--repair"),
+    ("forget", "--user", "ann", "--yes"),
+    ("export", "{home}/out.jsonl"),
+)
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> Path:
+    """A folder with a store and a key, as a server that was stopped leaves it."""
+    made = tmp_path / "home"
+    store = await Store.open(made)
+    await store.aclose()
+    (made / "api_key").write_text("sk-openclaw-kept\n", "utf-8")
+    return made
+
+
+def _run(*words: str, home: Path, limit: Callable[[], None] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "openclaw_rl", *(word.format(home=home) for word in words), "--home", str(home)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        preexec_fn=limit,
+        env={**os.environ, "COLUMNS": "500", "OMP_NUM_THREADS": "1"},
+    )
+
+
+def _no_bytes() -> None:
+    """No file of the process can grow: writing gives EFBIG where a full disk gives ENOSPC."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+def _bytes_of(home: Path) -> dict[str, bytes]:
+    passing = ("lock", "keys.lock", "store.db-shm", "store.db-wal")  # what a command makes in passing, empty
+    return {path.name: path.read_bytes() for path in home.iterdir() if path.is_file() and path.name not in passing}
+
+
+@contextmanager
+def _mounted(place: Path, *options: str) -> Iterator[None]:
+    """A small disk of its own; skips where this user may not mount one."""
+    place.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", *options, "tmpfs", str(place)], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("only root can mount a disk")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def _fill(place: Path) -> None:
+    with contextlib.suppress(OSError), (place / "filler").open("wb", buffering=0) as filler:
+        while True:
+            filler.write(bytes(4096))
+
+
+def _said(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr and "what to do:" in done.stderr, done.stderr
+    for word in words:
+        assert word in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_command_where_nothing_can_be_written_says_so(home: Path, words: tuple[str, ...]) -> None:
+    before = _bytes_of(home)
+    _said(_run(*words, home=home, limit=_no_bytes), "cannot be written", "disk is full", "ree some space")
+    assert _bytes_of(home) == before
+
+
+def test_commands_on_a_disk_that_is_full(home: Path, tmp_path: Path) -> None:
+    with _mounted(tmp_path / "small", "-o", "size=1m"):
+        small = Path(shutil.copytree(home, tmp_path / "small" / "home"))
+        before = _bytes_of(small)
+        _fill(tmp_path / "small")
+        for words in COMMANDS:
+            _said(_run(*words, home=small), "cannot be written", "disk is full", "ree some space")
+        found = _run("doctor", home=small)
+        assert found.returncode == 1 and "Traceback" not in found.stderr
+        assert "store.db is whole" in found.stdout and "backup" not in found.stdout
+        assert "0 MiB left" in found.stdout and "free space" in found.stdout
+        assert _bytes_of(small) == before
+        (tmp_path / "small" / "filler").unlink()
+        done = _run("inspect", home=small)
+        assert done.returncode == 0, done.stderr
+
+
+def test_commands_on_a_disk_that_is_mounted_read_only(home: Path, tmp_path: Path) -> None:
+    with _mounted(tmp_path / "small", "-o", "size=8m"):
+        small = Path(shutil.copytree(home, tmp_path / "small" / "home"))
+        subprocess.run(["mount", "-o", "remount,ro", str(tmp_path / "small")], check=True)
+        for words in COMMANDS:
+            _said(_run(*words, home=small), "cannot be written", "read-only", "mount it writable")
+        found = _run("doctor", home=small)
+        assert "store.db is whole" in found.stdout and "backup" not in found.stdout, found.stdout
+        assert "Traceback" not in found.stderr
