@@ -139,7 +139,11 @@ def serve(
             "serve.plain_public": plain_public,
         },
     )
-    asyncio.run(run(settings, learn=learn, announce=lambda line: say.print(line, soft_wrap=True, markup=False)))
+
+    def announce(line: str) -> None:
+        say.print(line, soft_wrap=True, markup=False)
+
+    asyncio.run(run(settings, learn=learn, announce=announce, is_private=say.is_terminal))
 
 
 @app.command()

@@ -37,6 +37,52 @@ def seen(signs: Signs, **changes: object) -> Signs:
     return replace(signs, seen=replace(signs.seen, **changes))  # type: ignore[arg-type]
 
 
+TROUBLES = [
+    (
+        Signs({"side": 40}, Overview(side=40, side_why="side: has no Runtime line"), 16, 0),
+        "collect",
+        "all 40 turns were side requests, so nothing is learned from them (mostly: side: has no Runtime line)",
+    ),
+    (
+        seen(WELL, main=0, side=500, side_why="side: it says so"),
+        "collect",
+        "the last 500 turns were side requests, so nothing is learned from them (mostly: side: it says so)",
+    ),
+    (
+        seen(WELL, paired=0),
+        "collect",
+        "none of 12 main turns has a next state: nobody was seen to answer a reply",
+    ),
+    (
+        seen(WELL, paired=0, unnamed=12, sessions=12),
+        "collect",
+        "no session could be told: each of the last 12 main turns stands alone in one of its own",
+    ),
+    (seen(WELL, main=20, sessions=1), "collect", "the last 20 main turns all belong to one session"),
+    (replace(WELL, judge_error="refused"), "judge", "the judge does not answer, 2 turns wait: refused"),
+    (replace(WELL, calls=50, calls_limit=50), "judge", "today's 50 calls to the judge are spent; 2 turns wait"),
+    (
+        seen(WELL, scores={None: 5, 1: 5}),
+        "judge",
+        "the judge gave no valid vote on 5 of the last 10 turns",
+    ),
+    (seen(WELL, scores={1: 20}), "judge", "the judge voted 1 on each of the last 20 turns, which tells nothing"),
+    (
+        seen(WELL, refused_in_a_row=3, refused_why="it loops"),
+        "publish",
+        "the gate refused the last 3 versions, the newest because it loops",
+    ),
+    (replace(WELL, train_error="out of memory"), "train", "the last step failed: out of memory"),
+    (replace(WELL, publish_notice="version 2 is damaged"), "publish", "version 2 is damaged"),
+    (
+        replace(WELL, counts={**WELL.counts, "dropped": 8, "dropped.no_next_state": 4, "dropped.too_long": 4}),
+        "train",
+        "8 of 12 main turns dropped: 4 empty, 4 no_next_state, 4 too_long",
+    ),
+]
+TROUBLED = [signs for signs, _, _ in TROUBLES]
+
+
 def test_the_story_is_one_sentence_with_the_numbers_that_matter() -> None:
     assert story(replace(WELL, reused=0.934)) == (
         "12 main turns, 9 have a next state, 4 judged 0, 3 ready; a step needs 4; 2 wait for the judge; the judge "
@@ -55,58 +101,41 @@ def test_a_stage_that_broke_is_named_even_before_anything_was_served() -> None:
     assert told(Signs({}, Overview(), 16, 0, broken=broke)) == [("train", "it broke once, last by KeyError: 'x'")]
 
 
+def test_while_frozen_nobody_reads_that_turns_are_learned_from() -> None:
+    frozen = seen(WELL, frozen_since_s=1_700_000_000.0)
+    assert told(frozen) == told(frozen, Level.OK) == []
+    (stage, said), *_ = told(replace(frozen, train_waits="frozen", doing=""), Level.NOTE)
+    assert stage == "learn" and said.startswith("training is frozen by your order since 2023-11-1")
+    assert "training is frozen" in story(frozen) and "a step needs" not in story(frozen)
+    assert not any("no step now" in said for _, said in told(replace(frozen, train_waits="frozen"), Level.NOTE))
+
+
+def test_a_pin_is_named_and_how_to_lift_it() -> None:
+    pinned = seen(WELL, pinned=("shared.3",))
+    (found,) = [item for item in learning_findings(pinned) if item.stage == "publish"]
+    assert found.said == "pinned by your order: shared.3; what is trained is not served" and "unpin" in found.fix
+
+
+def test_without_a_server_turns_are_learned_from_only_once_one_runs() -> None:
+    assert told(replace(WELL, is_live=False), Level.OK) == [
+        ("learn", "turns are learned from, or will be once a server runs and enough are ready")
+    ]
+    assert told(replace(WELL, learns=False), Level.OK) == []
+
+
+def test_nobody_is_sent_to_a_route_where_there_is_a_command() -> None:
+    words = [*WHAT_TO_DO.values(), *(item.fix for signs in TROUBLED for item in learning_findings(signs))]
+    assert not [said for said in words if "/v1/rl" in said]
+    assert [said for said in words if "openclaw-rl turns" in said]
+
+
 def test_where_all_is_well_nothing_is_to_be_mended() -> None:
     assert told(WELL) == []
     assert told(WELL, Level.OK) == [("learn", "turns are learned from, or will be when enough are ready")]
     assert told(WELL, Level.NOTE) == [("train", "4 of 12 main turns dropped: 4 empty")]
 
 
-@pytest.mark.parametrize(
-    ("signs", "stage", "said"),
-    [
-        (
-            Signs({"side": 40}, Overview(side=40, side_why="side: has no Runtime line"), 16, 0),
-            "collect",
-            "all 40 turns were side requests, so nothing is learned from them (mostly: side: has no Runtime line)",
-        ),
-        (
-            seen(WELL, main=0, side=500, side_why="side: it says so"),
-            "collect",
-            "the last 500 turns were side requests, so nothing is learned from them (mostly: side: it says so)",
-        ),
-        (
-            seen(WELL, paired=0),
-            "collect",
-            "none of 12 main turns has a next state: nobody was seen to answer a reply",
-        ),
-        (
-            seen(WELL, paired=0, unnamed=12, sessions=12),
-            "collect",
-            "no session could be told: each of the last 12 main turns stands alone in one of its own",
-        ),
-        (seen(WELL, main=20, sessions=1), "collect", "the last 20 main turns all belong to one session"),
-        (replace(WELL, judge_error="refused"), "judge", "the judge does not answer, 2 turns wait: refused"),
-        (replace(WELL, calls=50, calls_limit=50), "judge", "today's 50 calls to the judge are spent; 2 turns wait"),
-        (
-            seen(WELL, scores={None: 5, 1: 5}),
-            "judge",
-            "the judge gave no valid vote on 5 of the last 10 turns",
-        ),
-        (seen(WELL, scores={1: 20}), "judge", "the judge voted 1 on each of the last 20 turns, which tells nothing"),
-        (
-            seen(WELL, refused_in_a_row=3, refused_why="it loops"),
-            "publish",
-            "the gate refused the last 3 versions, the newest because it loops",
-        ),
-        (replace(WELL, train_error="out of memory"), "train", "the last step failed: out of memory"),
-        (replace(WELL, publish_notice="version 2 is damaged"), "publish", "version 2 is damaged"),
-        (
-            replace(WELL, counts={**WELL.counts, "dropped": 8, "dropped.no_next_state": 4, "dropped.too_long": 4}),
-            "train",
-            "8 of 12 main turns dropped: 4 empty, 4 no_next_state, 4 too_long",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("signs", "stage", "said"), TROUBLES)
 def test_what_keeps_turns_from_teaching_is_told_with_what_to_do(signs: Signs, stage: str, said: str) -> None:
     assert (stage, said) in told(signs)
     assert all(item.fix for item in learning_findings(signs) if item.level is Level.MEND and item.stage == stage)

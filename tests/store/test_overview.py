@@ -8,8 +8,10 @@ from pathlib import Path
 from store_doubles import paired_and_judged
 
 from openclaw_rl.core.turn import TurnKind
+from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.overview import Overview
+from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
 from openclaw_rl.testing.turns import a_turn
 
 
@@ -40,5 +42,33 @@ async def test_the_commonest_reason_for_side_is_told_where_all_is_side(tmp_path:
         for number, why in enumerate(("side: x; session from y", "side: z; a", "side: x; session from z")):
             await store.add_turn(replace(a_turn(f"t{number}", kind=TurnKind.SIDE), why=why), chain=str(number))
         assert (await store.overview()).side_why == "side: x"
+    finally:
+        await store.aclose()
+
+
+async def test_what_was_forgotten_or_lost_is_no_refusal_of_the_gate(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path)
+    whys = ["too far", "removed: it had learned from what was forgotten", "it was made from shared.1, and shared.0 is"]
+    whys += ["its folder is missing or damaged: gone", "too far again"]
+    try:
+        for number, why in enumerate(whys, 1):
+            metrics = {} if "made from" in why else {"gate_turns": 3.0}
+            version, base = PolicyVersion("shared", number), PolicyVersion("shared", 0)
+            row = VersionRow(version, base, None, "d", VersionStatus.CANDIDATE, "", 1.0, (), metrics)
+            await store.commit_step(StepRecord(f"{number}", 1.0, 2.0, (), (), {}, row))
+            await store.settle(version, VersionStatus.REFUSED, why, {})
+        seen = await store.overview()
+        assert (seen.refused_in_a_row, seen.refused_why, seen.versions) == (2, "too far again", 5)
+    finally:
+        await store.aclose()
+
+
+async def test_the_owners_orders_are_seen(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path)
+    try:
+        await store.orders.freeze(at_s=5.0)
+        await store.orders.pin(PolicyVersion("shared", 0), at_s=6.0)
+        seen = await store.overview()
+        assert (seen.frozen_since_s, seen.pinned) == (5.0, ("shared.0",))
     finally:
         await store.aclose()

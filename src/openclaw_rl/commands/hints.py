@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from openclaw_rl.commands.common import Home, home_of
+from openclaw_rl.commands.common import Home, home_of, say
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -29,22 +29,27 @@ def list_hints(
     user: User = None, home: Home = None, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 ) -> None:
     """List the kept hints, in use and retired, and why they stand as they do."""
-    from openclaw_rl.runtime.hint_keeping import hints_of
+    from openclaw_rl.runtime.hint_keeping import NOT_IN_PROMPTS, hints_of, stand_in_prompts
 
     rows = asyncio.run(hints_of(home_of(home), user))
     if as_json:
         print(json.dumps(rows))
         return
+    are_in_prompts = stand_in_prompts(home_of(home))
+    words = {"in_use": "in use" if are_in_prompts else "kept", "retired": "retired"}
     table = Table("id", "user", "state", "times", "hint", "why")
     for row in rows:
-        cells = (row[name] for name in ("id", "user", "state", "times", "text", "why"))
+        state = words.get(str(row["state"]), row["state"])
+        cells = (row["id"], row["user"], state, row["times"], row["text"], row["why"])
         table.add_row(*(escape(str(cell)) for cell in cells))
     Console().print(table)
+    if rows and not are_in_prompts:
+        say.print(NOT_IN_PROMPTS, markup=False, soft_wrap=True)
 
 
 @app.command()
 def add(text: Text, user: User = None, home: Home = None) -> None:
-    """Take a hint into use; one that says the same as a kept one takes its place."""
+    """Keep a hint; one that says the same as a kept one takes its place."""
     from openclaw_rl.runtime.hint_keeping import add_hint
 
     print(asyncio.run(add_hint(home_of(home), text, user)))
@@ -52,7 +57,7 @@ def add(text: Text, user: User = None, home: Home = None) -> None:
 
 @app.command()
 def edit(name: Name, text: Text, home: Home = None) -> None:
-    """Put other words in a hint's place, and the hint into use."""
+    """Put other words in a hint's place, also where it was retired."""
     from openclaw_rl.runtime.hint_keeping import change_hint
 
     print(asyncio.run(change_hint(home_of(home), name, text=text)))

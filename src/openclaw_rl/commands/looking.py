@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from openclaw_rl.commands.common import Home, home_of
@@ -29,6 +31,41 @@ def inspect(home: Home = None, as_json: Annotated[bool, typer.Option("--json", h
     for name, count in facts.items():
         table.add_row(name, str(count))
     Console().print(table)
+
+
+@app.command()
+def turns(
+    turn: Annotated[str | None, typer.Argument(help="A turn or response id: say all that is known of it.")] = None,
+    *,
+    session: Annotated[str | None, typer.Option("--session", help="Only of this session, by its full name.")] = None,
+    state: Annotated[str | None, typer.Option("--state", help="Only in this state: dropped, ready, trained...")] = None,
+    limit: Annotated[int, typer.Option("--limit", help="At most so many, the newest.", min=1, max=500)] = 20,
+    home: Home = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the newest turns, how each was judged and what became of it; or explain one turn in words.
+
+    Works while the server runs, and while it does not.
+    """
+    from openclaw_rl.runtime.inspection import turn_of, turns_of
+
+    folder = home_of(home)
+    if turn is not None:
+        found = asyncio.run(turn_of(folder, turn))
+        lines = found["explained"]
+        assert isinstance(lines, list)
+        print(json.dumps(found) if as_json else "\n".join(str(line) for line in lines))
+        return
+    rows = asyncio.run(turns_of(folder, limit=limit, session=session, state=state))
+    if as_json:
+        print(json.dumps(rows))
+        return
+    table = Table("turn", "when", "session", "kind", "state", "score", "hints", "why")
+    for row in rows:
+        when = datetime.fromtimestamp(float(str(row["at"]))).strftime("%m-%d %H:%M")
+        rest = [row[name] for name in ("session", "kind", "state", "score", "hints")] + [row["reason"] or row["why"]]
+        table.add_row(str(row["id"]), when, *("" if value is None else escape(str(value)) for value in rest))
+    Console(soft_wrap=True).print(table)
 
 
 @app.command()

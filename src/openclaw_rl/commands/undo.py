@@ -30,7 +30,11 @@ SHOWN = {  # metric -> how it is called beside a version
     "watch_corrected": "corrected when watched",
 }
 WIDEST = 10_000  # columns: a tree is cut off at the width of its console, and versions in a row lie ever deeper
-COLOURS = {"live": "green", "refused": "red", "candidate": "yellow"}
+STANDS = {  # a version's status -> what people read, and its colour
+    "live": ("passed", "white"),
+    "refused": ("refused", "red"),
+    "candidate": ("at the gate", "yellow"),
+}
 
 
 @app.command()
@@ -43,8 +47,9 @@ def versions(
 ) -> None:
     """Show the newest versions as a tree: what each was made from and learned, what was measured, which is served.
 
-    A version is served once it has passed the gate; one that then does worse than what was served before it is taken
-    back. Both are explained beside the version. Works while the server runs, and while it does not.
+    A version is served once it has passed the gate, until a later one has; one that then does worse than what was
+    served before it is taken back. Both are explained beside the version. Works while the server runs, and while it
+    does not.
     """
     from openclaw_rl.runtime.undoing import version_tree
 
@@ -167,12 +172,11 @@ def _what_is(parent: str) -> str:
 
 
 def _label(row: dict[str, Json], *, with_turns: bool) -> str:
-    status, turns = str(row["status"]), [str(turn) for turn in _list(row["turns"])]
-    marks = " ".join(
-        mark for name, mark in (("is_current", "[bold green]served[/]"), ("is_pinned", "pinned")) if row.get(name)
-    )
+    turns = [str(turn) for turn in _list(row["turns"])]
+    word, colour = ("served", "bold green") if row.get("is_current") else STANDS[str(row["status"])]
+    marks = "pinned" if row.get("is_pinned") else ""
     lines = [
-        f"[bold]{escape(str(row['version']))}[/] [{COLOURS.get(status, 'white')}]{status}[/] {marks}".rstrip()
+        f"[bold]{escape(str(row['version']))}[/] [{colour}]{word}[/] {marks}".rstrip()
         + (f"  from {len(turns)} turns" if turns else "")
         + f"  {escape(str(row['why']))}"
     ]

@@ -56,10 +56,18 @@ class PublishStage:
     candidate_made: asyncio.Event = field(default_factory=asyncio.Event)
     version_settled: asyncio.Event = field(default_factory=asyncio.Event)
     prune_due: asyncio.Event = field(default_factory=asyncio.Event)
-    status: PublishStatus = field(default_factory=PublishStatus)
+    _status: PublishStatus = field(default_factory=PublishStatus)
+    _noticed: str = ""  # what was served when the notice was written
     _failures: int = 0
     _not_before_s: float = 0.0
     _seen: int = -1  # how far the verdicts were looked at
+
+    @property
+    def status(self) -> PublishStatus:
+        """How it goes at this moment. A notice is over once something else is served, by whatever order."""
+        current = str(self.served.current(SHARED))
+        notice = self._status.notice if current == self._noticed else ""
+        return replace(self._status, current=current, owners=self.served.owners, notice=notice)
 
     async def run(self) -> None:
         """Publishes until cancelled. `start` comes first, before anything is served."""
@@ -83,7 +91,6 @@ class PublishStage:
             for row in on_their_way:
                 if row.version.scope == scope and row.parent == version:
                     await self._finish(row)
-        self._note_current()
 
     async def once(self) -> bool:
         """Settles the oldest candidate; False where there is none, or it is too early to try again."""
@@ -92,7 +99,7 @@ class PublishStage:
         if await self._look_back():
             return True
         rows = await self.store.candidates()
-        self.status = replace(self.status, at_gate=len(rows))
+        self._status = replace(self._status, at_gate=len(rows))
         if not rows or self.clock() < self._not_before_s:
             return False
         try:
@@ -102,13 +109,12 @@ class PublishStage:
                 self.settings.retry_s * 2 ** min(self._failures, 30), LONGEST_PAUSE_S
             )
             self._failures += 1
-            self.status = replace(self.status, notice=f"version {rows[0].version} cannot be tried: {problem}")
+            self._notice(f"version {rows[0].version} cannot be tried: {problem}")
             log.warning("cannot try version=%s: %s", rows[0].version, problem)
             return False
         self._failures, self._not_before_s = 0, 0.0
         self.version_settled.set()
         self.prune_due.set()
-        self._note_current()
         return True
 
     async def _look_back(self) -> bool:
@@ -182,14 +188,14 @@ class PublishStage:
             await self.store.settle(later, VersionStatus.LIVE, f"taken back with {version}, which it was made from", {})
         await self.store.settle(version, VersionStatus.LIVE, why, metrics)
         notice = f"version {version} was {why}; {parent} is served again"
-        self.status = replace(self.status, taken_back=self.status.taken_back + 1, last=notice, notice=notice)
-        self._note_current()
+        self._status = replace(self._status, taken_back=self._status.taken_back + 1, last=notice)
+        self._notice(notice)
         log.warning("%s", notice)
         return True
 
     async def _note_pins(self) -> None:
         pins = await self.store.orders.pins()
-        self.status = replace(self.status, pinned=", ".join(sorted(map(str, pins.values()))))
+        self._status = replace(self._status, pinned=", ".join(sorted(map(str, pins.values()))))
 
     @property
     def looked_at(self) -> int:
@@ -230,21 +236,23 @@ class PublishStage:
     async def _serve(self, row: VersionRow, why: str) -> None:
         await self.served.swap(row.version, why=why)
         await self.store.settle(row.version, VersionStatus.LIVE, why, {})
-        self.status = replace(self.status, published=self.status.published + 1, last=f"{row.version}: {why}", notice="")
+        self._status = replace(
+            self._status, published=self._status.published + 1, last=f"{row.version}: {why}", notice=""
+        )
 
     async def _keep_back(self, row: VersionRow, report: GateReport, pinned: PolicyVersion) -> None:
         """It passed, and training goes on from it; by the owner's order another version is served."""
         await self.served.forget(row.version)
         why = f"{report.why}; not served, since {pinned} is pinned"
         await self.store.orders.pass_behind_pin(row, why=why, metrics=report.metrics)
-        self.status = replace(self.status, last=f"{row.version}: {why}")
+        self._status = replace(self._status, last=f"{row.version}: {why}")
         log.info("kept back version=%s: %s", row.version, why)
 
     async def _refuse(self, row: VersionRow, report: GateReport) -> None:
         await self.served.forget(row.version)
         await self.store.settle(row.version, VersionStatus.REFUSED, report.why, dict(report.metrics))
-        self.status = replace(
-            self.status, refused=self.status.refused + 1, last=f"{row.version} was refused: {report.why}"
+        self._status = replace(
+            self._status, refused=self._status.refused + 1, last=f"{row.version} was refused: {report.why}"
         )
         log.warning("refused version=%s: %s", row.version, report.why)
 
@@ -288,8 +296,9 @@ class PublishStage:
                 break
         await self.served.swap(intact, why=f"version {version} is damaged")
         notice = f"version {version} is damaged, so {intact} is served: {problem.problem}"
-        self.status = replace(self.status, notice=notice)
+        self._notice(notice)
         log.error("%s", notice)
 
-    def _note_current(self) -> None:
-        self.status = replace(self.status, current=str(self.served.current(SHARED)), owners=self.served.owners)
+    def _notice(self, notice: str) -> None:
+        self._status = replace(self._status, notice=notice)
+        self._noticed = str(self.served.current(SHARED))

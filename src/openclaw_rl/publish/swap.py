@@ -264,8 +264,10 @@ async def servable(store: Store, version: PolicyVersion) -> VersionRow | None:
         raise ConfigError(f"there is no version {version}", fix=f"name one that there is, the newest are {known}")
     if row.status is not VersionStatus.LIVE:
         raise ConfigError(
-            f"version {version} is {row.status}: {row.why or 'it has not passed the gate yet'}",
-            fix="roll back to a version that has been live",
+            f"version {version} was refused: {row.why}"
+            if row.status is VersionStatus.REFUSED
+            else f"version {version} has not passed the gate yet",
+            fix="name a version that passed the gate: `openclaw-rl versions` shows which did",
         )
     if row.pruned_s is not None:
         raise without_weights(version)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 
 from openclaw_rl.core.ledger import DropReason
@@ -25,8 +26,8 @@ WHAT_TO_DO: dict[str, str] = {
     DropReason.CONTROL_TOKEN: "nothing, where most requests need no answer; collect.control_tokens names these words",
     DropReason.NO_NEXT_STATE: "have clients send the conversation along, or POST /v1/feedback",
     DropReason.NOT_FOLLOWED: "nothing: other answers to the same were gone on with",
-    DropReason.NO_SIGNAL: "nothing, where users are content; else see what the judge votes on /v1/rl/turns",
-    DropReason.UNHEEDED: "see whether hints say what users meant (/v1/rl/turns); else use a model that follows them",
+    DropReason.NO_SIGNAL: "nothing, where users are content; else see what the judge votes: `openclaw-rl turns`",
+    DropReason.UNHEEDED: "see by `openclaw-rl turns` if hints say what users meant; else use a model that follows them",
     DropReason.MAY_NOT_TEACH: "nothing, where that is meant; else give their keys the scope teach",
     DropReason.REDACTED: "keep secrets out of conversations; store.redact says what counts as one",
     DropReason.REPEATED: "see who repeats one correction so often, or raise train.same_words_a_day",
@@ -87,6 +88,7 @@ class Signs:
     train_error: str = ""
     train_waits: str = ""
     is_training: bool = False
+    doing: str = ""  # what training does at this moment
     publish_notice: str = ""
     reused: float | None = None
     problems: Mapping[str, str] = field(default_factory=dict)
@@ -135,8 +137,24 @@ def learning_findings(signs: Signs) -> tuple[Finding, ...]:
         )
     found = [*_broken(signs), *_served(signs), *_collected(signs), *_judged(signs), *_dropped(signs), *_trained(signs)]
     if not any(item.level is Level.MEND for item in found):
-        found.insert(0, Finding(Level.OK, "learn", "turns are learned from, or will be when enough are ready"))
+        found[:0] = _learns(signs)
     return tuple(found)
+
+
+def _learns(signs: Signs) -> Iterator[Finding]:
+    """Whether turns are learned from, where nothing is to be mended."""
+    frozen_s = signs.seen.frozen_since_s
+    if frozen_s is not None:
+        since = datetime.fromtimestamp(frozen_s).strftime("%Y-%m-%d %H:%M")
+        said = f"training is frozen by your order since {since}: turns are judged, and wait"
+        yield Finding(Level.NOTE, "learn", said, "`openclaw-rl unfreeze` lets it go on")
+    elif signs.learns:
+        when = "when enough are ready" if signs.is_live else "once a server runs and enough are ready"
+        yield Finding(Level.OK, "learn", f"turns are learned from, or will be {when}")
+    if signs.seen.pinned:
+        which = ", ".join(signs.seen.pinned)
+        fix = "`openclaw-rl unpin` serves the newest that passed the gate"
+        yield Finding(Level.NOTE, "publish", f"pinned by your order: {which}; what is trained is not served", fix)
 
 
 def _broken(signs: Signs) -> Iterator[Finding]:
@@ -161,7 +179,7 @@ def _collected(signs: Signs) -> Iterator[Finding]:
             Level.MEND,
             "collect",
             f"{which} were side requests, so nothing is learned from them{why}",
-            "have the client send X-Turn-Type: main with the user's own turns; /v1/rl/turns tells why of each",
+            "have the client send X-Turn-Type: main with the user's own turns; `openclaw-rl turns` says why of each",
         )
         return
     if seen.main >= ENOUGH and signs.seen.paired == 0:
@@ -221,7 +239,7 @@ def _judged(signs: Signs) -> Iterator[Finding]:
             Level.MEND,
             "judge",
             f"the judge voted {next(iter(scores))} on each of the last {total} turns, which tells nothing",
-            "look at its votes on /v1/rl/turns; use a larger judge if they are wrong",
+            "look at its votes: `openclaw-rl turns ID`; use a larger judge if they are wrong",
         )
 
 
@@ -243,7 +261,7 @@ def _dropped(signs: Signs) -> Iterator[Finding]:
 def _trained(signs: Signs) -> Iterator[Finding]:
     if signs.train_error:
         yield Finding(Level.MEND, "train", f"the last step failed: {signs.train_error}", "see the server's log")
-    elif signs.ready and not signs.is_training and signs.train_waits:
+    elif signs.ready and not signs.is_training and signs.train_waits and signs.seen.frozen_since_s is None:
         yield Finding(Level.NOTE, "train", f"no step now: {signs.train_waits}")
     if signs.seen.refused_in_a_row >= REFUSED:
         yield Finding(
@@ -273,13 +291,17 @@ def _in_vain(signs: Signs) -> Iterator[Finding]:
             "learn",
             f"{one.user} corrected {one.later} of the last {one.judged} replies and {one.earlier} of the {one.judged} "
             f"before, over {tried}: what this user teaches does not add up",
-            "see what was asked for (`openclaw-rl hints list`, /v1/rl/turns): wishes that contradict each other cannot "
-            "be learned, and a judge that errs teaches at random; `openclaw-rl rollback` goes back",
+            "see what was asked for (`openclaw-rl hints list`, `openclaw-rl turns`): wishes that contradict each other "
+            "cannot be learned, and a judge that errs teaches at random; `openclaw-rl rollback` goes back",
         )
 
 
 def _next_step(signs: Signs) -> str:
-    return "a step is being taken" if signs.is_training else f"a step needs {signs.needed}"
+    if signs.is_training:
+        return "a step is being taken"
+    if signs.seen.frozen_since_s is not None:
+        return "training is frozen"
+    return f"a step needs {signs.needed}" + (f"; {signs.doing}" if signs.doing else "")
 
 
 def _many(count: int, what: str) -> str:

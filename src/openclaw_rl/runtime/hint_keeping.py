@@ -6,7 +6,9 @@ import time
 from pathlib import Path
 from urllib.parse import quote
 
+from openclaw_rl.config import read_config
 from openclaw_rl.core.hint import Hint, HintSource
+from openclaw_rl.core.kept_hint import Carry
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.runtime.home import address_of
@@ -15,6 +17,7 @@ from openclaw_rl.serve.hints import hint_json
 
 PATH = "/v1/rl/hints"
 OWNER = "owner"
+NOT_IN_PROMPTS = "no hint stands in a prompt: the settings carry what is asked for in the weights alone (docs/carry.md)"
 
 
 async def hints_of(home: Path, user: str | None) -> list[dict[str, Json]]:
@@ -34,15 +37,15 @@ async def add_hint(home: Path, text: str, user: str | None) -> str:
     hint = Hint(_words(text), HintSource.OWNER)
     if address_of(home) is not None:
         body: dict[str, Json] = {"text": hint.text, "user": user}
-        return f"{(await asked(home, 'PUT', PATH, body))['id']} is in use"
+        return _taken(home, str((await asked(home, "PUT", PATH, body))["id"]))
     async with opened(home) as store:
         kept = await store.hints.adopt(user or OWNER, hint, at_s=time.time(), why="added by hand")
-        return f"{kept.id} is in use"
+        return _taken(home, kept.id)
 
 
 async def change_hint(home: Path, name: str, *, text: str | None = None) -> str:
     """Gives a hint other words or, without any, retires it, and says so. Raises ConfigError where there is none."""
-    done = f"{name} is retired" if text is None else f"{name} is in use"
+    done = f"{name} is retired" if text is None else _taken(home, name)
     if address_of(home) is not None:
         body: dict[str, Json] = {"state": "retired"} if text is None else {"text": _words(text)}
         await asked(home, "PUT", f"{PATH}/{quote(name, safe='')}", body)
@@ -66,6 +69,15 @@ async def remove_hint(home: Path, name: str) -> str:
             if not await store.hints.remove(name):
                 raise _unknown(name)
     return f"{name} is forgotten"
+
+
+def stand_in_prompts(home: Path) -> bool:
+    """Whether the folder's settings put kept hints into prompts."""
+    return read_config(overrides={"home": str(home)}).carry is not Carry.WEIGHTS
+
+
+def _taken(home: Path, name: str) -> str:
+    return f"{name} is in use" if stand_in_prompts(home) else f"{name} is kept; {NOT_IN_PROMPTS}"
 
 
 def _words(text: str) -> str:

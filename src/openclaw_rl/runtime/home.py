@@ -28,6 +28,16 @@ class Address:
     pid: int
 
 
+def has_key(home: Path) -> bool:
+    """Whether the installation has an API key of its own already."""
+    try:
+        return bool((home / KEY).read_bytes().strip())
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
 def kept_key(home: Path) -> str:
     """The installation's own API key, made when it is first asked for. Raises StoreError."""
     path = home / KEY

@@ -6,14 +6,18 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import quote, urlencode
 
 import aiohttp
 
+from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import parse_version
 from openclaw_rl.errors import ConfigError, StoreError
 from openclaw_rl.publish.versions import without_weights
 from openclaw_rl.runtime.home import KEY, address_of
+from openclaw_rl.serve.ids import turn_of_response
+from openclaw_rl.serve.views import turn_json, turn_line
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionStatus
 
@@ -29,6 +33,34 @@ async def ledger_of(home: Path) -> dict[str, Json]:
         return ledger
     async with opened(home) as store:
         return dict(await store.counts())
+
+
+async def turns_of(
+    home: Path, *, limit: int, session: str | None = None, state: str | None = None
+) -> list[dict[str, Json]]:
+    """The newest turns, each in a line: what it was, how it was judged, what became of it and why."""
+    if state is not None and state not in set(State):
+        raise ConfigError(f"{state!r} is no state of a turn", fix=f"use one of {', '.join(State)}")
+    if address_of(home) is not None:
+        query = {"limit": str(limit), "session": session, "state": state}
+        words = urlencode({name: value for name, value in query.items() if value is not None})
+        rows = (await asked(home, "GET", f"/v1/rl/turns?{words}"))["turns"]
+        assert isinstance(rows, list)
+        return [row for row in rows if isinstance(row, dict)]
+    async with opened(home) as store:
+        found = await store.rows(limit=limit, session=session, state=None if state is None else State(state))
+        return [turn_line(row) for row in found]
+
+
+async def turn_of(home: Path, name: str) -> dict[str, Json]:
+    """One turn with all that is known of it. Raises ConfigError where there is none."""
+    if address_of(home) is not None:
+        return await asked(home, "GET", f"/v1/rl/turns/{quote(name, safe='')}")
+    async with opened(home) as store:
+        row = await store.row(turn_of_response(name))
+    if row is None:
+        raise ConfigError(f"there is no turn {name}", fix="`openclaw-rl turns` lists them")
+    return turn_json(row)
 
 
 async def server_status(home: Path) -> dict[str, Json]:
@@ -51,7 +83,9 @@ async def roll_back(home: Path, name: str) -> str:
             raise ConfigError(f"version {pinned} is pinned", fix="`openclaw-rl unpin` first, or pin another version")
         row = await store.version(version)
         if not version.is_base and (row is None or row.status is not VersionStatus.LIVE):
-            raise ConfigError(f"version {version} cannot be served", fix="`openclaw-rl versions` lists those that can")
+            raise ConfigError(
+                f"version {version} cannot be served", fix="`openclaw-rl versions` shows which passed the gate"
+            )
         if row is not None and row.pruned_s is not None:
             raise without_weights(version)
         await store.set_current(version, why="rolled back by hand")

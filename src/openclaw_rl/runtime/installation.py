@@ -36,7 +36,7 @@ from openclaw_rl.runtime.carrying import carrying_of, join
 from openclaw_rl.runtime.doctor_install import home_findings
 from openclaw_rl.runtime.forget_finish import finish_erasing, rebuild_in_time
 from openclaw_rl.runtime.guarding import check_exposure, close_folder, key_of
-from openclaw_rl.runtime.home import kept_key
+from openclaw_rl.runtime.home import has_key, kept_key
 from openclaw_rl.runtime.judge_model import JudgeModel
 from openclaw_rl.runtime.keys import KeyBook
 from openclaw_rl.runtime.loop_watch import Delays
@@ -115,7 +115,7 @@ class Installation:
             broken=self.upkeep.broken,
             judging=self.judging.status,
             training=self.training.status,
-            publishing=self.publishing.status,
+            publishing=replace(self.publishing.status, pinned=", ".join(sorted(seen.pinned))),
             carrying=await self.carrying.status_now(),
             has_hints_to_try=await self.carrying.has_work(),
             info=self.engine.info,
@@ -133,6 +133,7 @@ class Ground:
     store: Store
     key: str
     keys: Keys
+    is_key_new: bool = False
 
 
 @asynccontextmanager
@@ -158,10 +159,11 @@ async def grounded(config: Config) -> AsyncIterator[Ground]:
         log.info("opened store seconds=%.3f", time.monotonic() - begin)
         stack.push_async_callback(store.aclose)
         await asyncio.to_thread(close_folder, config.home)
+        has_own = bool(config.serve.api_key) or await asyncio.to_thread(has_key, config.home)
         key = config.serve.api_key or await asyncio.to_thread(kept_key, config.home)
         book = await asyncio.to_thread(KeyBook, config.home)
         stack.callback(book.note)
-        yield Ground(config, store, key, Keys({OWNER: key}, book.keys, book.used))
+        yield Ground(config, store, key, Keys({OWNER: key}, book.keys, book.used), is_key_new=not has_own)
 
 
 @asynccontextmanager

@@ -14,7 +14,8 @@ from openclaw_rl.config import Config, unused_names
 from openclaw_rl.core.version import SHARED
 from openclaw_rl.runtime import retaining
 from openclaw_rl.runtime.allocator import giving_back, set_aside
-from openclaw_rl.runtime.installation import Installation, grounded, loaded
+from openclaw_rl.runtime.home import KEY
+from openclaw_rl.runtime.installation import Ground, Installation, grounded, loaded
 from openclaw_rl.runtime.listening import listening
 from openclaw_rl.runtime.models import served_name
 from openclaw_rl.runtime.place import taken
@@ -23,8 +24,11 @@ log = logging.getLogger(__name__)
 SWITCH_S = 0.001  # threads that work beside the loop must give the interpreter back at once: streams wait for it
 
 
-async def run(config: Config, *, learn: bool = True, announce: Callable[[str], None]) -> None:
-    """Serves until a signal comes. The first one ends it in order; a second one at once."""
+async def run(config: Config, *, learn: bool = True, announce: Callable[[str], None], is_private: bool = False) -> None:
+    """Serves until a signal comes. The first one ends it in order; a second one at once.
+
+    A key that is made at this start is announced where that `is_private`, a person's terminal rather than a log.
+    """
     os.umask(0o077)  # whatever this process and its children write is the owner's alone
     sys.setswitchinterval(SWITCH_S)
     stop = _stop_signal(announce)
@@ -47,6 +51,7 @@ async def run(config: Config, *, learn: bool = True, announce: Callable[[str], N
             behind.append(group.create_task(parts.learn()))
         log.info("set aside objects=%d", set_aside())
         _introduce(parts, url, announce)
+        announce(_about_key(ground, is_private=is_private))
         await stop.wait()
         parts.activity.stop()
         for task in behind:  # learning stops first; what is being answered is finished after it
@@ -75,7 +80,13 @@ def _introduce(parts: Installation, url: str, announce: Callable[[str], None]) -
     size = f"{info.parameters / 1e6:.1f} M parameters, {info.device}, {info.dtype}"
     announce(f"serving {served_name(parts.config.model)} ({size}) at {url}/v1")
     announce(f"version {parts.served.current(SHARED)}; home {parts.config.home}")
-    if parts.config.serve.api_key:
-        announce("the API key is the one given")
-    else:
-        announce(f"API key: {parts.key} (kept in {parts.config.home / 'api_key'})")
+
+
+def _about_key(ground: Ground, *, is_private: bool) -> str:
+    """Where the key is; the key itself once, to whoever started the server."""
+    if ground.config.serve.api_key:
+        return "the API key is the one given"
+    place = ground.config.home / KEY
+    if ground.is_key_new and is_private:
+        return f"API key, shown this once: {ground.key} (kept in {place})"
+    return f"the API key is in {place}"

@@ -111,6 +111,7 @@ def signs_of(facts: Facts) -> Signs:
         train_error=training.last_error,
         train_waits=training.why_waiting,
         is_training=training.is_training,
+        doing=training.doing,
         publish_notice=publishing.notice,
         reused=facts.reused,
         problems=problems,

@@ -87,7 +87,12 @@ async def turn(request: web.Request, parts: ServeParts, key_name: str) -> web.Re
     name = turn_of_response(request.match_info["id"])
     row = await parts.store.row(name)
     if row is None:
-        raise RequestError(f"there is no turn {name}", fix="list them at /v1/rl/turns", status=404, param="id")
+        raise RequestError(
+            f"there is no turn {name}",
+            fix="`openclaw-rl turns` lists them, and so does GET /v1/rl/turns",
+            status=404,
+            param="id",
+        )
     samples = await parts.store.effects.samples([name])
     return answer(turn_json(row) | {"lesson": lesson_json(samples[0], row.turn, parts.renderer) if samples else None})
 
@@ -111,7 +116,10 @@ async def rollback(request: web.Request, parts: ServeParts, key_name: str) -> we
     row = await parts.store.version(version)
     if row is None and not (version.is_base and await parts.store.last_number(version.scope)):
         raise RequestError(
-            f"there is no version {version}", fix="list them at /v1/rl/versions", status=404, param="version"
+            f"there is no version {version}",
+            fix="`openclaw-rl versions` lists them, and so does GET /v1/rl/versions",
+            status=404,
+            param="version",
         )
     await parts.control.rollback(version)
     return answer({"version": str(version)})

@@ -101,4 +101,9 @@ def _words(text: str) -> str:
 
 
 def _unknown(name: str) -> RequestError:
-    return RequestError(f"there is no hint {name}", fix="list them at /v1/rl/hints", status=404, param="id")
+    return RequestError(
+        f"there is no hint {name}",
+        fix="`openclaw-rl hints list` shows them, and so does GET /v1/rl/hints",
+        status=404,
+        param="id",
+    )

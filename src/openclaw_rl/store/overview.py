@@ -13,6 +13,8 @@ RECENT_TURNS = 500
 RECENT_VERDICTS = 200
 RECENT_VERSIONS = 20
 SIDE_LOOKED_AT = 20
+GATE = '"gate_turns"'  # among a version's metrics: it was tried
+NOT_THE_GATE = ("removed: ", "its folder is missing or damaged: ")  # what happened to it after it was tried
 UNNAMED = "*:auto-*"  # sessions that nobody named
 
 
@@ -31,7 +33,8 @@ class Overview:
     """All counts but `paired` are of the newest rows; that is every turn with a next state.
 
     `unnamed` counts main turns in sessions that no client named. `scores` are the verdicts that judges voted, by score
-    (None where nobody voted), `zeros` those among all verdicts. `refused_in_a_row` counts the newest versions.
+    (None where nobody voted), `zeros` those among all verdicts. `refused_in_a_row` counts the newest versions that the
+    gate refused: what was forgotten, or damaged, or overtaken by a rollback tells nothing about training.
     """
 
     paired: int = 0
@@ -47,6 +50,8 @@ class Overview:
     refused_why: str = ""
     versions: int = 0  # made by steps, ever
     newest_s: float | None = None
+    frozen_since_s: float | None = None  # by the owner's order
+    pinned: tuple[str, ...] = ()
     contentment: tuple[Contentment, ...] = ()
 
 
@@ -61,9 +66,11 @@ def overview(sql: sqlite3.Connection) -> Overview:
         "SELECT score, source FROM verdicts ORDER BY seq DESC LIMIT ?", (RECENT_VERDICTS,)
     ).fetchall()
     made = sql.execute(
-        "SELECT status, why FROM versions WHERE parent_number IS NOT NULL ORDER BY seq DESC LIMIT ?", (RECENT_VERSIONS,)
+        "SELECT status, why, metrics FROM versions WHERE parent_number IS NOT NULL ORDER BY seq DESC LIMIT ?",
+        (RECENT_VERSIONS,),
     ).fetchall()
-    refused = next((at for at, row in enumerate(made) if row[0] != "refused"), len(made))
+    refused = _refused([(str(status), str(why), str(metrics)) for status, why, metrics in made])
+    frozen = sql.execute("SELECT since_s FROM freezes").fetchone()
     return Overview(
         paired=_count(sql, "SELECT count(*) FROM next_states"),
         main=len(main),
@@ -74,12 +81,26 @@ def overview(sql: sqlite3.Connection) -> Overview:
         side_why="" if main else _commonest_why(sql, [str(row[5]) for row in newest[:SIDE_LOOKED_AT]]),
         scores=dict(Counter(None if score is None else int(score) for score, source in verdicts if source == "votes")),
         zeros=sum(score == 0 for score, _ in verdicts),
-        refused_in_a_row=refused,
-        refused_why=str(made[0][1]) if refused else "",
+        refused_in_a_row=len(refused),
+        refused_why=refused[0] if refused else "",
         versions=_count(sql, "SELECT count(*) FROM versions WHERE parent_number IS NOT NULL"),
         newest_s=float(newest[0][4]) if newest else None,
+        frozen_since_s=None if frozen is None else float(frozen[0]),
+        pinned=tuple(f"{scope}.{number}" for scope, number in sql.execute("SELECT scope, number FROM pins")),
         contentment=_contentment(sql),
     )
+
+
+def _refused(newest: list[tuple[str, str, str]]) -> list[str]:
+    """Why the gate refused each of the newest versions it tried, up to one that it passed."""
+    found = []
+    for status, why, metrics in newest:
+        if status == "refused" and (GATE not in metrics or why.startswith(NOT_THE_GATE)):
+            continue
+        if status != "refused":
+            break
+        found.append(why)
+    return found
 
 
 def _contentment(sql: sqlite3.Connection) -> tuple[Contentment, ...]:

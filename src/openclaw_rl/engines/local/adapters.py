@@ -144,7 +144,7 @@ class Adapters:
         slot = next((slot for slot in range(self.most) if slot not in self._held), None)
         if slot is None:
             raise EngineError(
-                f"{self.most} adapters are live, which is all that engine.max_versions allows",
+                f"{self.most} adapters are loaded, which is all that engine.max_versions allows",
                 fix="unload one, or raise engine.max_versions",
             )
         self._make_room(weights, slot)

@@ -47,7 +47,7 @@ class Copies:
         """Raises EngineError where one copy more is more than there may be; `coming` are being read already."""
         if version not in self._held and len(self._held) + coming >= self.most:
             raise EngineError(
-                f"{self.most} whole copies of the model are live, which is all that engine.max_full_versions allows",
+                f"{self.most} whole copies of the model are loaded, which is all that engine.max_full_versions allows",
                 fix="unload one, or raise engine.max_full_versions where memory allows another copy",
             )
 
