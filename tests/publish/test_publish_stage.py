@@ -205,7 +205,7 @@ async def test_no_rolling_back_to_what_is_refused_unknown_or_damaged(tmp_path: P
         await flow.publish(1, 2)
         await flow.candidate(3)
         assert await flow.stage.once()
-        with pytest.raises(ConfigError, match=r"shared\.3 is refused: 1 of 1 trial replies"):
+        with pytest.raises(ConfigError, match=r"shared\.3 was refused: 1 of 1 trial replies"):
             await rollback(flow.store, version(3), served=flow.served)
         with pytest.raises(ConfigError, match=r"there is no version shared\.9"):
             await rollback(flow.store, version(9), served=flow.served)
@@ -229,6 +229,25 @@ async def test_looking_for_a_candidate_reads_no_version_that_is_settled(tmp_path
         assert flow.stage.status.at_gate == 1
         assert not await flow.stage.once()
         assert (flow.stage.status.at_gate, flow.stage.status.refused) == (0, 1)
+
+
+async def test_the_status_names_what_is_served_from_the_moment_it_is(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        await flow.publish(1, 2)
+        assert flow.stage.status.current == "shared.2"
+        await rollback(flow.store, version(1), served=flow.served)
+        assert flow.stage.status.current == "shared.1"
+
+
+async def test_a_notice_is_over_when_the_owner_has_something_else_served(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        await flow.publish(1, 2, 3)
+    cut(version_folder(tmp_path, version(3)))
+    async with flowing(tmp_path) as again:
+        await again.stage.start()
+        assert again.stage.status.notice.startswith("version shared.3 is damaged, so shared.2 is served")
+        await rollback(again.store, version(1), served=again.served)
+        assert (again.stage.status.notice, again.stage.status.current) == ("", "shared.1")
 
 
 async def test_what_was_served_is_served_again_after_a_restart(tmp_path: Path) -> None:
