@@ -7,6 +7,8 @@ import json
 import os
 import shutil
 import socket
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from typer.testing import CliRunner
 from openclaw_rl.cli import app as app_of_commands
 from openclaw_rl.core.manifest import versions_folder
 from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.errors import StoreError
 from openclaw_rl.runtime.doctor import Report, examine
 from openclaw_rl.runtime.doctor_install import free_bytes, wanted_bytes
 from openclaw_rl.runtime.doctor_learning import Level
@@ -113,6 +116,48 @@ async def test_an_adapter_that_is_not_what_its_step_wrote_is_told(home: Path) ->
     ((stage, said),) = mend(await examine(home))
     assert stage == "publish"
     assert said.startswith("the adapter of version shared.1 is not what its step wrote")
+
+
+async def test_a_version_whose_folder_is_gone_is_named_with_one_advice(home: Path) -> None:
+    store = await Store.open(home)
+    version = PolicyVersion("shared", 1)
+    folder = home / "versions" / "shared.1"
+    row = VersionRow(version, PolicyVersion("shared", 0), folder, "0" * 64, VersionStatus.CANDIDATE, "", 1.0)
+    await store.commit_step(StepRecord("1", 0.0, 1.0, (), (), {}, row))
+    await store.settle(version, VersionStatus.LIVE, "passed", {})
+    await store.aclose()
+    (found,) = [item for item in (await examine(home)).findings if item.level is Level.MEND]
+    assert found.said == "the adapter of version shared.1 cannot be read: No such file or directory"
+    assert "check --repair" in found.fix and "rollback" not in found.fix
+
+
+async def test_keys_that_cannot_be_read_are_told(home: Path) -> None:
+    (home / "api_key").write_bytes(b"\xff\xfe")
+    (home / "api_key").chmod(0o600)
+    (home / "keys.json").write_text("{", "utf-8")
+    key, others = [said for stage, said in mend(await examine(home)) if stage == "key"]
+    assert key.endswith("api_key holds no key")
+    assert others.startswith("nobody else is let in: ") and "keys.json cannot be read" in others
+
+
+async def test_doctor_gives_the_advice_that_every_other_command_gives_about_a_damaged_store(home: Path) -> None:
+    await served(home, *(f"t{number}" for number in range(9)))
+    path = home / "store.db"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    (found,) = [item for item in (await examine(home)).findings if item.stage == "store"]
+    with pytest.raises(StoreError) as told:
+        await Store.open(home)
+    assert (found.said, found.fix) == (told.value.problem, told.value.fix)
+
+
+async def test_where_all_was_forgotten_nobody_reads_that_nothing_was_ever_served(home: Path) -> None:
+    await served(home, "t")
+    with closing(sqlite3.connect(home / "store.db")) as sql, sql:
+        sql.execute("DELETE FROM turns")
+        sql.execute("INSERT INTO forgettings VALUES ('f', 1.0, 'done', '{}')")
+    assert (await examine(home)).story == (
+        "no turn is stored: what was forgotten is gone, and nothing has been served since"
+    )
 
 
 async def test_a_model_that_lacks_files_is_told(home: Path, tmp_path: Path) -> None:

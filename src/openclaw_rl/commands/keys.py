@@ -54,12 +54,14 @@ def add(
 @app.command(name="list")
 def listed(home: Home = None) -> None:
     """Show the keys: what each may do, when it was made and last used, whether it was revoked."""
+    from openclaw_rl.runtime.home import has_key
     from openclaw_rl.runtime.keys import kept_keys, last_used
 
     folder = _folder(home)
     used = last_used(folder)
     table = Table("name", "scopes", "limits", "made", "last used", "")
-    table.add_row("owner", "all", "", "", _when(used.get("owner")), "the first key, in the file api_key")
+    first = "the first key, in the file api_key" if has_key(folder) else "made at the first start, unless one is given"
+    table.add_row("owner", "all", "", "", _when(used.get("owner")), first)
     for key in kept_keys(folder):
         state = "" if key.revoked_s is None else f"revoked {_when(key.revoked_s)}"
         scopes = ", ".join(right.value for right in Right if right in key.rights)

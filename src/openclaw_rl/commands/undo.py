@@ -174,10 +174,11 @@ def _what_is(parent: str) -> str:
 def _label(row: dict[str, Json], *, with_turns: bool) -> str:
     turns = [str(turn) for turn in _list(row["turns"])]
     word, colour = ("served", "bold green") if row.get("is_current") else STANDS[str(row["status"])]
+    word = "removed" if str(row["why"]).startswith("removed: ") else word
     marks = "pinned" if row.get("is_pinned") else ""
     lines = [
         f"[bold]{escape(str(row['version']))}[/] [{colour}]{word}[/] {marks}".rstrip()
-        + (f"  from {len(turns)} turns" if turns else "")
+        + (f"  from {len(turns)} turn{'' if len(turns) == 1 else 's'}" if turns else "")
         + f"  {escape(str(row['why']))}"
     ]
     if row.get("pruned_at") is not None:

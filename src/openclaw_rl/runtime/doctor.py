@@ -26,6 +26,10 @@ from openclaw_rl.store.overview import overview
 from openclaw_rl.store.rows import VersionStatus
 
 DAY_S = 86400
+MEND_VERSION = (
+    "put its folder back from a copy; or stop the server and run `openclaw-rl check --repair`, which has the nearest "
+    "whole version before it served"
+)
 ADAPTERS_LOOKED_AT = 8  # the newest that may be served
 JUDGE_TIMEOUT = aiohttp.ClientTimeout(total=5)
 
@@ -156,16 +160,12 @@ def _adapters(sql: sqlite3.Connection) -> list[Finding]:
         try:
             digest = digest_of_folder(row.folder)
         except OSError as problem:
-            digest = f"none: {problem.strerror}"
+            said = f"the adapter of version {row.version} cannot be read: {problem.strerror}"
+            found.append(Finding(Level.MEND, "publish", said, MEND_VERSION))
+            continue
         if digest != row.digest:
-            found.append(
-                Finding(
-                    Level.MEND,
-                    "publish",
-                    f"the adapter of version {row.version} is not what its step wrote (digest {digest[:24]})",
-                    "serve an earlier one by `openclaw-rl rollback`, or restore the folder from a backup",
-                )
-            )
+            said = f"the adapter of version {row.version} is not what its step wrote (digest {digest[:24]})"
+            found.append(Finding(Level.MEND, "publish", said, MEND_VERSION))
     count = min(len(live), ADAPTERS_LOOKED_AT)
     return found or [Finding(Level.OK, "publish", f"{count} adapters looked at, all as written")]
 

@@ -14,11 +14,12 @@ from pathlib import Path
 from openclaw_rl.config import Config
 from openclaw_rl.core.adapter import BULK
 from openclaw_rl.core.manifest import versions_folder
-from openclaw_rl.errors import ModelError
+from openclaw_rl.errors import ModelError, StoreError
 from openclaw_rl.render.ends import ends_of_replies
 from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.doctor_learning import Finding, Level
 from openclaw_rl.runtime.home import KEY
+from openclaw_rl.runtime.keys import kept_keys
 from openclaw_rl.runtime.models import model_folder, named_ends
 
 LIBRARIES = ("openclaw-rl", "torch", "transformers", "peft", "tokenizers", "aiohttp", "msgspec", "jinja2")
@@ -40,7 +41,7 @@ def libraries() -> dict[str, str | None]:
 
 def installation_findings(config: Config, *, is_live: bool) -> tuple[Finding, ...]:
     """What would keep the server from starting or going on."""
-    found = [*_missing(), *_home(config.home), *_disk(config.home), *_key(config)]
+    found = [*_missing(), *_home(config.home), *_disk(config.home), *_key(config), *_others(config.home)]
     if not is_live:
         found += _port(config.serve.host, config.serve.port)
     return (*found, *_model(config.model))
@@ -128,12 +129,26 @@ def _key(config: Config) -> Iterator[Finding]:
         yield Finding(Level.OK, "key", "the API key is the one given in the environment or on the command line")
     elif not path.is_file():
         yield Finding(Level.NOTE, "key", "there is no API key yet; it is made at the first start")
-    elif not os.access(path, os.R_OK) or not path.read_text("utf-8").strip():
+    elif not _holds_text(path):
         yield Finding(Level.MEND, "key", f"{path} holds no key", "remove the file; a new one is made at the next start")
     elif path.stat().st_mode & 0o077:
         yield Finding(Level.MEND, "key", f"{path} can be read by others", f"chmod 600 {path}")
     else:
         yield Finding(Level.OK, "key", f"clients bring the key in {path}")
+
+
+def _holds_text(path: Path) -> bool:
+    try:
+        return bool(path.read_text("utf-8").strip())
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _others(home: Path) -> Iterator[Finding]:
+    try:
+        kept_keys(home)
+    except StoreError as problem:
+        yield Finding(Level.MEND, "key", f"nobody else is let in: {problem.problem}", problem.fix)
 
 
 def _port(host: str, port: int) -> Iterator[Finding]:

@@ -103,7 +103,7 @@ def story(signs: Signs) -> str:
     """Where learning stands, in one sentence."""
     main, side = signs.count("main"), signs.count("side")
     if main + side == 0:
-        return "nothing has been served yet"
+        return _nothing(signs)
     if not signs.learns:
         return f"learning is off; {_many(main, 'main turn')} were stored"
     if main == 0:
@@ -133,7 +133,7 @@ def learning_findings(signs: Signs) -> tuple[Finding, ...]:
     if signs.count("main") + signs.count("side") == 0:
         return (
             *_broken(signs),
-            Finding(Level.NOTE, "serve", "nothing has been served yet", "point a client at the server"),
+            Finding(Level.NOTE, "serve", _nothing(signs), "point a client at the server"),
         )
     found = [*_broken(signs), *_served(signs), *_collected(signs), *_judged(signs), *_dropped(signs), *_trained(signs)]
     if not any(item.level is Level.MEND for item in found):
@@ -294,6 +294,12 @@ def _in_vain(signs: Signs) -> Iterator[Finding]:
             "see what was asked for (`openclaw-rl hints list`, `openclaw-rl turns`): wishes that contradict each other "
             "cannot be learned, and a judge that errs teaches at random; `openclaw-rl rollback` goes back",
         )
+
+
+def _nothing(signs: Signs) -> str:
+    if signs.seen.has_forgotten:
+        return "no turn is stored: what was forgotten is gone, and nothing has been served since"
+    return "nothing has been served yet"
 
 
 def _next_step(signs: Signs) -> str:

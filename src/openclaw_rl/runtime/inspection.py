@@ -19,7 +19,6 @@ from openclaw_rl.runtime.home import KEY, address_of
 from openclaw_rl.serve.ids import turn_of_response
 from openclaw_rl.serve.views import turn_json, turn_line
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.rows import VersionStatus
 
 TIMEOUT = aiohttp.ClientTimeout(total=60)
 
@@ -70,6 +69,8 @@ async def server_status(home: Path) -> dict[str, Json]:
 
 async def roll_back(home: Path, name: str) -> str:
     """Serves an earlier version again and says so. Raises ConfigError for one that cannot be served."""
+    from openclaw_rl.publish.swap import servable
+
     try:
         version = parse_version(name)
     except ValueError:
@@ -81,13 +82,7 @@ async def roll_back(home: Path, name: str) -> str:
         pinned = await store.orders.pinned(version.scope)
         if pinned is not None:
             raise ConfigError(f"version {pinned} is pinned", fix="`openclaw-rl unpin` first, or pin another version")
-        row = await store.version(version)
-        if not version.is_base and (row is None or row.status is not VersionStatus.LIVE):
-            raise ConfigError(
-                f"version {version} cannot be served", fix="`openclaw-rl versions` shows which passed the gate"
-            )
-        if row is not None and row.pruned_s is not None:
-            raise without_weights(version)
+        await servable(store, version)
         await store.set_current(version, why="rolled back by hand")
     return f"version {version} will be served from the next start on"
 

@@ -52,6 +52,7 @@ class Overview:
     newest_s: float | None = None
     frozen_since_s: float | None = None  # by the owner's order
     pinned: tuple[str, ...] = ()
+    has_forgotten: bool = False  # something was erased on request
     contentment: tuple[Contentment, ...] = ()
 
 
@@ -87,6 +88,7 @@ def overview(sql: sqlite3.Connection) -> Overview:
         newest_s=float(newest[0][4]) if newest else None,
         frozen_since_s=None if frozen is None else float(frozen[0]),
         pinned=tuple(f"{scope}.{number}" for scope, number in sql.execute("SELECT scope, number FROM pins")),
+        has_forgotten=sql.execute("SELECT 1 FROM forgettings LIMIT 1").fetchone() is not None,
         contentment=_contentment(sql),
     )
 

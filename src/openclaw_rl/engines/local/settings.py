@@ -28,9 +28,9 @@ class LocalEngineSettings:
     max_waiting: int = 256
     """Requests that wait for a row; one more is answered 429."""
     max_versions: int = 8
-    """Adapters that are live at once."""
+    """Adapters that are loaded at once."""
     max_full_versions: int = 2
-    """Copies of the whole model live at once beside the base, where every weight is trained; each takes its memory."""
+    """Copies of the whole model loaded at once beside the base, where every weight is trained; each takes its memory."""
     cache_tokens: int = 0
     """Tokens whose keys and values are kept, running rows included; 0 leaves it to `cache_bytes`."""
     cache_bytes: int = 0
