@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from openclaw_rl.errors import DiskError
 from openclaw_rl.runtime.upkeep import LASTED_S, Upkeep
 
 
@@ -67,3 +68,20 @@ async def test_what_broke_a_task_of_a_stage_is_named_itself() -> None:
     keeping.cancel()
     with pytest.raises(asyncio.CancelledError):
         await keeping
+
+
+async def test_what_was_foreseen_is_logged_in_its_own_words_without_a_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock, left = Clock(), [DiskError("the store cannot be written: the disk is full", fix="free some space")]
+
+    async def run() -> None:
+        if left:
+            raise left.pop()
+
+    upkeep = Upkeep(clock, clock.sleep)
+    await upkeep.keep("judge", run)
+    said = "the store cannot be written: the disk is full. Free some space"
+    assert upkeep.broken == {"judge": f"it broke once, last by {said}"}
+    (record,) = caplog.records
+    assert said in record.getMessage() and record.exc_info is None

@@ -260,7 +260,7 @@ def _dropped(signs: Signs) -> Iterator[Finding]:
 
 def _trained(signs: Signs) -> Iterator[Finding]:
     if signs.train_error:
-        yield Finding(Level.MEND, "train", f"the last step failed: {signs.train_error}", "see the server's log")
+        yield Finding(Level.MEND, "train", f"the last step failed: {signs.train_error}", _after(signs.train_error))
     elif signs.ready and not signs.is_training and signs.train_waits and signs.seen.frozen_since_s is None:
         yield Finding(Level.NOTE, "train", f"no step now: {signs.train_waits}")
     if signs.seen.refused_in_a_row >= REFUSED:
@@ -294,6 +294,13 @@ def _in_vain(signs: Signs) -> Iterator[Finding]:
             "see what was asked for (`openclaw-rl hints list`, `openclaw-rl turns`): wishes that contradict each other "
             "cannot be learned, and a judge that errs teaches at random; `openclaw-rl rollback` goes back",
         )
+
+
+def _after(error: str) -> str:
+    """What to do about a step that failed."""
+    if "disk is full" in error or "No space left" in error:
+        return "free some space; the step is taken again by itself"
+    return "see the server's log"
 
 
 def _nothing(signs: Signs) -> str:

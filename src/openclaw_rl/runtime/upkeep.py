@@ -8,6 +8,8 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from openclaw_rl.errors import OpenClawRLError
+
 log = logging.getLogger(__name__)
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
 LASTED_S = 600.0  # a stage that has run so long since it broke is well again
@@ -39,7 +41,10 @@ class Upkeep:
             except Exception as problem:  # the edge of a stage
                 broke = self._note(stage, problem)
                 pause_s = min(FIRST_PAUSE_S * 2 ** min(broke.times - 1, 30), LONGEST_PAUSE_S)
-                log.error("stage=%s broke and is begun again in %g s", stage, pause_s, exc_info=problem)
+                if isinstance(_cause(problem), OpenClawRLError):  # foreseen, as a full disk is: its words say it all
+                    log.error("stage=%s stopped and is begun again in %g s: %s", stage, pause_s, broke.why)
+                else:
+                    log.error("stage=%s broke and is begun again in %g s", stage, pause_s, exc_info=problem)
             await self.sleep(pause_s)
 
     @property
@@ -53,10 +58,17 @@ class Upkeep:
         }
 
     def _note(self, stage: str, problem: Exception) -> Break:
-        while isinstance(problem, ExceptionGroup):  # of a stage's own tasks
-            problem = problem.exceptions[0]
+        problem = _cause(problem)
         now_s, before = self.clock(), self._breaks.get(stage)
         is_anew = before is None or now_s - before.at_s >= LASTED_S
         times = 1 if before is None or is_anew else before.times + 1
-        noted = self._breaks[stage] = Break(now_s, times, f"{type(problem).__name__}: {problem}"[:300])
+        kind = "" if isinstance(problem, OpenClawRLError) else f"{type(problem).__name__}: "
+        noted = self._breaks[stage] = Break(now_s, times, f"{kind}{problem}"[:300])
         return noted
+
+
+def _cause(problem: Exception) -> Exception:
+    """The first error of a stage's own tasks."""
+    while isinstance(problem, ExceptionGroup):
+        problem = problem.exceptions[0]
+    return problem

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from openclaw_rl.core import pipe
+from openclaw_rl.core.disk import FREE_SPACE, FULL
 from openclaw_rl.errors import OpenClawRLError
 from openclaw_rl.trainers.frames import Answer, Export, Failed, Open, Opened, Rebase, Step
 
@@ -30,7 +31,9 @@ def main() -> None:
     except OpenClawRLError as problem:
         pipe.write(answers, Failed(problem.problem, problem.fix))
     except Exception as problem:  # the edge of the process: its owner must hear of it
-        if is_out_of_memory(problem):
+        if is_out_of_room(problem):
+            pipe.write(answers, Failed("the trainer cannot write its version: the disk is full", FREE_SPACE))
+        elif is_out_of_memory(problem):
             fix = "lower trainer.max_tokens_per_pass, or train.max_sample_tokens where conversations are long"
             pipe.write(answers, Failed("the trainer ran out of memory", fix))
         else:
@@ -43,6 +46,11 @@ def is_out_of_memory(problem: Exception) -> bool:
     """Whether memory is what was lacking: torch says so in words alone on a CPU, by a kind of its own on a GPU."""
     words = str(problem).lower()
     return isinstance(problem, MemoryError) or "out of memory" in words or "can't allocate memory" in words
+
+
+def is_out_of_room(problem: Exception) -> bool:
+    """Whether the disk is what was lacking: the library that writes weights says so in words alone."""
+    return (isinstance(problem, OSError) and problem.errno in FULL) or "No space left on device" in str(problem)
 
 
 def _own_stdout() -> BinaryIO:

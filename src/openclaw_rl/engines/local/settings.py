@@ -30,7 +30,7 @@ class LocalEngineSettings:
     max_versions: int = 8
     """Adapters that are loaded at once."""
     max_full_versions: int = 2
-    """Copies of the whole model loaded at once beside the base, where every weight is trained; each takes its memory."""
+    """Copies of the whole model loaded at once beside the base, where every weight is trained; each takes memory."""
     cache_tokens: int = 0
     """Tokens whose keys and values are kept, running rows included; 0 leaves it to `cache_bytes`."""
     cache_bytes: int = 0
