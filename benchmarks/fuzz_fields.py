@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -54,7 +54,7 @@ VALUES: dict[str, str] = {
     "list of ids": "[-1]",
     "list of lists": "[[[]], [1, [2]]]",
     "list of texts": '["", "x"]',
-    "long list": "[" + "1," * 20_000 + "1]",
+    "long list": "[" + "1," * 100_000 + "1]",
     "empty object": "{}",
     "an object": '{"a": 1}',
     "an object of its like": '{"type": "object", "role": {}, "name": [], "id": 0, "function": "x", "text": null}',
@@ -130,17 +130,17 @@ def _fields(schema: Schema, known: Schema, around: object, depth: int) -> Iterat
                     yield f"{name}{'.' if below else ''}{below}", _in_object(valid, name, build)
         items = option.get("items")
         if depth and items is not None:
-            first = around[0] if isinstance(around, list) and around else None
+            first, *others = around if isinstance(around, list) and around else (None,)
             for below, build in _fields(_object(items), known, first, depth - 1):
-                yield f"[0]{'.' if below else ''}{below}", _in_list(build)
+                yield f"[0]{'.' if below else ''}{below}", _in_list(build, others)
 
 
 def _in_object(valid: dict[str, object], name: str, build: Builder) -> Builder:
     return lambda value: {**valid, name: build(value)}
 
 
-def _in_list(build: Builder) -> Builder:
-    return lambda value: [build(value)]
+def _in_list(build: Builder, others: Sequence[object]) -> Builder:
+    return lambda value: [build(value), *others]
 
 
 def _options(schema: Schema, known: Schema) -> Iterator[Schema]:

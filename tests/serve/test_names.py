@@ -146,3 +146,14 @@ async def test_so_is_a_number_in_a_query(server: Serving, limit: str) -> None:
         session.get(server.url + "/v1/rl/turns", params={"limit": limit}) as answer,
     ):
         assert answer.status == expected
+
+
+@pytest.mark.parametrize("number", [10**18, 10**400, -1, "shared." + "9" * 40])
+async def test_a_number_that_no_version_has_is_refused(server: Serving, number: Json) -> None:
+    for path, body in (
+        ("/v1/rl/rollback", {"version": number}),
+        ("/v1/rl/pin", {"version": number}),
+        ("/v1/rl/compare", {"versions": [0, number]}),
+    ):
+        status, problem = await _asked(server, path, body)
+        assert status == 400 and problem["param"] == "version", path

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SHARED = "shared"
+_DIGITS = 18  # the store counts in 64 bits
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -42,4 +43,6 @@ BASE = PolicyVersion(SHARED, 0)
 def parse_version(text: str) -> PolicyVersion:
     """The version that `str` wrote; a bare number means the shared scope. Raises ValueError."""
     scope, dot, number = text.rpartition(".")
+    if len(number) > _DIGITS:
+        raise ValueError(f"a version's number has at most {_DIGITS} digits")
     return PolicyVersion(scope if dot else SHARED, int(number))
