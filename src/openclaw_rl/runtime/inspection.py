@@ -14,7 +14,6 @@ from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import parse_version
 from openclaw_rl.errors import ConfigError, StoreError
-from openclaw_rl.publish.versions import without_weights
 from openclaw_rl.runtime.home import KEY, address_of
 from openclaw_rl.serve.ids import turn_of_response
 from openclaw_rl.serve.views import turn_json, turn_line

@@ -103,7 +103,7 @@ async def versions(request: web.Request, parts: ServeParts, key_name: str) -> we
     `before` is a version to page on from. With `learned=true` also what each was to learn.
     """
     query = request.query
-    limit, name = _number(query.get("limit", "50"), "limit"), query.get("before")
+    limit, name = number_of(query.get("limit", "50"), "limit", most=_MOST_ROWS), query.get("before")
     before = None if name is None else version_named(name, "before")
     is_asked = query.get("learned") == "true"
     return answer(await versions_json(parts.store, limit=limit, before=before, with_learned=is_asked))
