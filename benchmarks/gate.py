@@ -142,7 +142,7 @@ async def live(home: Path, seed: int) -> AsyncIterator[Live]:
     overrides: dict[str, Json] = {"home": str(home), "serve.port": 0, "serve.api_key": KEY, "publish.tasks": str(tasks)}
     config = read_config(recipe(), environment={}, overrides=overrides)
     async with installed(config) as parts, listening(parts, learns=True) as url, asyncio.TaskGroup() as group:
-        behind = [group.create_task(parts.collect.run()), group.create_task(parts.learn())]
+        behind = [group.create_task(parts.collect.run()), group.create_task(parts.learning.run())]
         try:
             base = f"{url}/v1"
             async with Client(base, KEY, await served_model(base, KEY)) as client:

@@ -68,7 +68,7 @@ async def _serve(home: Path) -> None:
     try:
         await parts.publishing.start()
         async with listening(parts, learns=True) as url, asyncio.TaskGroup() as group:
-            behind = [group.create_task(parts.collect.run()), group.create_task(parts.learn())]
+            behind = [group.create_task(parts.collect.run()), group.create_task(parts.learning.run())]
             behind.append(group.create_task(giving_back()))
             print(url.rpartition(":")[2], flush=True)
             await stop.wait()

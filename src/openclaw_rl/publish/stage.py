@@ -60,6 +60,11 @@ class PublishStage:
     _not_before_s: float = 0.0
     _seen: int = -1  # how far the verdicts were looked at
 
+    def let_go(self) -> None:
+        """Holds nothing in memory of any turn, as after a restart; not while it runs."""
+        if self.watch is not None:
+            self.watch.let_go()
+
     async def run(self) -> None:
         """Publishes until cancelled. `start` comes first, before anything is served."""
         while True:

@@ -124,6 +124,19 @@ class Served:
             if version in self._loaded and version not in self._current.values():
                 await self._unload(version)
 
+    async def leave(self, gone: Callable[[PolicyVersion], bool]) -> None:
+        """Serves and holds no version that is gone; one that requests run on is freed when the last of them ends.
+
+        What is served instead was named by `resume` before, except of scopes that are gone themselves.
+        """
+        async with self._lock:
+            for scope, version in list(self._current.items()):
+                if gone(version):
+                    del self._current[scope]
+            for version in [version for version in self._loaded if gone(version)]:
+                self._awaited.discard(version)
+                await self._unload(version)
+
     @asynccontextmanager
     async def at_hand(self, row: VersionRow) -> AsyncIterator[None]:
         """Keeps a version loaded for a while, served or not. Raises AdapterError, EngineError as `load` does."""
@@ -150,7 +163,14 @@ class Served:
             return
         await asyncio.to_thread(verified, adapter)
         await self._make_room()
-        await self.engine.load(adapter)
+        loading = asyncio.ensure_future(self.engine.load(adapter))
+        try:
+            await asyncio.shield(loading)
+        except asyncio.CancelledError:  # it is loaded all the same, and has to be known to be unloaded again
+            await asyncio.wait((loading,))
+            if loading.exception() is None:
+                self._loaded.append(row.version)
+            raise
         self._loaded.append(row.version)
 
     async def _make_room(self) -> None:

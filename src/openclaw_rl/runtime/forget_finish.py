@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -70,6 +70,20 @@ def finish_erasing(home: Path, *, lock: FolderLock | None = None) -> None:
             own.free()
 
 
+async def finish_beside(store: Store, home: Path) -> None:
+    """As `finish_erasing`, for the process that holds the folder and its open store. Raises StoreError."""
+    for held in await store.forgettings.all():
+        if held.phase is Phase.CLEANING:
+            await asyncio.to_thread(_clean, home, held)
+    due = [held for held in await store.forgettings.all() if held.phase is Phase.COMPACTING]
+    if due:
+        seconds = await store.forgettings.compact()
+        log.info("wrote the store anew seconds=%.3f", seconds)
+    for held in due:
+        await store.forgettings.note(replace(held, phase=Phase.REBUILDING))
+        log.info("erased forgetting=%s", held.id)
+
+
 async def rebuild(store: Store, config: Config, model: Path) -> list[Certificate]:
     """Makes again, without what was forgotten, the versions that had learned from it. Raises OpenClawRLError.
 
@@ -85,7 +99,14 @@ async def rebuild(store: Store, config: Config, model: Path) -> list[Certificate
     return done
 
 
-async def rebuild_in_time(store: Store, config: Config, model: Path) -> None:
+@dataclass(slots=True)
+class Remaking:
+    """Why versions cannot be made again now; empty where nothing stands in the way."""
+
+    problem: str = ""
+
+
+async def rebuild_in_time(store: Store, config: Config, model: Path, remaking: Remaking) -> None:
     """As `rebuild`, tried again with growing pauses where it cannot be done now."""
     pause_s = FIRST_PAUSE_S
     while True:
@@ -93,7 +114,9 @@ async def rebuild_in_time(store: Store, config: Config, model: Path) -> None:
             await rebuild(store, config, model)
         except OpenClawRLError as problem:
             log.error("versions cannot be made again without what was forgotten: %s", problem)
+            remaking.problem = str(problem)
         else:
+            remaking.problem = ""
             return
         await asyncio.sleep(pause_s)
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)

@@ -63,8 +63,8 @@ async def export_to(home: Path, out: Path, *, user: str | None = None) -> int:
     if address_of(home) is not None:
         raise StoreError(f"{home} is in use by a running server", fix="stop it first; then export")
     async with opened(home) as store:
-        await store.forgettings.note_export(out, at_s=time.time())  # what is forgotten is taken out of it
-        return await export(store, out, user=user)
+        await store.exports.note(out, at_s=time.time())  # what is forgotten is taken out of it
+        return await export(store, out, Wanted(user=user, with_side=with_side))
 
 
 @asynccontextmanager

@@ -33,11 +33,12 @@ from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.activity import Activity
 from openclaw_rl.runtime.carrying import carrying_of, join
 from openclaw_rl.runtime.doctor_install import home_findings
-from openclaw_rl.runtime.forget_finish import finish_erasing, rebuild_in_time
+from openclaw_rl.runtime.forget_finish import Remaking, finish_erasing, rebuild_in_time
 from openclaw_rl.runtime.guarding import check_exposure, close_folder, key_of
 from openclaw_rl.runtime.home import kept_key
 from openclaw_rl.runtime.judge_model import JudgeModel
 from openclaw_rl.runtime.keys import KeyBook
+from openclaw_rl.runtime.learning import Learning
 from openclaw_rl.runtime.models import model_folder, named_ends
 from openclaw_rl.runtime.status import Facts, status_of
 from openclaw_rl.runtime.upkeep import Upkeep
@@ -74,20 +75,11 @@ class Installation:
     publishing: PublishStage
     carrying: CarryStage
     activity: Activity
-    upkeep: Upkeep = field(default_factory=Upkeep)
-
-    async def learn(self) -> None:
-        """Judges, trains and publishes until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.upkeep.keep("judge", self.judging.run))
-            group.create_task(self.upkeep.keep("train", self._train))
-            group.create_task(self.upkeep.keep("publish", self.publishing.run))
-            group.create_task(self.upkeep.keep("hints", self.carrying.run))
-
-    async def _train(self) -> None:
-        """Trains, once every version that had learned from something forgotten is made again without it."""
-        await rebuild_in_time(self.store, self.config, self.folder)
-        await self.training.run()
+    upkeep: Upkeep
+    learning: Learning
+    trainer: TrainerProcess
+    judge_model: JudgeModel | None = None
+    remaking: Remaking = field(default_factory=Remaking)
 
     async def status(self, *, learns: bool, reused: float | None = None) -> dict[str, Json]:
         """The whole of `/v1/rl/status`; `reused` is the share of prompt tokens that needed no reading."""
@@ -144,6 +136,7 @@ async def installed(config: Config) -> AsyncIterator[Installation]:
         stack.push_async_callback(engine.aclose)
         trainer = TrainerProcess(folder, trainer_settings)
         stack.push_async_callback(trainer.aclose)
+        own: JudgeModel | None = None
         chat: Chat = EngineChat(engine, renderer, renderer.ends(engine.info.eos_ids))
         if config.judge.url:
             chat = await stack.enter_async_context(_endpoint(config))
@@ -151,7 +144,7 @@ async def installed(config: Config) -> AsyncIterator[Installation]:
             chat = own = await JudgeModel.start(judge_folder, config.judge, config.engine)
             stack.push_async_callback(own.aclose)
         judge = LlmJudge(chat, config.judge, name=config.judge.model or BASE_JUDGE, budget=store, readable=readable)
-        parts = assembled(config, folder, key, Built(store, renderer, engine, trainer, judge, keys))
+        parts = assembled(config, folder, key, Built(store, renderer, engine, trainer, judge, keys, own))
         await parts.publishing.start()
         yield parts
 
@@ -166,6 +159,7 @@ class Built:
     trainer: TrainerProcess
     judge: LlmJudge
     keys: Keys | None = None  # the owner's alone
+    judge_model: JudgeModel | None = None  # where the judge has a model of its own here
 
 
 def assembled(config: Config, folder: Path, key: str, built: Built) -> Installation:
@@ -212,6 +206,15 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
         version_settled=version_settled,
     )
     training.entry.take_back = publishing.take_back
+    judging = JudgeStage(store, built.judge, config.judge, is_idle=lambda: activity.is_idle)
+    upkeep, remaking = Upkeep(), Remaking()
+
+    async def train() -> None:
+        """Trains, once every version that had learned from something forgotten is made again without it."""
+        await rebuild_in_time(store, config, folder, remaking)
+        await training.run()
+
+    stages = {"judge": judging.run, "train": train, "publish": publishing.run, "hints": carrying.run}
     return Installation(
         config=config,
         folder=folder,
@@ -222,11 +225,16 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
         renderer=renderer,
         collect=Collect(store, config.collect, time.time, may_teach=keys.may_teach, may_name=keys.may_name),
         served=served,
-        judging=JudgeStage(store, built.judge, config.judge, is_idle=lambda: activity.is_idle),
+        judging=judging,
         training=training,
         publishing=publishing,
         carrying=carrying,
         activity=activity,
+        upkeep=upkeep,
+        learning=Learning(stages, upkeep),
+        trainer=built.trainer,
+        judge_model=built.judge_model,
+        remaking=remaking,
     )
 
 

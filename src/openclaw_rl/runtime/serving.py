@@ -33,7 +33,7 @@ async def run(config: Config, *, learn: bool = True, announce: Callable[[str], N
         kept = partial(retaining.run, parts.store, config.store.keep_days)
         behind.append(group.create_task(keep("store", kept)))
         if learn:
-            behind.append(group.create_task(parts.learn()))
+            behind.append(group.create_task(parts.learning.run()))
         log.info("set aside objects=%d", set_aside())
         _introduce(parts, url, announce)
         await stop.wait()

@@ -87,6 +87,11 @@ class TrainStage:
         )
         self.status = replace(self.status, needed=self.settings.batch_size)
 
+    def let_go(self) -> None:
+        """Holds nothing in memory of any turn, as after a restart; not while it runs."""
+        self._scopes.clear()
+        self.entry.let_go()
+
     async def run(self) -> None:
         """Trains until cancelled."""
         await self.start()
