@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from forgetting_parts import CANARY, Home, lived, make_home, rehearsing, tiny_model
+from forgetting_parts import CANARY, Home, files_with, lived, make_home, never_saw, rehearsing, tiny_model
 
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import ConfigError, StoreError
@@ -67,10 +67,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_model(tmp_path_factory.mktemp("model") / "bytes")
 
 
-def files_with(folder: Path, phrase: str) -> list[str]:
-    return [path.name for path in folder.rglob("*") if path.is_file() and phrase.encode() in path.read_bytes()]
-
-
 def killed_at(point: str, home: Path, model: Path) -> None:
     """Forgets in another process, and kills it where it says or logs this."""
     command = [sys.executable, "-c", CHILD, str(home), str(model), point]
@@ -79,14 +75,6 @@ def killed_at(point: str, home: Path, model: Path) -> None:
         assert child.stdout.readline() == "here\n"
         child.send_signal(signal.SIGKILL)
         assert child.wait() == -signal.SIGKILL
-
-
-async def never_saw(folder: Path, model: Path) -> str:
-    """The digest of the last version of an installation that never saw the canary."""
-    home = await make_home(folder, model)
-    digest = await home.digest(await lived(home, with_canary=False))
-    await home.store.aclose()
-    return digest
 
 
 async def erased(home: Home, what: What, *, has_records: bool = False) -> None:

@@ -78,7 +78,11 @@ async def test_main_turns_are_numbered_within_their_session_over_all_pages(tmp_p
     assert [item["turn"] for item in bob] == list(range(1, 101))
     everything = await records(store, Wanted())
     assert [item["turn_id"] for item in everything] == [f"t{number}" for number in range(250)]
-    assert [(item["kind"], item["turn"]) for item in everything[:4]] == [("side", None), *[("main", 1)] * 2, ("main", 2)]
+    assert [(item["kind"], item["turn"]) for item in everything[:4]] == [
+        ("side", None),
+        *[("main", 1)] * 2,
+        ("main", 2),
+    ]
     assert [item["turn_id"] for item in await records(store, Wanted(session="s1"))][:3] == ["t1", "t3", "t5"]
     await store.aclose()
 

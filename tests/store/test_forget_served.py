@@ -61,9 +61,7 @@ async def test_what_was_being_answered_is_not_stored(tmp_path: Path) -> None:
 
 async def test_a_turn_stored_while_it_was_looked_for_goes_too(tmp_path: Path) -> None:
     store = await talked(tmp_path)
-    begun = asyncio.ensure_future(
-        store.forgettings.begin(What(session="ann"), name="f", at_s=1.0, planned=no_plan)
-    )
+    begun = asyncio.ensure_future(store.forgettings.begin(What(session="ann"), name="f", at_s=1.0, planned=no_plan))
     more = [
         store.add_turn(a_turn(f"a{number}", session="k:ann", user="ann", at_s=2.0), chain=f"a{number}")
         for number in range(3, 30)

@@ -147,6 +147,7 @@ class Collect:
         if not await self._store.add_turn(
             turn, chain=chain, prefix=history.prefix, reason=reason, seen_s=self._now_s()
         ):
+            self._closing.pop(turn.session, None)
             log.info("not stored turn=%s: what it goes on from was forgotten while it was answered", turn.id)
             return
         state = None if not turn.is_main else State.SERVED if reason is None else State.DROPPED
@@ -167,12 +168,10 @@ class Collect:
         await self._store.end_session(session, why=why, at_s=self._now_s())
         log.info("ended session=%s why=%s", session, why)
 
-    def let_go(self, turns: Collection[str], sessions: Collection[str]) -> None:
-        """Holds nothing in memory of these turns and sessions, nor any history of requests under way."""
+    def let_go(self, turns: Collection[str]) -> None:
+        """Holds nothing in memory of these turns, nor any history of requests under way."""
         self._index.let_go(turns)
         self._asked.let_go()
-        for session in sessions:
-            self._closing.pop(session, None)
 
     @property
     def held(self) -> dict[str, int]:

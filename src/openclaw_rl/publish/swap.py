@@ -10,7 +10,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.protocols import Engine
+from openclaw_rl.core.to_end import to_end
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import AdapterError, ConfigError, EngineError
 from openclaw_rl.publish.versions import verified
@@ -124,8 +126,8 @@ class Served:
             if version in self._loaded and version not in self._current.values():
                 await self._unload(version)
 
-    async def leave(self, gone: Callable[[PolicyVersion], bool]) -> None:
-        """Serves and holds no version that is gone; one that requests run on is freed when the last of them ends.
+    async def leave(self, gone: Callable[[PolicyVersion], bool], *, is_unused: bool) -> None:
+        """Serves no version that is gone, and unloads it where it `is_unused`: no request has just been handed it.
 
         What is served instead was named by `resume` before, except of scopes that are gone themselves.
         """
@@ -133,7 +135,7 @@ class Served:
             for scope, version in list(self._current.items()):
                 if gone(version):
                     del self._current[scope]
-            for version in [version for version in self._loaded if gone(version)]:
+            for version in [version for version in self._loaded if is_unused and gone(version)]:
                 self._awaited.discard(version)
                 await self._unload(version)
 
@@ -163,15 +165,12 @@ class Served:
             return
         await asyncio.to_thread(verified, adapter)
         await self._make_room()
-        loading = asyncio.ensure_future(self.engine.load(adapter))
-        try:
-            await asyncio.shield(loading)
-        except asyncio.CancelledError:  # it is loaded all the same, and has to be known to be unloaded again
-            await asyncio.wait((loading,))
-            if loading.exception() is None:
-                self._loaded.append(row.version)
-            raise
-        self._loaded.append(row.version)
+
+        async def loaded(adapter: Adapter) -> None:
+            await self.engine.load(adapter)
+            self._loaded.append(row.version)
+
+        await to_end(loaded(adapter))  # the engine loads it all the same, and it has to be known to be unloaded again
 
     async def _make_room(self) -> None:
         """Unloads what is least missed: versions no longer served first, then own ones that were used longest ago."""

@@ -73,16 +73,16 @@ class Activity:
             return cut
         return 0
 
-    async def outlived(self, within_s: float) -> bool:
-        """Until all that is being answered now is answered; False where it takes longer than this."""
-        ended = [held.ended for held in self._open.values()]
-        try:
-            async with asyncio.timeout(within_s):
-                for event in ended:
-                    await event.wait()
-        except TimeoutError:
-            return False
-        return True
+    async def outlived(self) -> None:
+        """Until all that is being answered now is answered."""
+        for held in list(self._open.values()):
+            await held.ended.wait()
+
+    async def quiet_within(self, seconds: float) -> None:
+        """Until nobody is being served, or so many seconds have passed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.quiet()
 
     @property
     def is_idle(self) -> bool:

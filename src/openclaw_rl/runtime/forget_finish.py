@@ -21,6 +21,7 @@ from openclaw_rl.config import Config
 from openclaw_rl.core.inside import is_inside, put_aside, remove
 from openclaw_rl.core.manifest import Manifest, versions_folder
 from openclaw_rl.core.message import Json
+from openclaw_rl.core.to_end import to_end
 from openclaw_rl.core.version import PolicyVersion, parse_version
 from openclaw_rl.errors import OpenClawRLError, StoreError
 from openclaw_rl.runtime.forget_plan import Certificate, Plan, Rebuilt, moment, write_certificate
@@ -126,10 +127,13 @@ async def certified(store: Store, home: Path, certificate: Certificate) -> Certi
     """The certificate with what is served now, written to the home folder; the forgetting is done."""
     rows = await store.versions()
     scopes = dict.fromkeys(row.version.scope for row in rows)
+    made = {item.version for item in certificate.rebuilt}
     now = replace(
         certificate,
         served={scope: str(await store.current(scope)) for scope in scopes},
-        at_gate=tuple(str(row.version) for row in rows if row.status is VersionStatus.CANDIDATE),
+        at_gate=tuple(
+            str(row.version) for row in rows if row.status is VersionStatus.CANDIDATE and str(row.version) in made
+        ),
     )
     await asyncio.to_thread(write_certificate, home, now)
     held = next(item for item in await store.forgettings.all() if item.id == certificate.id)
@@ -173,7 +177,7 @@ async def _made_again(store: Store, home: Path, held: Forgetting, past: PastStep
         return held
     step = uuid.uuid4().hex
     manifest = _manifest(past, taken, parent, below, step)
-    final = await asyncio.to_thread(folders.finish, taken.adapter.folder, manifest)
+    final = await to_end(asyncio.to_thread(folders.finish, taken.adapter.folder, manifest))
     row = VersionRow(
         version, parent, final, manifest.digest, VersionStatus.CANDIDATE, "", manifest.made_s, taken.turns,
         dict(taken.metrics), taken.rehearsed, below,

@@ -19,6 +19,7 @@ from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.publish.compare import Compared, Comparison
 from openclaw_rl.publish.swap import pin, rollback, unpin
+from openclaw_rl.runtime.forgetting_served import Forgetter
 from openclaw_rl.runtime.gauges import DoorGauges, LearningGauges
 from openclaw_rl.runtime.guarding import GuardGauges, Metered, meter_of, tls_of
 from openclaw_rl.runtime.handles import room_for
@@ -29,7 +30,7 @@ from openclaw_rl.serve.app import build_app, runner_of
 from openclaw_rl.serve.door import Door
 from openclaw_rl.serve.metrics import Metrics
 from openclaw_rl.serve.params import defaults_of
-from openclaw_rl.serve.parts import Control, Orders, ServeParts
+from openclaw_rl.serve.parts import Control, Forgetting, Orders, ServeParts
 from openclaw_rl.serve.settings import ServeSettings
 
 log = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ BACKLOG = 128  # connections the system holds until they are taken
 
 
 @asynccontextmanager
-async def listening(parts: Installation, *, learns: bool) -> AsyncIterator[str]:
+async def listening(parts: Installation, *, learns: bool, forgetter: Forgetter | None = None) -> AsyncIterator[str]:
     """The server's URL, while it listens. At the end new requests are answered 503, and those under way whole.
 
     What takes longer than `serve.finish_s` is cut off then, its turns kept as cancelled.
@@ -46,7 +47,7 @@ async def listening(parts: Installation, *, learns: bool) -> AsyncIterator[str]:
     """
     settings = parts.config.serve
     tls = await asyncio.to_thread(tls_of, settings)
-    serve_parts = _serve_parts(parts, learns=learns)
+    serve_parts = _serve_parts(parts, learns=learns, forgetter=forgetter)
     serve_parts.metrics.registry.register(LearningGauges(parts))
     app = build_app(serve_parts)
     app.middlewares.append(parts.activity.middleware)
@@ -81,7 +82,7 @@ async def _listener(door: Door, settings: ServeSettings, tls: ssl.SSLContext | N
         ) from problem
 
 
-def _serve_parts(parts: Installation, *, learns: bool) -> ServeParts:
+def _serve_parts(parts: Installation, *, learns: bool, forgetter: Forgetter | None) -> ServeParts:
     settings, metrics = parts.config.serve, Metrics()
     meter = meter_of(settings)
     metrics.registry.register(GuardGauges(meter, parts.store.masked))
@@ -118,6 +119,8 @@ def _serve_parts(parts: Installation, *, learns: bool) -> ServeParts:
         keys=parts.keys,
         meter=meter,
         orders=orders_of(parts, comparison),
+        forgetting=None if forgetter is None else Forgetting(forgetter.preview, forgetter.begin, forgetter.standing),
+        is_stopping=lambda: parts.activity.is_stopping,
         settings=settings,
         metrics=metrics,
         carried=parts.carrying.hints.placed,

@@ -7,12 +7,14 @@ import logging
 import os
 import signal
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from functools import partial
 
 from openclaw_rl.config import Config, unused_names
 from openclaw_rl.core.version import SHARED
 from openclaw_rl.runtime import retaining
 from openclaw_rl.runtime.allocator import giving_back, set_aside
+from openclaw_rl.runtime.forgetting_served import Forgetter
 from openclaw_rl.runtime.installation import Installation, installed
 from openclaw_rl.runtime.listening import listening
 from openclaw_rl.runtime.models import served_name
@@ -27,11 +29,16 @@ async def run(config: Config, *, learn: bool = True, announce: Callable[[str], N
     log.info("starting home=%s", config.home)
     for line in unused_names():
         log.warning("%s", line)
-    async with installed(config) as parts, listening(parts, learns=learn) as url, asyncio.TaskGroup() as group:
+    async with AsyncExitStack() as stack:
+        parts = await stack.enter_async_context(installed(config))
+        forgetter = Forgetter(parts, learns=learn)
+        url = await stack.enter_async_context(listening(parts, learns=learn, forgetter=forgetter))
+        group = await stack.enter_async_context(asyncio.TaskGroup())
         keep = parts.upkeep.keep
         behind = [group.create_task(keep("memory", giving_back)), group.create_task(keep("collect", parts.collect.run))]
         kept = partial(retaining.run, parts.store, config.store.keep_days)
         behind.append(group.create_task(keep("store", kept)))
+        behind.append(group.create_task(keep("forgetting", forgetter.run)))
         if learn:
             behind.append(group.create_task(parts.learning.run()))
         log.info("set aside objects=%d", set_aside())

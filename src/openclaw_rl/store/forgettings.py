@@ -13,13 +13,13 @@ from pathlib import Path
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.errors import StoreError
 from openclaw_rl.store import turns, versions
 from openclaw_rl.store.codec import metrics_text, plain
 from openclaw_rl.store.connection import NAME
 from openclaw_rl.store.forget import Going, What, going
 from openclaw_rl.store.forget_rows import empty_log, erase, rewrite
 from openclaw_rl.store.hint_book import HintBook
-from openclaw_rl.errors import StoreError
 from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.replay import samples_of
 from openclaw_rl.store.rows import StepRecord

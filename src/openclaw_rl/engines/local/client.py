@@ -149,8 +149,10 @@ class LocalEngine:
         """Forgets all that was read, what is under way when it ends; returns once what was let go is overwritten."""
         self._send(wire.Flush())
         with suppress(EngineError):
-            while (await self.stats()).unwiped_tokens:
+            stats = await self.stats()
+            while stats.unwiped_tokens:
                 await asyncio.sleep(FLUSHED_POLL_S)
+                stats = await self.stats()
 
     async def stats(self) -> EngineStats:
         """The child's counters. Raises EngineError where it is gone."""
