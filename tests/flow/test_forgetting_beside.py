@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -163,3 +164,72 @@ async def test_the_server_forgets_while_it_serves(tmp_path: Path, running: list[
     row = await store.version(await store.current(SHARED))
     await store.aclose()
     assert row is not None and row.digest == await never_saw(tmp_path / "never", bundled_model())
+
+
+@pytest.mark.timeout(900)
+async def test_killed_in_the_middle_it_is_finished_at_the_next_start(tmp_path: Path, running: list[Served]) -> None:
+    home = tmp_path / "home"
+    await learned(home)
+    running.append(server := start(home, config=CONFIG))
+    asking = await asyncio.create_subprocess_exec(
+        *command(home, "forget", "--user", "ann", "--yes"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    for _ in range(2400):
+        forgettings = (await server.get("/v1/rl/forget"))["forgettings"]
+        assert isinstance(forgettings, list)
+        if forgettings and forgettings[0]["phase"] == "rebuilding":  # type: ignore[index,call-overload]
+            break
+        await asyncio.sleep(0.05)
+    asking.send_signal(signal.SIGINT)  # whoever asked may go away
+    await asking.communicate()
+    server.process.kill()
+    server.process.wait(30)
+    assert files_with(home, CANARY) == []
+    running.append(server := start(home, config=CONFIG))
+    code, _, said = await ran(home, "forget", "--user", "ann", "--yes")  # shows where it stands, and waits
+    assert (code, "is under way in the running server" in said) == (0, True), said
+    assert (await server.get("/v1/rl/versions"))["current"] == {SHARED: "shared.5"}
+    assert server.end() == 0
+    store = await Store.open(home)
+    row = await store.version(await store.current(SHARED))
+    await store.aclose()
+    assert row is not None and row.digest == await never_saw(tmp_path / "never", bundled_model())
+
+
+@pytest.mark.timeout(600)
+async def test_export_and_check_work_beside_the_server(tmp_path: Path, running: list[Served]) -> None:
+    home, out = tmp_path / "home", tmp_path / "records.jsonl"
+    await learned(home)
+    running.append(server := start(home, config=CONFIG))
+    async with (
+        aiohttp.ClientSession(headers={**headers(), "X-Turn-Type": "side"}) as session,
+        session.post(
+            f"{server.url}/v1/chat/completions",
+            json={"model": "default", "max_tokens": 4, "messages": [{"role": "user", "content": "name this chat"}]},
+        ) as response,
+    ):
+        assert response.status == 200
+    (home / "versions" / "shared.9.tmp").mkdir()  # as while a step writes its version
+    code, said, told = await ran(home, "export", str(out))
+    assert (code, said) == (0, f"6 turns and 1 side requests in {out}\n"), told
+    records = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [record["kind"] for record in records] == ["main"] * 6 + ["side"]
+    assert records[-1]["turn"] is None
+    code, said, _ = await ran(home, "export", str(out), "--user", "ann", "--no-side")
+    assert (code, said) == (0, f"1 turns in {out}\n")
+    code, _, told = await ran(home, "check")
+    assert code == 0, told
+    assert "a server runs on" in told
+    assert "all is sound" in told
+    (home / "versions" / "shared.2" / "adapter_config.json").write_text("{}")
+    code, _, told = await ran(home, "check")
+    assert code == 1
+    assert "shared.2" in told
+    code, _, told = await ran(home, "check", "--repair")
+    assert code == 2
+    assert "stop that server first" in told
+    code, _, told = await ran(home, "replay")
+    assert code == 2
+    assert "stop it, run this again" in told

@@ -92,8 +92,11 @@ def _by_server(at: Path, what: What, *, dry_run: bool, yes: bool, remake: bool, 
 
     open_ones = [] if dry_run else [item for item in asyncio.run(server.standing(at)) if item.phase != server.DONE]
     for item in open_ones:
-        say.print(f"forgetting {item.id}, asked for at {item.certificate.asked_at}, is under way in the running server")
-        asyncio.run(_follow(at, item.id, remake=remake))
+        say.print(
+            f"forgetting {item.id}, asked for at {item.certificate.asked_at}, is under way in the running server",
+            soft_wrap=True,
+        )
+        _wait(at, item.id, remake=remake)
     try:
         found = asyncio.run(server.preview(at, what))
     except ConfigError:
@@ -108,8 +111,16 @@ def _by_server(at: Path, what: What, *, dry_run: bool, yes: bool, remake: bool, 
         return
     _confirm(yes)
     name = asyncio.run(server.begin(at, what, has_records=records))
-    say.print(f"the running server forgets it (forgetting {name}); Ctrl-C leaves it at that")
-    asyncio.run(_follow(at, name, remake=remake))
+    _wait(at, name, remake=remake)
+
+
+def _wait(at: Path, name: str, *, remake: bool) -> None:
+    """Until it is done; Ctrl-C ends the waiting alone."""
+    try:
+        asyncio.run(_follow(at, name, remake=remake))
+    except KeyboardInterrupt:
+        say.print("the server finishes it; the same command shows how far it has come", soft_wrap=True)
+        raise typer.Exit(130) from None
 
 
 async def _follow(at: Path, name: str, *, remake: bool) -> None:
@@ -117,7 +128,7 @@ async def _follow(at: Path, name: str, *, remake: bool) -> None:
     from openclaw_rl.runtime import forgetting_asked as server
 
     async for now in server.followed(at, name, until_made=remake):
-        say.print(now.words)
+        say.print(now.words, soft_wrap=True)
     _print_certificate(at, now.certificate)
     if remake and now.phase == server.REBUILDING:
         why = now.problem or "this server does not learn: start it without --no-learn"

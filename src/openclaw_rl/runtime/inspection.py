@@ -10,7 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 import aiohttp
-import msgspec
 
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import parse_version
@@ -94,7 +93,8 @@ async def _received(home: Path, out: Path, *, user: str | None, with_side: bool)
                 sides = sum(SIDE in line for line in whole)
                 main, side = main + len(whole) - sides, side + sides
         known = int(response.headers[FORGOTTEN])
-    if known != len(msgspec.convert((await asked(home, "GET", "/v1/rl/forget"))["forgettings"], list[Json])):
+    forgotten = (await asked(home, "GET", "/v1/rl/forget"))["forgettings"]
+    if not isinstance(forgotten, list) or len(forgotten) != known:
         await asyncio.to_thread(out.unlink, missing_ok=True)
         raise StoreError("something was forgotten while the records were written", fix="export again")
     return main, side
