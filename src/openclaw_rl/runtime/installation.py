@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -208,12 +209,7 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
     training.entry.take_back = publishing.take_back
     judging = JudgeStage(store, built.judge, config.judge, is_idle=lambda: activity.is_idle)
     upkeep, remaking = Upkeep(), Remaking()
-
-    async def train() -> None:
-        """Trains, once every version that had learned from something forgotten is made again without it."""
-        await rebuild_in_time(store, config, folder, remaking)
-        await training.run()
-
+    train = partial(_train, training, partial(rebuild_in_time, store, config, folder, remaking))
     stages = {"judge": judging.run, "train": train, "publish": publishing.run, "hints": carrying.run}
     return Installation(
         config=config,
@@ -236,6 +232,12 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
         judge_model=built.judge_model,
         remaking=remaking,
     )
+
+
+async def _train(training: TrainStage, rebuilt: Callable[[], Awaitable[None]]) -> None:
+    """Trains, once every version that had learned from something forgotten is made again without it."""
+    await rebuilt()
+    await training.run()
 
 
 def _tasks(config: Config, engine: LocalEngine, renderer: ChatRenderer) -> TaskProbe | None:

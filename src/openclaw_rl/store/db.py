@@ -74,10 +74,10 @@ class Store:
         self._writer = Writer(writing, self._wake)
         self._reader = Reader(reading)
         self.hints = HintBook(self._writer, self._reader)
-        self.forgettings = ForgettingBook(self._writer, self._reader, self.hints)
+        self.exports = ExportBook(self._writer, home / connection.NAME)
+        self.forgettings = ForgettingBook(self._writer, self._reader, self.hints, self.exports)
         self.orders = OrderBook(self._writer, self._reader)
         self.effects = EffectBook(self._reader)
-        self.exports = ExportBook(self._writer, home / connection.NAME)
         self._is_closed = False
 
     @property

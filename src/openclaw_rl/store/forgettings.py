@@ -17,6 +17,7 @@ from openclaw_rl.errors import StoreError
 from openclaw_rl.store import turns, versions
 from openclaw_rl.store.codec import metrics_text, plain
 from openclaw_rl.store.connection import NAME
+from openclaw_rl.store.exports import ExportBook
 from openclaw_rl.store.forget import Going, What, going
 from openclaw_rl.store.forget_rows import empty_log, erase, rewrite
 from openclaw_rl.store.hint_book import HintBook
@@ -92,9 +93,10 @@ class _Looked:
 class ForgettingBook:
     """The forgettings of an installation."""
 
-    def __init__(self, writer: Writer, reader: Reader, hints: HintBook) -> None:
+    def __init__(self, writer: Writer, reader: Reader, hints: HintBook, exports: ExportBook) -> None:
         self._writer = writer
         self._reader = reader
+        self._exports = exports
         self._hints = hints
         self._under_way: tuple[UnderWay, ...] = ()
         self.begun = 0  # since the store was opened: what was read before may hold what is gone
@@ -109,7 +111,8 @@ class ForgettingBook:
 
     async def preview(self, what: What) -> Going:
         """What would go. Raises ConfigError where nothing of that name is there."""
-        return await self._reader.do(lambda sql: going(sql, what))
+        async with self._exports.snapshot() as snapshot:  # long: others read meanwhile
+            return await snapshot.do(lambda sql: going(sql, what))
 
     async def begin(
         self, what: What, *, name: str, at_s: float, planned: Callable[[sqlite3.Connection, Going], str]
@@ -133,11 +136,15 @@ class ForgettingBook:
             return found
 
         for left in range(LOOKS, -1, -1):
-            looked = await self._reader.do(lambda sql: _look(sql, what)) if left else None
+            looked = await self._look(what) if left else None
             found = await self._hints.changing(work, is_synced=True)  # a forgotten hint leaves prompts at once
             if found is not None:
                 return found
         raise AssertionError("what is looked for while nobody writes holds")
+
+    async def _look(self, what: What) -> _Looked:
+        async with self._exports.snapshot() as snapshot:
+            return await snapshot.do(lambda sql: _look(sql, what))
 
     async def unfinished(self) -> Forgetting | None:
         """The oldest one that is not done."""
