@@ -76,11 +76,15 @@ class Installation:
     publishing: PublishStage
     carrying: CarryStage
     activity: Activity
-    upkeep: Upkeep
     learning: Learning
     trainer: TrainerProcess
     judge_model: JudgeModel | None = None
     remaking: Remaking = field(default_factory=Remaking)
+
+    @property
+    def upkeep(self) -> Upkeep:
+        """What begins stages again that break."""
+        return self.learning.upkeep
 
     async def status(self, *, learns: bool, reused: float | None = None) -> dict[str, Json]:
         """The whole of `/v1/rl/status`; `reused` is the share of prompt tokens that needed no reading."""
@@ -208,9 +212,8 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
     )
     training.entry.take_back = publishing.take_back
     judging = JudgeStage(store, built.judge, config.judge, is_idle=lambda: activity.is_idle)
-    upkeep, remaking = Upkeep(), Remaking()
+    remaking = Remaking()
     train = partial(_train, training, partial(rebuild_in_time, store, config, folder, remaking))
-    stages = {"judge": judging.run, "train": train, "publish": publishing.run, "hints": carrying.run}
     return Installation(
         config=config,
         folder=folder,
@@ -226,8 +229,7 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
         publishing=publishing,
         carrying=carrying,
         activity=activity,
-        upkeep=upkeep,
-        learning=Learning(stages, upkeep),
+        learning=Learning({"judge": judging.run, "train": train, "publish": publishing.run, "hints": carrying.run}),
         trainer=built.trainer,
         judge_model=built.judge_model,
         remaking=remaking,

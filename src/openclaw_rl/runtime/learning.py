@@ -15,8 +15,7 @@ class Learning:
     """Judges, trains and publishes. What a stage was doing when it is stopped stands in the store, as after a crash."""
 
     stages: Mapping[str, Callable[[], Awaitable[None]]]
-    upkeep: Upkeep
-    is_on: bool = False  # whether anybody runs them
+    upkeep: Upkeep = field(default_factory=Upkeep)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _may_run: asyncio.Event = field(default_factory=asyncio.Event)
     _must_stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -28,13 +27,9 @@ class Learning:
 
     async def run(self) -> None:
         """Runs the stages until cancelled."""
-        self.is_on = True
-        try:
-            while True:
-                await self._may_run.wait()
-                await self._until_stopped()
-        finally:
-            self.is_on = False
+        while True:
+            await self._may_run.wait()
+            await self._until_stopped()
 
     @asynccontextmanager
     async def stopped(self) -> AsyncIterator[None]:

@@ -142,6 +142,15 @@ class _Replay:
         return [sample for sample in made if sample is not None]
 
 
+def _check_alone(home: Path) -> None:
+    address = address_of(home)
+    if address is not None:
+        raise StoreError(
+            f"a server runs on {home} (process {address.pid}) and holds its store",
+            fix="stop it, run this again, and start it after that; or replay in a copy of the folder",
+        )
+
+
 async def replay(
     config: Config,
     *,
@@ -159,12 +168,7 @@ async def replay(
     becomes a candidate that waits at the gate, and in `into` the first one of a new installation. Raises ConfigError,
     StoreError, TrainerError.
     """
-    address = address_of(config.home)
-    if address is not None:
-        raise StoreError(
-            f"a server runs on {config.home} (process {address.pid}) and holds its store",
-            fix="stop it, run this again, and start it after that; or replay in a copy of the folder",
-        )
+    _check_alone(config.home)
     await asyncio.to_thread(finish_erasing, config.home)
     model = await asyncio.to_thread(model_folder, config.model)
     async with opened(config.home) as store:
