@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -262,15 +263,31 @@ async def test_another_model_than_the_one_that_was_trained_is_refused(tmp_path: 
     await home.store.aclose()
 
 
-async def test_nothing_is_forgotten_while_a_server_runs(tmp_path: Path, model: Path) -> None:
+async def test_nobody_but_the_server_forgets_while_it_runs(tmp_path: Path, model: Path) -> None:
     home = await make_home(tmp_path / "a", model)
     await home.say("turn-of-ann", CANARY, user="ann")
     await home.store.aclose()
     lock = FolderLock(home.folder)  # as a running server holds it
     note_address(home.folder, Address("http://127.0.0.1:1", os.getpid()))
-    with pytest.raises(StoreError, match=r"a server runs on .* cannot be taken from it. Stop it, run this again"):
+    with pytest.raises(StoreError, match=r"a server runs on .* cannot be taken from it. Run `openclaw-rl forget`"):
         await forget(home.config, What(user="ann"))
     lock.free()
     certificate = await forget(home.config, What(user="ann"))  # no version saw it: no model is needed
     assert (certificate.removed["turns"], certificate.rebuilt, certificate.finished_at is not None) == (1, (), True)
     assert files_with(home.folder, CANARY) == []
+
+
+async def test_a_folder_that_no_step_was_committed_for_goes_where_it_learned_from_it(
+    tmp_path: Path, model: Path
+) -> None:
+    home = await make_home(tmp_path / "a", model)
+    await lived(home, with_canary=True)
+    versions = home.folder / "versions"
+    shutil.copytree(versions / "shared.2", versions / "shared.7")  # as a crash between its renaming and the commit
+    shutil.copytree(versions / "shared.1", versions / "shared.8")  # never saw it
+    for number, name in ((7, "shared.7"), (8, "shared.8")):
+        manifest = json.loads((versions / name / "manifest.json").read_text())
+        (versions / name / "manifest.json").write_text(json.dumps(manifest | {"version": f"shared.{number}"}))
+    await erased(home, What(user="ann"))
+    assert sorted(path.name for path in versions.iterdir()) == ["shared.1", "shared.8"]
+    await home.store.aclose()

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from openclaw_rl.core.to_end import to_end
 from openclaw_rl.store import turns, versions
 from openclaw_rl.store.codec import plain
 from openclaw_rl.store.connection import in_plain_words, open_reader
@@ -70,7 +71,7 @@ class ExportBook:
             await snapshot.do(_begun)
             yield snapshot
         finally:
-            await asyncio.to_thread(snapshot.close)
+            await to_end(asyncio.to_thread(snapshot.close))  # or the log could not be cut off any more
 
 
 def _begun(sql: sqlite3.Connection) -> None:
