@@ -172,9 +172,7 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
     activity = Activity()
     store, engine, renderer = built.store, built.engine, built.renderer
     keys = built.keys or Keys({OWNER: key})
-    is_full = config.trainer.parameters == "full"
-    room = config.engine.max_full_versions if is_full else config.engine.max_versions
-    served = Served(store, engine, keep_loaded=config.publish.keep_loaded, room=room)
+    served = Served(store, engine, keep_loaded=config.publish.keep_loaded, room=_room(config))
     weights = config.trainer.method.weights
     wants = Wants.of(rl=weights.rl, hints=weights.opd + weights.distill)
     candidate_made, version_settled = asyncio.Event(), asyncio.Event()
@@ -197,14 +195,7 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
     publishing = PublishStage(
         store,
         served,
-        Gate(
-            store,
-            engine,
-            renderer,
-            renderer.ends(engine.info.eos_ids),
-            config.publish,
-            _tasks(config, engine, renderer),
-        ),
+        _gate(config, store, engine, renderer),
         config.publish,
         Watch(store, engine, served, config.publish),
         candidate_made=candidate_made,
@@ -234,6 +225,17 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
         judge_model=built.judge_model,
         remaking=remaking,
     )
+
+
+def _room(config: Config) -> int:
+    """How many versions the engine may hold."""
+    is_full = config.trainer.parameters == "full"
+    return config.engine.max_full_versions if is_full else config.engine.max_versions
+
+
+def _gate(config: Config, store: Store, engine: LocalEngine, renderer: ChatRenderer) -> Gate:
+    ends = renderer.ends(engine.info.eos_ids)
+    return Gate(store, engine, renderer, ends, config.publish, _tasks(config, engine, renderer))
 
 
 async def _train(training: TrainStage, rebuilt: Callable[[], Awaitable[None]]) -> None:
