@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := bench-forget bench-gate bench-learning bench-tokens bench-swap bench-serve bench-gpu bench-train bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-updates bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-feedback bench-steadiness bench-attacks eval-judge
+FIGURES := bench-forget bench-gate bench-learning bench-tokens bench-swap bench-serve bench-gpu bench-train bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-feedback bench-steadiness bench-attacks eval-judge
 .PHONY: test-oracle test-peers help install demo serve test test-node test-openclaw check format tiny clean $(FIGURES)
 
 help:  ## what can be made
@@ -98,6 +98,9 @@ bench-capture-cost: .venv/installed  ## what capture adds to the first token and
 
 fuzz-api: .venv/installed-fuzz  ## generated requests against every route of a live server (SEED: another run)
 	@$(BIN)/python -m benchmarks.fuzz_api
+
+bench-large: .venv/installed  ## bodies of 1 to 32 MB and histories of 10 to 10,000 messages beside eight streams: who waits, and for how long
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.large
 
 bench-soak: .venv/installed  ## 50,000 turns of 5,000 conversations: memory, handles and latency, and the curve (build/soak)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.soak

@@ -10,11 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from openclaw_rl.cli import app
+from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
 from openclaw_rl.errors import ConfigError
-from openclaw_rl.runtime.undoing import read_prompts
+from openclaw_rl.runtime.undoing import paged, read_prompts
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
+from openclaw_rl.testing.folders import a_small_adapter, add_version
 
 ONE, TWO, THREE = (PolicyVersion(SHARED, number) for number in (1, 2, 3))
 
@@ -57,6 +59,46 @@ def test_versions_stand_under_what_they_were_made_from_with_what_became_of_them(
     assert [word in lines[3] for word in ("shared.2", "live", "served", "passed the gate")] == [True] * 4
     assert "too far" in lines[5]
     assert "loss 0.25, nats from base 0.5" in lines[2]
+
+
+def test_the_newest_versions_are_shown_and_all_where_that_is_asked_for(home: Path) -> None:
+    lines = run(home, "versions", "--limit", "2")
+    assert "shared.2" in lines and "shared.3" in lines
+    assert "shared.1  an earlier version" in lines
+    assert "versions made before shared.2 are not shown; --all shows them\nserved: shared.2" in lines
+    assert len(json.loads(run(home, "versions", "--json", "--limit", "2"))["versions"]) == 2
+    everything = json.loads(run(home, "versions", "--json", "--all"))
+    assert [row["number"] for row in everything["versions"]] == [0, 1, 2, 3]
+    assert "not shown" not in run(home, "versions")
+
+
+def test_no_version_of_a_long_row_is_cut_off_at_the_width_of_the_terminal(tmp_path: Path) -> None:
+    async def make() -> None:
+        store = await Store.open(tmp_path)
+        for number in range(1, 41):
+            await add_version(store, tmp_path, number, a_small_adapter, ())
+        await store.aclose()
+
+    asyncio.run(make())
+    lines = run(tmp_path, "versions")
+    assert all(f"shared.{number} live" in lines for number in range(41))
+
+
+def test_pages_are_put_together_in_their_order() -> None:
+    rows = [{"version": f"shared.{number}"} for number in range(1203)]
+
+    async def read(limit: int, before: str | None) -> dict[str, Json]:
+        end = len(rows) if before is None else int(before.removeprefix("shared."))
+        start = max(0, end - limit)
+        page: list[Json] = [*rows[start:end]]
+        current: dict[str, Json] = {"shared": "shared.7", f"user-{start}": "x"}
+        return {"versions": page, "before": f"shared.{start}" if start else None, "current": current}
+
+    whole = asyncio.run(paged(read, None))
+    assert (whole["versions"], whole["before"]) == (rows, None)
+    assert whole["current"] == {"shared": "shared.7", "user-703": "x", "user-203": "x", "user-0": "x"}
+    some = asyncio.run(paged(read, 700))
+    assert (some["versions"], some["before"]) == (rows[-700:], "shared.503")
 
 
 def test_a_pin_is_served_and_shown_until_it_is_lifted(home: Path) -> None:

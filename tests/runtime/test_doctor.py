@@ -197,7 +197,7 @@ def test_a_version_that_is_renamed_while_it_is_looked_at_is_no_problem(
 ) -> None:
     draft = versions_folder(tmp_path) / "shared.1.part"
     draft.mkdir(parents=True)
-    (draft / "weights").write_bytes(b"x" * 100)
+    (draft / "adapter_model.safetensors").write_bytes(b"x" * 100)
     ask = getattr(Path, question)
 
     def asked(path: Path) -> bool:

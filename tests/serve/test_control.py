@@ -13,9 +13,10 @@ from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
 from openclaw_rl.core.verdict import Verdict, VerdictSource
-from openclaw_rl.core.version import BASE
+from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.store.db import Store
+from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
 
 KEY = {"Authorization": "Bearer secret"}
 
@@ -152,6 +153,31 @@ async def test_versions_are_listed_and_one_can_be_served_again(server: Serving, 
     for version, status in ((7, 404), ("nonsense", 400), (None, 400)):
         async with http.post("/v1/rl/rollback", json={"version": version}) as answer:
             assert answer.status == status
+
+
+async def test_versions_are_read_page_by_page(http: aiohttp.ClientSession, store: Store) -> None:
+    for number in range(1, 6):
+        made, parent = PolicyVersion("shared", number), PolicyVersion("shared", number - 1)
+        row = VersionRow(made, parent, None, "d", VersionStatus.CANDIDATE, "", 1.0)
+        await store.commit_step(StepRecord(f"step {number}", 1.0, 2.0, (), (), {}, row))
+        await store.settle(made, VersionStatus.LIVE, "passed", {})
+    await store.set_current(PolicyVersion("shared", 1), why="rolled back")
+    pages, query = [], "limit=2"
+    while query:
+        async with http.get(f"/v1/rl/versions?{query}") as answer:
+            body = await answer.json()
+        assert body["current"] == {"shared": "shared.1"}
+        pages.append([row["number"] for row in body["versions"]])
+        query = f"limit=2&before={body['before']}" if body["before"] else ""
+    assert pages == [[4, 5], [2, 3], [0, 1]]
+    async with http.get("/v1/rl/versions") as answer:
+        body = await answer.json()
+    assert ([row["number"] for row in body["versions"]], body["before"]) == ([0, 1, 2, 3, 4, 5], None)
+    async with http.get("/v1/rl/versions?before=shared.99") as answer:
+        assert (await answer.json())["versions"] == []
+    for wrong in ("limit=0", "limit=501", "limit=x", "before=x"):
+        async with http.get(f"/v1/rl/versions?{wrong}") as answer:
+            assert answer.status == 400, wrong
 
 
 async def test_models_health_and_status_answer(server: Serving, http: aiohttp.ClientSession) -> None:

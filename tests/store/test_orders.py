@@ -105,3 +105,21 @@ async def test_a_turn_right_after_a_correction_says_little_of_the_weights_and_is
         await store.judge(Verdict(name, score, VerdictSource.VOTES))
     assert [outcome.turn for outcome in await store.effects.outcomes()] == ["a", "b", "e"]
     await store.aclose()
+
+
+async def test_what_went_on_from_an_ancestor_goes_on_from_weights_that_are_there_again(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path)
+    for version, parent in ((ONE, BASE), (TWO, ONE), (THREE, TWO)):
+        await made(store, version, parent)
+    book, why = store.orders, "forgotten"
+    await store.set_current(ONE, why="rolled back by hand")
+    assert not await book.go_on_from(TWO, instead_of=why)  # by the owner's order
+    assert await store.current(SHARED) == ONE
+    await store.set_current(ONE, why=why)
+    assert await book.go_on_from(TWO, instead_of=why)
+    assert await store.current(SHARED) == TWO
+    assert not await book.go_on_from(ONE, instead_of=why)  # it is no older one that is served
+    await store.orders.pin(BASE, at_s=1.0)
+    assert not await book.go_on_from(THREE, instead_of=why)
+    assert (await store.current(SHARED), await book.head(SHARED)) == (BASE, THREE)
+    await store.aclose()

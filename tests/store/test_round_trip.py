@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import math
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
@@ -195,3 +197,32 @@ async def test_verdict_feedback_next_state_and_sample_come_back_as_they_were(tmp
     assert (row.next_state, row.verdict, row.feedback) == (next_state, verdict, feedback)
     assert (row.has_sample, row.step, row.trained_version) == (True, None, None)
     await store.aclose()
+
+
+def test_much_json_is_written_in_slices_to_the_same_bytes() -> None:
+    long = 'é"\\\n\ud800🙂' * 400_000
+    held: Json = {
+        "a": [[at, "x", None, 0.5] for at in range(1_000)],
+        long[:5]: {"b": [long, {}, [], [long]], "c": long},
+        "d": {str(at): at for at in range(1_000)},
+        "e": [{"content": "short"}, {"content": long}] * 3,
+    }
+    whole = json.dumps(held, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    assert codec.json_bytes(held) == whole
+    assert codec.json_bytes([]) == b"[]"
+    assert codec.json_bytes(long) == json.dumps(long, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+async def test_long_thinking_and_long_arguments_come_back(tmp_path: Path) -> None:
+    call = ToolCall("c", "write", json.dumps({"text": "y" * 5_000}))
+    messages = (
+        message(Role.USER, "hi"),
+        Message(Role.ASSISTANT, (TextPart("ok"),), reasoning="z" * 5_000, tool_calls=(call,)),
+        message(Role.USER, "and?"),
+    )
+    async with aclosing(await Store.open(tmp_path)) as store:
+        await store.add_turn(a_turn("t", messages), chain="t")
+    async with aclosing(await Store.open(tmp_path)) as store:
+        found = await store.turn("t")
+    assert found is not None
+    assert found.messages == messages

@@ -6,14 +6,16 @@ it, or put a summary in its place) a reply is known by what stands before it, as
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from openclaw_rl.collect.clients.rules import ClientRules
-from openclaw_rl.collect.prefixes import History, Index, Known, digest_of_message
+from openclaw_rl.collect.prefixes import History, Index, Known, extended
 from openclaw_rl.core.ledger import State
-from openclaw_rl.core.message import Message
+from openclaw_rl.core.message import Message, Role
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.errors import DamageError
 from openclaw_rl.store.db import Store
@@ -22,6 +24,7 @@ from openclaw_rl.store.standing import Standing
 log = logging.getLogger(__name__)
 
 LEAST_ALIKE = 2  # a reply and what it answered
+MANY = 200  # messages; more are compared in a thread
 LEAST_ALIKE_UNNAMED = 3  # where no session is named, and more was said than is alike
 
 
@@ -97,7 +100,8 @@ class Past:
                 else Going(may_ask_again=True)
             )
         standing = await self._store.standing(whose.session, prefix=history.prefix, family=whose.family)
-        return self._of_session(history, whose.session, whose.family, standing, rules)
+        told = partial(self._of_session, history, whose.session, whose.family, standing, rules)
+        return await asyncio.to_thread(told) if len(history.spoken) > MANY else told()
 
     async def asked_again(self, history: History, session: str) -> str:
         """Which turn of a session answered the same before, in words; empty where none did."""
@@ -158,14 +162,14 @@ class Past:
         at = history.replies[0]
         if at == 0:
             return None
-        theirs = _digests(history.spoken)
+        theirs = Digests(history.spoken)
         best: tuple[int, bool, int] | None = None
         found: Link | None = None
         for order, known in enumerate(self._index.alike(whose.space, theirs[at - 1], theirs[at])):
             turn = await self.turn(known.turn) if whose.session in (None, known.session) else None
             if turn is None:
                 continue
-            size = _alike(theirs[: at + 1], _conversation(turn, rules))
+            size = await _alike_beside(theirs, at + 1, _conversation(turn, rules))
             is_whole = whose.session is not None or size == at + 1
             rank = (size, known.is_open, order)
             if size >= (LEAST_ALIKE if is_whole else LEAST_ALIKE_UNNAMED) and (best is None or rank > best):
@@ -189,10 +193,10 @@ def _asked_again(turn: str) -> str:
 
 def _kept(history: History, waiting: Sequence[Turn], rules: ClientRules, *, least: int) -> tuple[Link, ...]:
     """Where the replies of these turns, newest first, stand in a history whose beginning is gone."""
-    theirs, free, found = _digests(history.spoken), list(history.replies), list[Link]()
+    theirs, free, found = Digests(history.spoken), list(history.replies), list[Link]()
     for turn in waiting:
         mine = _conversation(turn, rules)
-        alike = {at: _alike(theirs[: at + 1], mine) for at in free}
+        alike = {at: _alike(theirs, at + 1, mine) for at in free}
         best = max(free, key=lambda at: (alike[at], at), default=None)
         says_something = turn.reply.text.strip() or turn.reply.tool_calls
         if best is not None and alike[best] >= least and says_something:
@@ -201,18 +205,43 @@ def _kept(history: History, waiting: Sequence[Turn], rules: ClientRules, *, leas
     return tuple(found)
 
 
-def _conversation(turn: Turn, rules: ClientRules) -> list[str]:
+def _conversation(turn: Turn, rules: ClientRules) -> Digests:
     """The digests of what was said in a turn, the system's part left out, and of its reply."""
-    return _digests((*rules.spoken(turn.messages), turn.reply))
+    return Digests((*rules.spoken(turn.messages), turn.reply))
 
 
-def _digests(messages: Sequence[Message]) -> list[str]:
-    return [digest for item in messages if (digest := digest_of_message(item)) is not None]
+class Digests:
+    """The digests of messages, each by itself and the system's left out; made when they are first asked for.
+
+    Histories are compared from their ends, and mostly differ there: of ten thousand messages few are digested.
+    """
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages = [item for item in messages if item.role is not Role.SYSTEM]
+        self._made: dict[int, str] = {}
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self._messages)
+
+    def __getitem__(self, at: int) -> str:
+        """That of the message at `at`."""
+        found = self._made.get(at)
+        if found is None:
+            found = self._made[at] = extended("", self._messages[at])
+        return found
 
 
-def _alike(theirs: Sequence[str], mine: Sequence[str]) -> int:
-    """How many messages both end with."""
-    size = 0
-    while size < min(len(theirs), len(mine)) and theirs[-1 - size] == mine[-1 - size]:
+async def _alike_beside(theirs: Digests, stop: int, mine: Digests) -> int:
+    """As `_alike`; in a thread where there may be much to digest."""
+    if min(stop, len(mine)) <= MANY:
+        return _alike(theirs, stop, mine)
+    return await asyncio.to_thread(_alike, theirs, stop, mine)
+
+
+def _alike(theirs: Digests, stop: int, mine: Digests) -> int:
+    """How many messages both end with, theirs up to `stop`."""
+    size, last = 0, len(mine)
+    while size < min(stop, last) and theirs[stop - 1 - size] == mine[last - 1 - size]:
         size += 1
     return size

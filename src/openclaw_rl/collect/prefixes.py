@@ -6,13 +6,13 @@ which clients do not send back as they came. A tool call's arguments are compare
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from openclaw_rl.core.hashing import SLICE_CHARS, hashed
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import ImagePart, Message, Role, ToolCall
 from openclaw_rl.core.turn import Turn
@@ -21,6 +21,7 @@ from openclaw_rl.store.turns import Served
 MOST_ALIKE = 64  # conversations of one digest that are held; others are found in the store by their session
 MOST_TAILS = 8  # turns that end with the same two messages; each is looked at where a history begins in the middle
 MESSAGE_TOKENS = 16  # a message with its block of the prompt takes as much memory as these
+LONG_ARGUMENTS_CHARS = 1_000_000
 TURN_TOKENS = 64  # what a turn takes beside its tokens and messages
 FOLLOWED = frozenset({State.PAIRED, State.JUDGED, State.READY, State.TRAINED})
 
@@ -76,13 +77,9 @@ def extended(chain: str, item: Message) -> str:
     for part in item.content:
         if isinstance(part, ImagePart):
             pieces += ["image", part.url]
-    framed = "".join([f"{len(piece)}:{piece}" for piece in pieces])
-    return hashlib.blake2b(framed.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
-def digest_of_message(item: Message) -> str | None:
-    """The digest of one message by itself; None for the system's, which have no part in a history."""
-    return None if item.role is Role.SYSTEM else extended("", item)
+    if sum(map(len, pieces)) <= SLICE_CHARS:  # as nearly all are
+        return hashed(("".join([f"{len(piece)}:{piece}" for piece in pieces]),))
+    return hashed([part for piece in pieces for part in (f"{len(piece)}:", piece)])
 
 
 def following(history: History, at: int) -> tuple[Message, ...]:
@@ -218,7 +215,7 @@ class Index:
 
 
 def _beginning(space: str) -> str:
-    return hashlib.blake2b(space.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return hashed((space,))
 
 
 def _tail(space: str, asked: str, reply: str) -> str:
@@ -233,7 +230,12 @@ def _text(item: Message) -> str:
 
 
 def _arguments(call: ToolCall) -> str:
-    """The arguments with their keys in order; 1.0 is 1, as a client written in JavaScript sends it back."""
+    """The arguments with their keys in order; 1.0 is 1, as a client written in JavaScript sends it back.
+
+    Very long ones are compared as they were written: reading them would hold the interpreter for too long.
+    """
+    if len(call.arguments) > LONG_ARGUMENTS_CHARS:
+        return call.arguments.strip()
     try:
         return json.dumps(json.loads(call.arguments.strip() or "{}", parse_float=_number), sort_keys=True)
     except (ValueError, RecursionError):

@@ -175,6 +175,9 @@ def replay(
     as_version: Annotated[
         bool, typer.Option("--as-version", help="Make it a version that meets the gate at the next start.")
     ] = False,
+    restore: Annotated[
+        bool, typer.Option("--restore", help="Put back the weights of a version that were removed to save room.")
+    ] = False,
     home: Home = None,
     config: File = None,
 ) -> None:
@@ -182,7 +185,8 @@ def replay(
 
     On one machine equal settings give equal bits. With another method, rank or model the same batches are learned from
     otherwise: the adapter goes to --out, or becomes a version. Another model takes over words and hints: --into makes a
-    new home folder for it. The report is JSON; code 1 says that digests differ. The server must be stopped.
+    new home folder for it. With --restore only the steps are taken whose weights were removed, and these are put back
+    where the digest is what it was. The report is JSON; code 1 says that digests differ. The server must be stopped.
     """
     from openclaw_rl.config import read_config
     from openclaw_rl.runtime import replaying
@@ -193,17 +197,22 @@ def replay(
     if method is not None and method not in set(Method):
         raise ConfigError(f"--method is {method!r}", fix=f"give one of {', '.join(Method)}")
     changed = replaying.Change(None if method is None else Method(method), rank)
-    report = asyncio.run(
-        replaying.replay(
-            settings,
-            version=None if version is None else named(version),
-            change=None if changed == replaying.Change() else changed,
-            out=out,
-            into=into,
-            as_version=as_version,
-            is_model_given=model is not None,
+    if restore:
+        if version is None or changed != replaying.Change() or out or into or as_version:
+            raise ConfigError("--restore makes one version again as it was", fix="give it with --version alone")
+        report = asyncio.run(replaying.restore(settings, named(version)))
+    else:
+        report = asyncio.run(
+            replaying.replay(
+                settings,
+                version=None if version is None else named(version),
+                change=None if changed == replaying.Change() else changed,
+                out=out,
+                into=into,
+                as_version=as_version,
+                is_model_given=model is not None,
+            )
         )
-    )
     print(msgspec.json.format(msgspec.json.encode(report), indent=1).decode())
     if report.digest_equal is False:
         raise typer.Exit(1)

@@ -29,6 +29,7 @@ SHOWN = {  # metric -> how it is called beside a version
     "gate_tasks": "tasks done",
     "watch_corrected": "corrected when watched",
 }
+WIDEST = 10_000  # columns: a tree is cut off at the width of its console, and versions in a row lie ever deeper
 COLOURS = {"live": "green", "refused": "red", "candidate": "yellow"}
 
 
@@ -37,21 +38,26 @@ def versions(
     home: Home = None,
     as_json: AsJson = False,
     turns: Annotated[bool, typer.Option("--turns", help="Name the turns each version was trained on.")] = False,
+    limit: Annotated[int, typer.Option("--limit", help="How many, the newest.", min=1)] = 50,
+    everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
 ) -> None:
-    """Show all versions as a tree: what each was made from, what it learned, what was measured, which is served.
+    """Show the newest versions as a tree: what each was made from and learned, what was measured, which is served.
 
     A version is served once it has passed the gate; one that then does worse than what was served before it is taken
     back. Both are explained beside the version. Works while the server runs, and while it does not.
     """
     from openclaw_rl.runtime.undoing import version_tree
 
-    found = asyncio.run(version_tree(home_of(home)))
+    found = asyncio.run(version_tree(home_of(home), limit=None if everything else limit))
     if as_json:
         print(json.dumps(found))
         return
-    out = Console(highlight=False, soft_wrap=True)
+    out = Console(highlight=False, soft_wrap=True, width=WIDEST)
     for root in _trees(found, with_turns=turns):
         out.print(root)
+    if found.get("before") is not None:
+        out.print(f"versions made before {escape(str(found['before']))} are not shown; --all shows them")
+        out.print(f"served: {escape(', '.join(_texts(found['current'])))}")
     if found.get("frozen_since") is not None:
         out.print("[yellow]training is frozen; `openclaw-rl unfreeze` lets it go on[/]")
 
@@ -142,7 +148,7 @@ def _trees(found: dict[str, Json], *, with_turns: bool) -> list[Tree]:
     for row in rows:  # oldest first, so that a parent stands there already
         parent = str(row["parent"] or "")
         if parent and parent not in known and parent not in nodes:
-            nodes[parent] = Tree(f"[bold]{escape(parent)}[/]  served as the shared version is")
+            nodes[parent] = Tree(f"[bold]{escape(parent)}[/]  {_what_is(parent)}")
             roots.append(nodes[parent])
         label = _label(row, with_turns=with_turns)
         if parent in nodes:
@@ -151,6 +157,13 @@ def _trees(found: dict[str, Json], *, with_turns: bool) -> list[Tree]:
             nodes[str(row["version"])] = root = Tree(label)
             roots.append(root)
     return roots
+
+
+def _what_is(parent: str) -> str:
+    """What a version is that others were made from, and that is not among those shown."""
+    if not parent.endswith(".0"):
+        return "an earlier version"
+    return "the base model" if parent == f"{SHARED}.0" else "served as the shared version is"
 
 
 def _label(row: dict[str, Json], *, with_turns: bool) -> str:
@@ -163,6 +176,8 @@ def _label(row: dict[str, Json], *, with_turns: bool) -> str:
         + (f"  from {len(turns)} turns" if turns else "")
         + f"  {escape(str(row['why']))}"
     ]
+    if row.get("pruned_at") is not None:
+        lines.append(f"[dim]{escape(_without_weights(row))}[/]")
     metrics = row["metrics"] if isinstance(row["metrics"], dict) else {}
     told = [f"{words} {value:.3g}" for name, words in SHOWN.items() if isinstance(value := metrics.get(name), float)]
     if told:
@@ -171,6 +186,19 @@ def _label(row: dict[str, Json], *, with_turns: bool) -> str:
     if with_turns and turns:
         lines.append(f"[dim]{escape(', '.join(turns))}[/]")
     return "\n".join(lines)
+
+
+def _without_weights(row: dict[str, Json]) -> str:
+    """What can be done about a version whose weights were removed to save room."""
+    lost = row.get("erased")
+    if isinstance(lost, dict):
+        many = "1 sample" if lost["samples"] == 1 else f"{lost['samples']} samples"
+        return f"weights not kept; they cannot be made again: {many} of {lost['version']} erased"
+    return f"weights not kept; `openclaw-rl replay --version {row['version']} --restore` makes them again"
+
+
+def _texts(value: Json) -> list[str]:
+    return [str(item) for item in value.values()] if isinstance(value, dict) else []
 
 
 def _asked(row: dict[str, Json]) -> str:

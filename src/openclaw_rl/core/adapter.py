@@ -12,6 +12,7 @@ WEIGHTS = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
 FULL_WEIGHTS = "model.safetensors"
 FULL_CONFIG = "config.json"
+BULK = "*.safetensors"  # the weights, and the optimiser's moments that a trainer keeps beside them
 
 
 @dataclass(frozen=True, slots=True)

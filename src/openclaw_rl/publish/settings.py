@@ -46,6 +46,9 @@ class PublishSettings:
     """The chance, for each version, that one that does no worse is taken back."""
     keep_loaded: int = 2
     """How many versions stay loaded: the one being served, and those before it for a quick way back."""
+    keep_versions: int = 20
+    """Of how many versions that passed the gate, the newest of each scope, the weights stay on the disk, beside those
+    in use; `replay --restore` makes the others again. 0 keeps all."""
     retry_s: float = 5.0
     """The pause after an engine could not try a version; it doubles each time, up to five minutes."""
 
@@ -68,5 +71,7 @@ class PublishSettings:
             raise ValueError("task_margin lies between 0 and 1, task_tokens above 0")
         if not 0.0 < self.watch_chance < 1.0:
             raise ValueError(f"watch_chance is {self.watch_chance}: it lies between 0 and 1")
+        if self.keep_versions < 0:
+            raise ValueError(f"keep_versions is {self.keep_versions}: it is 0, for all, or more")
         if self.keep_loaded < 1:
             raise ValueError(f"keep_loaded is {self.keep_loaded}: the version being served stays loaded")

@@ -44,7 +44,7 @@ class PublishStatus:
 @dataclass(slots=True)
 class PublishStage:
     """Tries one candidate at a time, and watches what is served. `candidate_made` is rung by training,
-    `version_settled` for it.
+    `version_settled` for it, `prune_due` for whoever removes the weights that are not needed any more.
     """
 
     store: Store
@@ -55,6 +55,7 @@ class PublishStage:
     clock: Callable[[], float] = time.monotonic
     candidate_made: asyncio.Event = field(default_factory=asyncio.Event)
     version_settled: asyncio.Event = field(default_factory=asyncio.Event)
+    prune_due: asyncio.Event = field(default_factory=asyncio.Event)
     status: PublishStatus = field(default_factory=PublishStatus)
     _failures: int = 0
     _not_before_s: float = 0.0
@@ -111,6 +112,7 @@ class PublishStage:
             return False
         self._failures, self._not_before_s = 0, 0.0
         self.version_settled.set()
+        self.prune_due.set()
         self._note_current()
         return True
 

@@ -6,21 +6,25 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.protocols import Engine
 from openclaw_rl.core.to_end import to_end
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import AdapterError, ConfigError, EngineError
-from openclaw_rl.publish.versions import verified
+from openclaw_rl.publish.versions import verified, without_weights
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 
 log = logging.getLogger(__name__)
 HANDED_S = 5.0  # a version just named to a request is not unloaded before the request has begun on it
+LEFT_S = 3600.0  # requests may run so long on a version that is no longer served, and on its files if the engine dies
+NAMED = 10  # versions, to who asked for one that there is not
+Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
@@ -43,6 +47,7 @@ class Served:
     _loaded: list[PolicyVersion] = field(default_factory=list)  # the one used last stands last
     _awaited: set[PolicyVersion] = field(default_factory=set)  # loaded to be tried or swapped in
     _handed_s: dict[PolicyVersion, float] = field(default_factory=dict)
+    _left_s: dict[PolicyVersion, float] = field(default_factory=dict)  # when a version was unloaded
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def current(self, scope: str = SHARED) -> PolicyVersion:
@@ -78,6 +83,17 @@ class Served:
     def loaded(self) -> tuple[PolicyVersion, ...]:
         """The versions that the engine holds beside the base model."""
         return tuple(self._loaded)
+
+    @property
+    def in_use(self) -> frozenset[PolicyVersion]:
+        """The versions that are served or loaded, or that requests may still run on."""
+        left = (version for version, left_s in self._left_s.items() if self.clock() - left_s < LEFT_S)
+        return frozenset((*self._loaded, *self._awaited, *self._current.values(), *left))
+
+    async def between_loads(self, work: Callable[[], Awaitable[Result]]) -> Result:
+        """What the work gave; no version is loaded, and none comes into service, meanwhile."""
+        async with self._lock:
+            return await work()
 
     @property
     def active(self) -> tuple[str, ...]:
@@ -163,6 +179,9 @@ class Served:
         adapter = row.adapter()
         if adapter is None or row.version in self._loaded:
             return
+        held = await self.store.version(row.version)  # it may have been pruned since the row was read
+        if held is not None and held.pruned_s is not None:
+            raise without_weights(row.version)
         await asyncio.to_thread(verified, adapter)
         await self._make_room()
 
@@ -197,6 +216,8 @@ class Served:
     async def _unload(self, version: PolicyVersion) -> None:
         self._loaded.remove(version)
         self._handed_s.pop(version, None)
+        now = self.clock()
+        self._left_s = {held: left_s for held, left_s in self._left_s.items() if now - left_s < LEFT_S} | {version: now}
         await self.engine.unload(version)
 
     def _use(self, version: PolicyVersion) -> None:
@@ -250,17 +271,21 @@ async def unpin(store: Store, scope: str, *, served: Served) -> PolicyVersion:
 
 
 async def servable(store: Store, version: PolicyVersion) -> VersionRow | None:
-    """The row of a version that may be served; None for a base model. Raises ConfigError for any other."""
+    """The row of a version that may be served; None for a base model.
+
+    Raises AdapterError for one whose weights are not kept any more, ConfigError for any other.
+    """
     if version.is_base:
         return None
-    rows = await store.versions()
-    row = next((item for item in rows if item.version == version), None)
+    row = await store.version(version)
     if row is None:
-        known = ", ".join(str(item.version) for item in rows) or "none"
-        raise ConfigError(f"there is no version {version}", fix=f"name one of these: {known}")
+        known = ", ".join(str(item.version) for item in await store.keeping.page(limit=NAMED))
+        raise ConfigError(f"there is no version {version}", fix=f"name one that there is, the newest are {known}")
     if row.status is not VersionStatus.LIVE:
         raise ConfigError(
             f"version {version} is {row.status}: {row.why or 'it has not passed the gate yet'}",
             fix="roll back to a version that has been live",
         )
+    if row.pruned_s is not None:
+        raise without_weights(version)
     return row

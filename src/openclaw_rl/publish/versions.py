@@ -45,6 +45,15 @@ def verified(adapter: Adapter) -> Manifest:
     return manifest
 
 
+def without_weights(version: PolicyVersion) -> AdapterError:
+    """The error of whoever asks for a version that was pruned."""
+    return AdapterError(
+        f"the weights of version {version} are not kept any more",
+        fix=f"stop the server and make them again by `openclaw-rl replay --version {version} --restore`, "
+        "or choose a newer version",
+    )
+
+
 def missing_bytes(weights: Path) -> int:
     """How many bytes a safetensors file lacks by its own header. Raises OSError, or ValueError for a broken header."""
     size = weights.stat().st_size

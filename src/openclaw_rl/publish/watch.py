@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine
@@ -54,7 +56,8 @@ class Watch:
         if window == 0 or current.is_base:
             return None
         path = path_to(rows, current)
-        found = suspects(path, outcomes, window=window)
+        pruned = {row.version for row in rows if row.pruned_s is not None}
+        found = [one for one in suspects(path, outcomes, window=window) if one.parent not in pruned]
         sure = 1.0 / self.settings.watch_chance
         charged: list[tuple[float, Suspect]] = []
         for suspect in found:
@@ -92,6 +95,23 @@ class Watch:
         whole = Prompt(said.prompt.tokens + said.completion.tokens, images=said.prompt.images)
         scores = await self.engine.score(whole, start=len(said.prompt), version=before)
         return sum(said.completion.logp) - sum(scores.logp) >= LESS_LIKELY
+
+
+async def watched(store: Store, window: int) -> set[PolicyVersion]:
+    """The versions that the watch may yet hold what is served against, and go back to: their weights are needed."""
+    found: set[PolicyVersion] = set()
+    outcomes = await store.effects.outcomes() if window else []
+    for scope in sorted({outcome.version.scope for outcome in outcomes}):
+        head = await store.orders.head(scope)
+        path = path_to(await store.line(head, most=LINE), head)
+        given = Counter(outcome.version for outcome in outcomes)
+        since = 0
+        for version, parent in pairwise(path):
+            since += given[version]
+            if since > window:
+                break
+            found |= {version, parent}
+    return found
 
 
 def path_to(rows: Sequence[VersionRow], current: PolicyVersion) -> list[PolicyVersion]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
+
+from openclaw_rl.core.hashing import hashed
 
 Run = tuple[int, int]  # messages[start:stop]; empty for what a template writes by itself
 _KEY = re.compile(r"(\d+)-(\d+)(?: sampled (\d+)-(\d+))? ([0-9a-f]{32})\Z")
@@ -25,8 +26,7 @@ class Block:
     @property
     def digest(self) -> str:
         """Equal for equal text in an equal place."""
-        written = f"{self.after}\0{self.text}".encode("utf-8", "surrogatepass")
-        return hashlib.blake2b(written, digest_size=16).hexdigest()
+        return hashed((self.after, "\0", self.text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.render.block import Block, BlockKey, read_key
 from openclaw_rl.render.call_ids import with_nine_letters
 from openclaw_rl.render.detokenise import TokenBytes
+from openclaw_rl.render.encoding import TooManyTokens, count, longest_token
 from openclaw_rl.render.ends import ends_of_replies
 from openclaw_rl.render.going_on import Continued, continued
 from openclaw_rl.render.held import Held
@@ -33,6 +34,7 @@ from openclaw_rl.render.template import ChatTemplate
 
 log = logging.getLogger(__name__)
 Piece = tuple[Sequence[int], str]  # ids and the key of what they render
+Part = tuple[Block, Sequence[int] | None, str]  # a block, and the ids and key it has already
 _KEPT_ENCODINGS, _KEPT_ENCODED_CHARS = 64, 1_000_000
 _KEPT_FORMS, _KEPT_FORM_CHARS = 4096, 4_000_000
 _LONG_CHARS = 1000  # shorter text is encoded faster than it is worth keeping
@@ -52,6 +54,7 @@ class ChatRenderer:
         self.table = TokenBytes(template.tokenizer)
         self.family = _family(self.template, settings or RenderSettings())
         self.is_append_only = is_append_only(self.template)
+        self._longest = longest_token(template.tokenizer)
         self.stats: Counter[str] = Counter()
         self._ends: dict[tuple[int, ...], tuple[int, ...]] = {}
         # Both may be asked from several threads, in which prompts are made.
@@ -94,21 +97,29 @@ class ChatRenderer:
         served: Turn | None,
         *,
         options: Mapping[str, Json] | None = None,
+        most: int | None = None,
     ) -> Prompt:
         """The ids for these messages, going on from `served` where they do. Raises RequestError.
 
-        `options` are arguments of the template, such as `enable_thinking`.
+        `options` are arguments of the template, such as `enable_thinking`. Raises TooManyTokens as soon as it is known
+        that there are more ids than `most`, mostly before anything is encoded.
         """
         if served is None:
             self.stats["first"] += 1
-            return self._whole(messages, tools, options)
+            return self._whole(messages, tools, options, most)
         found = continued(self, messages, tools, served, options)
         if found is None:
-            return self._whole(messages, tools, options)
+            return self._whole(messages, tools, options, most)
         if isinstance(found, str):
             self.stats[found] += 1
-            return self._whole(messages, tools, options)
-        return self._joined_on(found, served)
+            return self._whole(messages, tools, options, most)
+        return self._joined_on(found, served, most)
+
+    def count(
+        self, messages: Sequence[Message], tools: Sequence[Tool], *, options: Mapping[str, Json] | None = None
+    ) -> int:
+        """How many ids these messages have by themselves, however many that are. Raises RequestError."""
+        return sum(self._count(block) for block in self._blocks_of(messages, tools, options))
 
     def hinted(self, turn: Turn, hint: Hint) -> Prompt:
         """The turn's own prompt with a hint behind the last user message; all other ids stay as served."""
@@ -175,9 +186,14 @@ class ChatRenderer:
         parser.finish()
         return parser.message(), parser.spans()
 
-    def encode(self, text: str) -> tuple[int, ...]:
-        """Ids of bare text, for prompts that are no conversation."""
-        return tuple(self.template.encode(text))
+    def encode(self, text: str, *, most: int | None = None) -> tuple[int, ...]:
+        """Ids of bare text, for prompts that are no conversation. Raises TooManyTokens where they are above `most`."""
+        _check(self.least(text), most)
+        return tuple(self.template.encode(text, most=most))
+
+    def least(self, text: str) -> int:
+        """How many ids the text has at least; known at once."""
+        return 0 if self._longest is None else self._longest.least(text)
 
     def cut(self, messages: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None) -> Cut | None:
         """The conversation in blocks, an answer opened; None where they cannot be told apart."""
@@ -202,44 +218,76 @@ class ChatRenderer:
         self._keep_form(key, parser.message())
         return parser.message()
 
-    def ids_of(self, text: str, after: str) -> tuple[int, ...]:
-        """Ids of a block's text in its place behind the added token `after`."""
-        return self._ids(text, after) if len(text) < _LONG_CHARS else self.kept_ids(text, after)
+    def ids_of(self, text: str, after: str, most: int | None = None) -> tuple[int, ...]:
+        """Ids of a block's text in its place behind the added token `after`. Raises TooManyTokens above `most`."""
+        return self._ids(text, after, most) if len(text) < _LONG_CHARS else self.kept_ids(text, after, most)
 
     def is_of(self, block: Block, digest: str) -> bool:
         """Whether this is the block's digest."""
         return self._blocks.get(digest) == (block.after, block.text) or block.digest == digest
 
-    def kept_ids(self, text: str, after: str) -> tuple[int, ...]:
+    def kept_ids(self, text: str, after: str, most: int | None = None) -> tuple[int, ...]:
         """The same ids, for what is likely to be asked again."""
         found = self._encoded.get((after, text))
         if found is None:
-            found = self._ids(text, after)
+            found = self._ids(text, after, most)
             self._encoded.put((after, text), found, size=len(text))
         return found
 
-    def _ids(self, text: str, after: str) -> tuple[int, ...]:
-        if not after or not text:
-            return self.encode(text)
+    def _ids(self, text: str, after: str, most: int | None) -> tuple[int, ...]:
+        lead = self._lead(after) if text else 0
+        return self.encode(after + text if lead else text, most=None if most is None else most + lead)[lead:]
+
+    def _lead(self, after: str) -> int:
+        """How many ids an added token has that a block stands behind."""
         lead = self._leads.get(after)
         if lead is None:
-            lead = self._leads[after] = len(self.encode(after))
-        return self.encode(after + text)[lead:]
+            lead = self._leads[after] = len(self.encode(after)) if after else 0
+        return lead
 
-    def _whole(self, messages: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None) -> Prompt:
+    def _count(self, block: Block) -> int:
+        lead = self._lead(block.after)
+        return count(self.template.tokenizer, block.after + block.text if lead else block.text) - lead
+
+    def _whole(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        options: Mapping[str, Json] | None,
+        most: int | None = None,
+    ) -> Prompt:
+        blocks = self._blocks_of(messages, tools, options)
+        return _joined(self._pieces([(block, None, "") for block in blocks], most))
+
+    def _blocks_of(
+        self, messages: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None
+    ) -> list[Block]:
+        """The conversation in blocks; in one where they cannot be told apart."""
         cut = self.cut(messages, tools, options)
         if cut is not None:
-            return _joined([self._encoded_piece(block) for block in (*cut.blocks, cut.opening)])
+            return [*cut.blocks, cut.opening]
         self.stats["whole"] += 1
         if self.family is Family.MISTRAL:
             messages = with_nine_letters(messages)
         text = self.template.text(messages, tools, generation_prompt=True, options=options)
-        return _joined([self._encoded_piece(Block((0, len(messages)), text, ""))])
+        return [Block((0, len(messages)), text, "")]
 
-    def _encoded_piece(self, block: Block) -> Piece:
+    def _pieces(self, parts: Sequence[Part], most: int | None) -> list[Piece]:
+        """The ids of blocks, where they have none yet. Raises TooManyTokens as soon as that is known."""
+        least = [self.least(block.text) if ids is None else len(ids) for block, ids, _ in parts]
+        total, pieces = sum(least), list[Piece]()
+        _check(total, most)
+        for (block, ids, key), at_least in zip(parts, least, strict=True):
+            left = None if most is None else most - (total - at_least)
+            pieces.append(self._encoded_piece(block, left) if ids is None else (ids, key))
+            total += len(pieces[-1][0]) - at_least
+            _check(total, most)
+        return pieces
+
+    def _encoded_piece(self, block: Block, most: int | None = None) -> Piece:
         if block.run[0] == block.run[1]:  # the template's own words, such as an answer's opening, do not change
             return self._own_piece(block)
-        ids = self.ids_of(block.text, block.after)
+        ids = self.ids_of(block.text, block.after, most)
         digest = block.digest
         if len(block.text) >= _LONG_CHARS:
             self._blocks.put(digest, (block.after, block.text), size=len(block.text))
@@ -252,10 +300,11 @@ class ChatRenderer:
             self._own.put((block.after, block.text), found, size=len(block.text))
         return found[0], str(BlockKey(block.run, found[1]))
 
-    def _joined_on(self, found: Continued, served: Turn) -> Prompt:
+    def _joined_on(self, found: Continued, served: Turn, most: int | None) -> Prompt:
         for key, form in found.forms.items():
             self._keep_form(key, form)
-        pieces = [self._encoded_piece(block) if ids is None else (ids, key) for block, ids, key in found.pieces]
+        stays = found.stays[-1].stop if found.stays else 0
+        pieces = self._pieces(found.pieces, None if most is None else most - stays)
         before = (served.prompt.tokens, served.completion.tokens)
         prompt = _joined(pieces, before, found.shared, found.stays)
         size = len(before[0]) + len(before[1])
@@ -307,6 +356,11 @@ def _joined(
         at += len(ids)
     shared += _alike(tokens[shared : shared + len(rest)], rest)
     return Prompt(tokens, tuple(segments), continued=shared)
+
+
+def _check(least: int, most: int | None) -> None:
+    if most is not None and least > most:
+        raise TooManyTokens(least)
 
 
 def _alike(ours: Sequence[int], theirs: Sequence[int]) -> int:

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 
 from openclaw_rl.core.message import Json, Message, Role, Tool, ToolCall
 from openclaw_rl.errors import ModelError, RequestError
+from openclaw_rl.render.encoding import encoded
 from openclaw_rl.render.passes import Rendering, compiled, rendered
 from openclaw_rl.render.written import KnownTools, Written
 
@@ -108,10 +109,12 @@ class ChatTemplate:
             (one_each, as_text, True),
         ]
 
-    def encode(self, text: str) -> list[int]:
-        """Ids of text that may hold the template's own special tokens; nothing is added in front."""
-        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
+    def encode(self, text: str, *, most: int | None = None) -> list[int]:
+        """Ids of text that may hold the template's own special tokens; nothing is added in front.
+
+        Raises TooManyTokens where there are more than `most`.
+        """
+        return encoded(self.tokenizer, text, most=most)
 
     def eos_ids(self) -> tuple[int, ...]:
         """Ids that end an answer by the tokenizer's own account; the model's configuration may name more."""

@@ -218,7 +218,8 @@ def _current(
 
     Where nothing says any more what a scope serves, it is the newest of its versions that passed.
     """
-    good = {row.version for row in rows if row.status is VersionStatus.LIVE and row.version not in damaged}
+    passed = [row for row in rows if row.status is VersionStatus.LIVE and row.pruned_s is None]
+    good = {row.version for row in passed if row.version not in damaged}
     held = {PolicyVersion(str(scope), int(number)) for scope, number in sql.execute(CURRENT).fetchall()}
     for version in held:
         if version.is_base or version in good:

@@ -145,6 +145,7 @@ def _stored(home: Path) -> list[Finding]:
 
 def _adapters(sql: sqlite3.Connection) -> list[Finding]:
     live = [row for row in versions.everything(sql) if row.status is VersionStatus.LIVE and row.folder is not None]
+    live = [row for row in live if row.pruned_s is None]
     found = []
     for row in live[-ADAPTERS_LOOKED_AT:]:
         assert row.folder is not None

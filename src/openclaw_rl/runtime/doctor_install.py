@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from openclaw_rl.config import Config
+from openclaw_rl.core.adapter import BULK
 from openclaw_rl.core.manifest import versions_folder
 from openclaw_rl.errors import ModelError
 from openclaw_rl.render.ends import ends_of_replies
@@ -101,7 +102,8 @@ def wanted_bytes(home: Path) -> int:
     """
     folder = versions_folder(home)
     folders = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
-    newest = max(folders, key=_changed, default=None)
+    latest = sorted(folders, key=_changed, reverse=True)
+    newest = next((path for path in latest if any(path.glob(BULK))), None)  # of pruned versions little is left
     size = 0 if newest is None else sum(_bytes_of(path) for path in _all_files(newest))
     return max(LEAST_BYTES, VERSIONS_AHEAD * size)
 

@@ -10,7 +10,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,18 +19,20 @@ import msgspec
 
 from openclaw_rl.config import Config
 from openclaw_rl.core.inside import is_inside, put_aside, remove
-from openclaw_rl.core.manifest import Manifest, versions_folder
+from openclaw_rl.core.manifest import Manifest, version_folder, versions_folder
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.to_end import to_end
 from openclaw_rl.core.version import PolicyVersion, parse_version
 from openclaw_rl.errors import OpenClawRLError, StoreError
+from openclaw_rl.publish.swap import Served
+from openclaw_rl.runtime.forget_ground import grounded
 from openclaw_rl.runtime.forget_plan import Certificate, Plan, Rebuilt, moment, write_certificate
 from openclaw_rl.runtime.retaking import REPLAYED, Ground, PastStep, Retaken, Retaking, folder_in
 from openclaw_rl.store import forgettings
 from openclaw_rl.store.connection import NAME, open_writer
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.forget_rows import compact
-from openclaw_rl.store.forgettings import Forgetting, Phase
+from openclaw_rl.store.forgettings import WHY_GIVEN_UP, Forgetting, Phase
 from openclaw_rl.store.lock import FolderLock
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
 from openclaw_rl.train import folders
@@ -85,10 +87,11 @@ async def finish_beside(store: Store, home: Path) -> None:
         log.info("erased forgetting=%s", held.id)
 
 
-async def rebuild(store: Store, config: Config, model: Path) -> list[Certificate]:
+async def rebuild(store: Store, config: Config, model: Path, *, served: Served | None = None) -> list[Certificate]:
     """Makes again, without what was forgotten, the versions that had learned from it. Raises OpenClawRLError.
 
-    They wait at the gate then. Gives the certificates of what is done with this.
+    They wait at the gate then. Gives the certificates of what is done with this. `served` is what a running server
+    serves: it changes where the version to go on from had been pruned.
     """
     done: list[Certificate] = []
     while (held := await store.forgettings.unfinished()) is not None:
@@ -96,7 +99,7 @@ async def rebuild(store: Store, config: Config, model: Path) -> list[Certificate
             raise StoreError(
                 "something forgotten is not erased yet", fix="start the server anew, which erases it first"
             )
-        done.append(await _rebuilt(store, config, model, held))
+        done.append(await _rebuilt(store, config, model, held, served=served))
     return done
 
 
@@ -107,12 +110,14 @@ class Remaking:
     problem: str = ""
 
 
-async def rebuild_in_time(store: Store, config: Config, model: Path, remaking: Remaking) -> None:
+async def rebuild_in_time(
+    store: Store, config: Config, model: Path, remaking: Remaking, *, served: Served | None = None
+) -> None:
     """As `rebuild`, tried again with growing pauses where it cannot be done now."""
     pause_s = FIRST_PAUSE_S
     while True:
         try:
-            await rebuild(store, config, model)
+            await rebuild(store, config, model, served=served)
         except OpenClawRLError as problem:
             log.error("versions cannot be made again without what was forgotten: %s", problem)
             remaking.problem = str(problem)
@@ -141,9 +146,16 @@ async def certified(store: Store, home: Path, certificate: Certificate) -> Certi
     return now
 
 
-async def _rebuilt(store: Store, config: Config, model: Path, held: Forgetting) -> Certificate:
+async def _rebuilt(
+    store: Store, config: Config, model: Path, held: Forgetting, *, served: Served | None
+) -> Certificate:
     taking = Retaking(model, config.trainer, config.home / SCRATCH)
     try:
+        plan, given_up = await grounded(store, config.home, read_plan(held), taking, served)
+        if given_up:
+            held = replace(held, plan=plan_text(plan))
+            await store.forgettings.replan(held, given_up)
+        await asyncio.to_thread(_remove_given_up, config.home, await store.versions())
         for past in read_plan(held).past:
             plan = read_plan(held)
             if str(past.version) not in plan.made:
@@ -151,6 +163,13 @@ async def _rebuilt(store: Store, config: Config, model: Path, held: Forgetting) 
     finally:
         await taking.aclose()
     return await certified(store, config.home, replace(read_plan(held).certificate, finished_at=moment(time.time())))
+
+
+def _remove_given_up(home: Path, rows: Sequence[VersionRow]) -> None:
+    """What is left of versions that others take the place of: it names turns, and is of no use any more."""
+    for row in rows:
+        if row.why == WHY_GIVEN_UP:
+            remove(home, version_folder(home, row.version))
 
 
 async def _made_again(store: Store, home: Path, held: Forgetting, past: PastStep, taking: Retaking) -> Forgetting:

@@ -75,7 +75,7 @@ async def finish(config: Config) -> list[Certificate]:
         if not any(plan.past for plan in open_ones):
             return await rebuild(store, config, Path())
     async with installed(config) as parts:
-        done = await rebuild(parts.store, config, parts.folder)
+        done = await rebuild(parts.store, config, parts.folder, served=parts.served)
         while await parts.publishing.once():
             pass
         return [await certified(parts.store, config.home, item) for item in done]

@@ -54,6 +54,8 @@ class LearningGauges(Collector):
             "version": parts.served.current(SHARED).number,
             "requests_open": parts.activity.running,
             "requests_turned_away": parts.activity.turned_away,
+            "versions_on_disk": parts.pruning.on_disk.versions,
+            "versions_bytes": parts.pruning.on_disk.bytes,
             "versions_loaded": len(parts.served.loaded),
             "judge_failures_held": parts.judging.failures_held,
         }

@@ -14,6 +14,7 @@ import aiohttp
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import parse_version
 from openclaw_rl.errors import ConfigError, StoreError
+from openclaw_rl.publish.versions import without_weights
 from openclaw_rl.runtime.home import KEY, address_of
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionStatus
@@ -52,10 +53,11 @@ async def roll_back(home: Path, name: str) -> str:
         pinned = await store.orders.pinned(version.scope)
         if pinned is not None:
             raise ConfigError(f"version {pinned} is pinned", fix="`openclaw-rl unpin` first, or pin another version")
-        rows = {row.version: row for row in await store.versions()}
-        row = rows.get(version)
+        row = await store.version(version)
         if not version.is_base and (row is None or row.status is not VersionStatus.LIVE):
             raise ConfigError(f"version {version} cannot be served", fix="`openclaw-rl versions` lists those that can")
+        if row is not None and row.pruned_s is not None:
+            raise without_weights(version)
         await store.set_current(version, why="rolled back by hand")
     return f"version {version} will be served from the next start on"
 

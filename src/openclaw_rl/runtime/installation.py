@@ -25,6 +25,7 @@ from openclaw_rl.judge.llm import LlmJudge
 from openclaw_rl.judge.local import EngineChat
 from openclaw_rl.judge.stage import JudgeStage
 from openclaw_rl.publish.gate import Gate
+from openclaw_rl.publish.pruning import Pruning
 from openclaw_rl.publish.stage import PublishStage
 from openclaw_rl.publish.swap import Served
 from openclaw_rl.publish.tasks import TaskProbe, read_tasks
@@ -40,6 +41,7 @@ from openclaw_rl.runtime.home import kept_key
 from openclaw_rl.runtime.judge_model import JudgeModel
 from openclaw_rl.runtime.keys import KeyBook
 from openclaw_rl.runtime.learning import Learning
+from openclaw_rl.runtime.loop_watch import Delays
 from openclaw_rl.runtime.models import model_folder, named_ends
 from openclaw_rl.runtime.status import Facts, status_of
 from openclaw_rl.runtime.upkeep import Upkeep
@@ -74,6 +76,7 @@ class Installation:
     judging: JudgeStage
     training: TrainStage
     publishing: PublishStage
+    pruning: Pruning
     carrying: CarryStage
     activity: Activity
     learning: Learning
@@ -86,8 +89,13 @@ class Installation:
         """What begins stages again that break."""
         return self.learning.upkeep
 
-    async def status(self, *, learns: bool, reused: float | None = None) -> dict[str, Json]:
-        """The whole of `/v1/rl/status`; `reused` is the share of prompt tokens that needed no reading."""
+    async def status(
+        self, *, learns: bool, reused: float | None = None, delays: Delays | None = None
+    ) -> dict[str, Json]:
+        """The whole of `/v1/rl/status`.
+
+        `reused` is the share of prompt tokens that needed no reading, `delays` what the watch on the loop has seen.
+        """
         seen, day = await self.store.overview(), int(time.time() // DAY_S)
         calls = await self.store.judge_calls(day) if self.config.judge.daily_calls else 0
         facts = Facts(
@@ -95,6 +103,7 @@ class Installation:
             judge_calls=calls,
             judge_calls_limit=self.config.judge.daily_calls,
             reused=reused,
+            delays=delays,
             serving=self.activity,
             collecting=self.collect.tally,
             home=await asyncio.to_thread(home_findings, self.config.home),
@@ -204,7 +213,8 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
     training.entry.take_back = publishing.take_back
     judging = JudgeStage(store, built.judge, config.judge, is_idle=lambda: activity.is_idle)
     remaking = Remaking()
-    train = partial(_train, training, partial(rebuild_in_time, store, config, folder, remaking))
+    rebuilt = partial(rebuild_in_time, store, config, folder, remaking, served=served)
+    train = partial(_train, training, rebuilt)
     return Installation(
         config=config,
         folder=folder,
@@ -218,6 +228,7 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
         judging=judging,
         training=training,
         publishing=publishing,
+        pruning=Pruning(store, served, config.publish, config.home, publishing.prune_due),
         carrying=carrying,
         activity=activity,
         learning=Learning({"judge": judging.run, "train": train, "publish": publishing.run, "hints": carrying.run}),

@@ -25,6 +25,7 @@ from openclaw_rl.runtime.guarding import GuardGauges, Metered, meter_of, tls_of
 from openclaw_rl.runtime.handles import room_for
 from openclaw_rl.runtime.home import Address, forget_address, note_address
 from openclaw_rl.runtime.installation import Installation
+from openclaw_rl.runtime.loop_watch import LoopWatch, watching
 from openclaw_rl.runtime.models import served_name
 from openclaw_rl.serve.app import build_app, runner_of
 from openclaw_rl.serve.door import Door
@@ -47,8 +48,17 @@ async def listening(parts: Installation, *, learns: bool, forgetter: Forgetter |
     """
     settings = parts.config.serve
     tls = await asyncio.to_thread(tls_of, settings)
-    serve_parts = _serve_parts(parts, learns=learns, forgetter=forgetter)
-    serve_parts.metrics.registry.register(LearningGauges(parts))
+    metrics = Metrics()
+    async with watching(metrics.registry) as watch:
+        serve_parts = _serve_parts(parts, metrics, watch, learns=learns, forgetter=forgetter)
+        metrics.registry.register(LearningGauges(parts))
+        async with _answering(parts, serve_parts, tls) as url:
+            yield url
+
+
+@asynccontextmanager
+async def _answering(parts: Installation, serve_parts: ServeParts, tls: ssl.SSLContext | None) -> AsyncIterator[str]:
+    settings = parts.config.serve
     app = build_app(serve_parts)
     app.middlewares.append(parts.activity.middleware)
     runner = runner_of(app)
@@ -82,13 +92,15 @@ async def _listener(door: Door, settings: ServeSettings, tls: ssl.SSLContext | N
         ) from problem
 
 
-def _serve_parts(parts: Installation, *, learns: bool, forgetter: Forgetter | None) -> ServeParts:
-    settings, metrics = parts.config.serve, Metrics()
+def _serve_parts(
+    parts: Installation, metrics: Metrics, watch: LoopWatch, *, learns: bool, forgetter: Forgetter | None
+) -> ServeParts:
+    settings = parts.config.serve
     meter = meter_of(settings)
     metrics.registry.register(GuardGauges(meter, parts.store.masked))
 
     async def status() -> Mapping[str, Json]:
-        return await parts.status(learns=learns, reused=metrics.reuse.share)
+        return await parts.status(learns=learns, reused=metrics.reuse.share, delays=watch.delays)
 
     async def own(placement: Placement) -> PolicyVersion | None:
         scope = own_scope(parts.config.train.scopes, user=placement.user, agent=placement.agent)

@@ -25,6 +25,7 @@ from openclaw_rl.runtime.forget_finish import finish_erasing
 from openclaw_rl.runtime.home import address_of
 from openclaw_rl.runtime.inspection import opened
 from openclaw_rl.runtime.models import model_folder
+from openclaw_rl.runtime.restoring import Restoring
 from openclaw_rl.runtime.retaking import REPLAYED, Batch, Ground, PastStep, Retaken, Retaking, past_step
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.replay import lineage
@@ -211,6 +212,35 @@ async def replay(
         finally:
             await taking.aclose()
             await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
+
+
+async def restore(config: Config, version: PolicyVersion) -> Report:
+    """Makes the weights of a version again that were removed to save room, on a folder no server runs on.
+
+    They are put back where their digest is what it was, which `digest_equal` tells. Raises ConfigError for a version
+    that was not pruned; StoreError, TrainerError.
+    """
+    _check_alone(config.home)
+    await asyncio.to_thread(finish_erasing, config.home)
+    model = await asyncio.to_thread(model_folder, config.model)
+    async with opened(config.home) as store:
+        row = await store.version(version)
+        if row is None or row.pruned_s is None:
+            problem = f"there is no version {version}" if row is None else f"the weights of {version} were not removed"
+            raise ConfigError(problem, fix="`openclaw-rl versions --all` lists all, and which have no weights")
+        scratch = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="replay.tmp-", dir=config.home))
+        taking = Retaking(model, config.trainer, scratch / "steps")
+        restoring = Restoring(store, config.home, taking, scratch / "versions")
+        try:
+            is_back = await restoring.restore(version)
+            if is_back:
+                await store.keeping.restored(version)
+        finally:
+            await taking.aclose()
+            await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
+    steps = [Replayed(str(one.version), one.samples, one.missing, one.digest, one.is_equal) for one in restoring.steps]
+    folder = str(version_folder(config.home, version)) if is_back else None
+    return Report(str(version), model.name, tuple(steps), is_back, folder=folder)
 
 
 def _check(line: Sequence[VersionRow], target: PolicyVersion, folders: Sequence[Path], *, is_shared: bool) -> None:

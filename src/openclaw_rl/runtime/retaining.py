@@ -1,4 +1,6 @@
-"""Erases what is older than `store.keep_days`, once an hour, in pieces between which others get their turn."""
+"""Erases what is older than `store.keep_days`, once an hour, in pieces between which others get their turn, and the
+weights of versions that nobody needs any more.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from openclaw_rl.errors import StoreError
+from openclaw_rl.publish.pruning import Pruning
 from openclaw_rl.store.db import Store
 
 log = logging.getLogger(__name__)
@@ -25,6 +29,22 @@ async def retain(store: Store, keep_days: float, *, now_s: Callable[[], float] =
     if erased:
         log.info("erased turns=%d older_than_days=%g", erased, keep_days)
     return erased
+
+
+async def prune(pruning: Pruning) -> None:
+    """Removes weights that are not kept, at once, after each version that leaves the gate, and every hour.
+
+    Runs until cancelled. What cannot be removed now is tried again at the next look.
+    """
+    while True:
+        pruning.due.clear()
+        try:
+            await pruning.once()
+        except (StoreError, OSError) as problem:
+            log.warning("versions that are not needed could not be pruned: %s", problem)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_EVERY_S):
+                await pruning.due.wait()
 
 
 async def run(store: Store, keep_days: float) -> None:

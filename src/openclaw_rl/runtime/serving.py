@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
@@ -20,11 +21,13 @@ from openclaw_rl.runtime.listening import listening
 from openclaw_rl.runtime.models import served_name
 
 log = logging.getLogger(__name__)
+SWITCH_S = 0.001  # threads that work beside the loop must give the interpreter back at once: streams wait for it
 
 
 async def run(config: Config, *, learn: bool = True, announce: Callable[[str], None]) -> None:
     """Serves until a signal comes. The first one ends it in order; a second one at once."""
     os.umask(0o077)  # whatever this process and its children write is the owner's alone
+    sys.setswitchinterval(SWITCH_S)
     stop = _stop_signal(announce)
     log.info("starting home=%s", config.home)
     for line in unused_names():
@@ -39,6 +42,7 @@ async def run(config: Config, *, learn: bool = True, announce: Callable[[str], N
         kept = partial(retaining.run, parts.store, config.store.keep_days)
         behind.append(group.create_task(keep("store", kept)))
         behind.append(group.create_task(keep("forgetting", forgetter.run)))
+        behind.append(group.create_task(keep("versions", partial(retaining.prune, parts.pruning))))
         if learn:
             behind.append(group.create_task(parts.learning.run()))
         log.info("set aside objects=%d", set_aside())

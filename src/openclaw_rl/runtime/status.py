@@ -15,6 +15,7 @@ from openclaw_rl.judge.stage import JudgeStatus
 from openclaw_rl.publish.stage import PublishStatus
 from openclaw_rl.runtime.activity import Activity
 from openclaw_rl.runtime.doctor_learning import Finding, Signs, learning_findings, story
+from openclaw_rl.runtime.loop_watch import Delays
 from openclaw_rl.store.overview import Overview
 from openclaw_rl.train.stage import TrainStatus
 
@@ -40,6 +41,7 @@ class Facts:
     judge_calls: int = 0  # today
     judge_calls_limit: int = 0
     reused: float | None = None
+    delays: Delays | None = None  # None where nothing is served
     serving: Activity = field(default_factory=Activity)
     collecting: Tally = field(default_factory=Tally)
     home: tuple[Finding, ...] = ()
@@ -60,6 +62,7 @@ def status_of(facts: Facts) -> dict[str, Json]:
         "diagnosis": [_json(asdict(item)) for item in found],
         "problems": dict(signs.problems),
         "prompt_tokens_reused": facts.reused,
+        "delays": None if facts.delays is None else _json(asdict(facts.delays)),
         "is_settled": is_settled(facts),
         "learns": facts.learns,
         "ledger": dict(facts.counts),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from urllib.parse import urlencode
 
 import aiohttp
 
@@ -18,14 +20,45 @@ from openclaw_rl.errors import ConfigError
 from openclaw_rl.runtime.home import address_of
 from openclaw_rl.runtime.inspection import asked, opened
 from openclaw_rl.serve.views import versions_json
+from openclaw_rl.store.db import Store
+
+MOST_A_PAGE = 500  # versions, as `/v1/rl/versions` gives them
 
 
-async def version_tree(home: Path) -> dict[str, Json]:
-    """All versions with what each learned, which are pinned, and whether training is frozen."""
+async def version_tree(home: Path, *, limit: int | None = None) -> dict[str, Json]:
+    """The newest versions, or all, with what each learned, which are pinned, and whether training is frozen."""
     if address_of(home) is not None:
-        return await asked(home, "GET", "/v1/rl/versions?learned=true")
+        return await paged(partial(_asked_page, home), limit)
     async with opened(home) as store:
-        return await versions_json(store, with_learned=True)
+        return await paged(partial(_read_page, store), limit)
+
+
+async def paged(read: Callable[[int, str | None], Awaitable[dict[str, Json]]], limit: int | None) -> dict[str, Json]:
+    """Pages put together, oldest first; the rest is as the newest page has it."""
+    found = await read(min(limit or MOST_A_PAGE, MOST_A_PAGE), None)
+    rows, before = found["versions"], found["before"]
+    assert isinstance(rows, list)
+    while before is not None and (limit is None or len(rows) < limit):
+        size = MOST_A_PAGE if limit is None else min(limit - len(rows), MOST_A_PAGE)
+        earlier = await read(size, str(before))
+        assert isinstance(earlier["versions"], list)
+        rows, before = [*earlier["versions"], *rows], earlier["before"]
+        found["current"] = {**_mapped(earlier["current"]), **_mapped(found["current"])}
+    return {**found, "versions": rows, "before": before}
+
+
+async def _asked_page(home: Path, limit: int, before: str | None) -> dict[str, Json]:
+    query = urlencode({"learned": "true", "limit": limit, **({} if before is None else {"before": before})})
+    return await asked(home, "GET", f"/v1/rl/versions?{query}")
+
+
+async def _read_page(store: Store, limit: int, before: str | None) -> dict[str, Json]:
+    start = None if before is None else parse_version(before)
+    return await versions_json(store, limit=limit, before=start, with_learned=True)
+
+
+def _mapped(value: Json) -> dict[str, Json]:
+    return value if isinstance(value, dict) else {}
 
 
 async def pin(home: Path, name: str) -> str:

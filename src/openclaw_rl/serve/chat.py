@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 from aiohttp import web
@@ -12,6 +14,7 @@ from openclaw_rl.render.detokenise import TokenBytes
 from openclaw_rl.serve.choice import Choice
 from openclaw_rl.serve.chunks import ChatChunks, usage_json
 from openclaw_rl.serve.generate import Asked, Generation, begin
+from openclaw_rl.serve.large import beside, check_sizes, parsed_in_pieces
 from openclaw_rl.serve.logprobs import token_entries
 from openclaw_rl.serve.params import (
     check_parameters,
@@ -26,24 +29,22 @@ from openclaw_rl.serve.params import (
 )
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.stream import streamed, whole
-from openclaw_rl.serve.wire import ChatBody, facts_of, fields_of, messages_of, parsed
+from openclaw_rl.serve.wire import ChatBody, MessageSpec, facts_of, fields_of, messages_of
 
 _TAKEN = frozenset(ChatBody.__struct_fields__)
 
 
 async def chat_completions(request: web.Request, parts: ServeParts, key_name: str) -> web.StreamResponse:
     """Answers one chat request."""
-    raw, fields = fields_of(await request.read())
-    ignored = check_parameters(fields, _TAKEN)
-    body = parsed(raw, ChatBody)
-    if any(tool.function is not None and tool.function.strict for tool in body.tools or ()):
-        ignored.append("tools.strict")
-    for name in ignored:
+    raw = await request.read()
+    read = await beside(len(raw), partial(_read, parts, raw))
+    body = read.body
+    for name in read.ignored:
         parts.metrics.ignore(name)
     model = parts.model_named(body.model)
     wants_logprobs, top_logprobs = top_logprobs_of(body)
     has_usage = includes_usage(body)
-    asked = _asked(parts, body, fields, top_logprobs)
+    asked = await beside(len(raw), partial(_asked, parts, body, read.fields, top_logprobs))
     generation = await begin(parts, asked, request.headers, key_name)
     response_id = f"chatcmpl-{generation.choices[0].turn}"
     table = parts.renderer.table if wants_logprobs else None
@@ -52,6 +53,25 @@ async def chat_completions(request: web.Request, parts: ServeParts, key_name: st
         return await streamed(request, generation, chunks)
     gone = await whole(request, generation)
     return _answer(generation, response_id, model, table) if gone is None else gone
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A body, its parameters by name, and those of them that are ignored."""
+
+    body: ChatBody
+    fields: Mapping[str, msgspec.Raw]
+    ignored: list[str]
+
+
+def _read(parts: ServeParts, raw: bytes) -> _Read:
+    raw, fields = fields_of(raw)
+    ignored = check_parameters(fields, _TAKEN)
+    check_sizes(fields)
+    body = parsed_in_pieces(raw, fields, ChatBody, "messages", MessageSpec, most=parts.context_length)
+    if any(tool.function is not None and tool.function.strict for tool in body.tools or ()):
+        ignored.append("tools.strict")
+    return _Read(body, fields, ignored)
 
 
 def _asked(parts: ServeParts, body: ChatBody, fields: Mapping[str, msgspec.Raw], top_logprobs: int) -> Asked:

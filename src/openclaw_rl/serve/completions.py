@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 from aiohttp import web
@@ -14,6 +15,7 @@ from openclaw_rl.render.detokenise import TokenBytes
 from openclaw_rl.render.parsers import ReplyDelta, TextDelta
 from openclaw_rl.serve.chunks import usage_json
 from openclaw_rl.serve.generate import Asked, Generation, begin
+from openclaw_rl.serve.large import beside, check_ids, check_sizes
 from openclaw_rl.serve.logprobs import LEAST_LOGP
 from openclaw_rl.serve.outbox import DONE
 from openclaw_rl.serve.params import (
@@ -34,15 +36,15 @@ _TAKEN = frozenset(CompletionBody.__struct_fields__)
 
 async def completions(request: web.Request, parts: ServeParts, key_name: str) -> web.StreamResponse:
     """Answers one request for bare text."""
-    raw, fields = fields_of(await request.read())
-    for name in check_parameters(fields, _TAKEN):
+    raw = await request.read()
+    body, fields, ignored = await beside(len(raw), partial(_read, parts, raw))
+    for name in ignored:
         parts.metrics.ignore(name)
-    body = parsed(raw, CompletionBody)
     model = parts.model_named(body.model)
     wants_logprobs, top_logprobs = top_logprobs_of(body)
     has_usage = includes_usage(body)
     prompt = _prompt(body)
-    text = prompt if isinstance(prompt, str) else parts.renderer.table.text(prompt)
+    text = prompt if isinstance(prompt, str) else await beside(len(raw), partial(parts.renderer.table.text, prompt))
     limit = limit_of(body, parts.settings)
     asked = Asked(
         api="completions",
@@ -112,6 +114,16 @@ class _Words:
         if self._table is not None and (sampled or reason is None):
             logprobs, self._given[index] = _logprobs(sampled, self._table, self._given.get(index, 0))
         return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason}
+
+
+def _read(parts: ServeParts, raw: bytes) -> tuple[CompletionBody, Mapping[str, msgspec.Raw], list[str]]:
+    """The body, its parameters by name, and those of them that are ignored."""
+    raw, fields = fields_of(raw)
+    ignored = check_parameters(fields, _TAKEN)
+    check_sizes(fields)
+    if "prompt" in fields:
+        check_ids(fields["prompt"], parts.context_length)
+    return parsed(raw, CompletionBody), fields, ignored
 
 
 def _prompt(body: CompletionBody) -> str | tuple[int, ...]:

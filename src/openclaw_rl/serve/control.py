@@ -10,7 +10,7 @@ from aiohttp import web
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.next_state import Feedback
-from openclaw_rl.core.version import parse_version
+from openclaw_rl.core.version import PolicyVersion, parse_version
 from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.ids import turn_of_response
 from openclaw_rl.serve.parts import ServeParts
@@ -89,26 +89,38 @@ async def turn(request: web.Request, parts: ServeParts, key_name: str) -> web.Re
 
 
 async def versions(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """All versions, oldest first, which are served and pinned; with `learned=true`, what each was to learn."""
-    return answer(await versions_json(parts.store, with_learned=request.query.get("learned") == "true"))
+    """The newest versions, oldest first, and which are served and pinned; `limit` and `before` choose which.
+
+    `before` is a version to page on from. With `learned=true` also what each was to learn.
+    """
+    query = request.query
+    limit, name = _number(query.get("limit", "50"), "limit"), query.get("before")
+    before = None if name is None else version_named(name, "before")
+    is_asked = query.get("learned") == "true"
+    return answer(await versions_json(parts.store, limit=limit, before=before, with_learned=is_asked))
 
 
 async def rollback(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
     """Serves an earlier version again."""
     body = parsed(await request.read(), RollbackBody)
-    try:
-        version = parse_version(str(body.version))
-    except ValueError:
-        raise RequestError(
-            f"version is {body.version!r}", fix="send a number, or a name such as shared.3", param="version"
-        ) from None
-    known = [row.version for row in await parts.store.versions()]
-    if version not in known and not (version.is_base and version.scope in {item.scope for item in known}):
+    version = version_named(body.version)
+    row = await parts.store.version(version)
+    if row is None and not (version.is_base and await parts.store.last_number(version.scope)):
         raise RequestError(
             f"there is no version {version}", fix="list them at /v1/rl/versions", status=404, param="version"
         )
     await parts.control.rollback(version)
     return answer({"version": str(version)})
+
+
+def version_named(name: str | int, param: str = "version") -> PolicyVersion:
+    """The version of this name. Raises RequestError."""
+    try:
+        return parse_version(str(name))
+    except ValueError:
+        raise RequestError(
+            f"{param} is {name!r}", fix="send a number, or a name such as shared.3", param=param
+        ) from None
 
 
 def answer(body: Mapping[str, Json]) -> web.Response:

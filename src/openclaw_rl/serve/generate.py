@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from openclaw_rl.core.completion import SampledToken, SpanKind
@@ -18,10 +19,12 @@ from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Arrival, Placement, Turn, TurnKind
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.errors import EngineError, RequestError
+from openclaw_rl.errors import EngineError
+from openclaw_rl.render.encoding import TooManyTokens
 from openclaw_rl.render.parsers import ReplyDelta
 from openclaw_rl.serve.choice import Choice
 from openclaw_rl.serve.ids import new_turn_id
+from openclaw_rl.serve.large import too_long
 from openclaw_rl.serve.parts import ServeParts
 
 log = logging.getLogger(__name__)
@@ -229,25 +232,21 @@ class Generation:
 
 async def begin(parts: ServeParts, asked: Asked, headers: Mapping[str, str], key_name: str) -> Generation:
     """Finds out where the request belongs and what the model is to read. Raises RequestError where it does not fit."""
-    at_s = parts.clock()
+    at_s, most = parts.clock(), parts.context_length - 1  # an answer has at least one token
+    param = _PARAM.get(asked.api, "messages")
+    if len(asked.messages) > most:  # each is at least a token
+        raise too_long(len(asked.messages), parts.context_length, param)
     facts = dict(asked.facts)
     if asked.prompt is not None:
         facts["turn_type"] = TurnKind.SIDE.value
     told = {name.lower(): value for name, value in headers.items() if name.lower() not in _SECRET}
     placement = await parts.collector.place(Arrival(asked.messages, asked.tools, told, facts, key_name, at_s))
     carried = () if asked.prompt is not None else await parts.carried(placement, asked.messages)
-    prompt = await _prompt(parts, asked, placement, carried)
-    if carried and len(prompt) + min(asked.max_tokens or 1, _ROOM_KEPT) > parts.context_length:
-        carried = ()  # a request that fits as its client wrote it is not refused, nor its answer cut, for our words
-        prompt = await _prompt(parts, asked, placement, carried)
+    try:
+        prompt, carried = await _fitting(parts, asked, placement, carried, most)
+    except TooManyTokens as problem:
+        raise too_long(problem.least, parts.context_length, param) from problem
     room = parts.context_length - len(prompt)
-    if room < 1:
-        raise RequestError(
-            f"the prompt has {len(prompt)} tokens and the context holds {parts.context_length}",
-            fix="shorten the conversation",
-            code="context_length_exceeded",
-            param=_PARAM.get(asked.api, "messages"),
-        )
     room = min(room, parts.settings.most_tokens or room)
     sampling, most = asked.sampling, min(room, asked.max_tokens or room)
     if sampling.max_tokens != most:
@@ -257,17 +256,40 @@ async def begin(parts: ServeParts, asked: Asked, headers: Mapping[str, str], key
     return Generation(parts, asked, placement, prompt, sampling, version, choices, at_s, carried)
 
 
-async def _prompt(parts: ServeParts, asked: Asked, placement: Placement, carried: tuple[PlacedHint, ...]) -> Prompt:
+async def _fitting(
+    parts: ServeParts, asked: Asked, placement: Placement, carried: tuple[PlacedHint, ...], most: int
+) -> tuple[Prompt, tuple[PlacedHint, ...]]:
+    """The prompt, and the hints in it. Raises TooManyTokens where there are more than `most`.
+
+    A request that fits as its client wrote it is not refused, nor its answer cut, for our words.
+    """
+    if carried:
+        room_kept = min(asked.max_tokens or 1, _ROOM_KEPT)
+        try:
+            return await _prompt(parts, asked, placement, carried, parts.context_length - room_kept), carried
+        except TooManyTokens:
+            log.debug("hints left out of a prompt that has no room for them")
+    return await _prompt(parts, asked, placement, (), most), ()
+
+
+async def _prompt(
+    parts: ServeParts, asked: Asked, placement: Placement, carried: tuple[PlacedHint, ...], most: int
+) -> Prompt:
     if isinstance(asked.prompt, tuple):
-        return Prompt(asked.prompt)
-    if asked.prompt is not None:
-        return Prompt(parts.renderer.encode(asked.prompt))
-    messages = with_hints(asked.messages, carried)
-    if is_quick(messages, placement.parent):
-        return parts.renderer.prompt(messages, asked.tools, placement.parent, options=asked.options)
-    return await asyncio.to_thread(
-        parts.renderer.prompt, messages, asked.tools, placement.parent, options=asked.options
-    )
+        found = Prompt(asked.prompt)
+    elif asked.prompt is not None:
+        long = len(asked.prompt) > _LONG_CHARS
+        encode = partial(parts.renderer.encode, asked.prompt, most=most)
+        found = Prompt(await asyncio.to_thread(encode) if long else encode())
+    else:
+        messages = with_hints(asked.messages, carried)
+        render = partial(
+            parts.renderer.prompt, messages, asked.tools, placement.parent, options=asked.options, most=most
+        )
+        found = render() if is_quick(messages, placement.parent) else await asyncio.to_thread(render)
+    if len(found) > most:
+        raise TooManyTokens(len(found))
+    return found
 
 
 def is_quick(messages: Sequence[Message], served: Turn | None) -> bool:

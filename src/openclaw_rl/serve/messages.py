@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from functools import partial
 
 import msgspec
 from aiohttp import web
@@ -12,10 +13,12 @@ from aiohttp import web
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.generate import Asked, Generation, begin
+from openclaw_rl.serve.large import MOST_COUNTED, beside, check_sizes, parsed_in_pieces
 from openclaw_rl.serve.messages_chunks import MessageChunks, blocks_of, ending_of, message_json, usage_of
 from openclaw_rl.serve.messages_wire import (
     REFUSED,
     CountBody,
+    MessageParam,
     MessagesBody,
     conversation_of,
     offered,
@@ -25,7 +28,7 @@ from openclaw_rl.serve.messages_wire import (
 from openclaw_rl.serve.params import check_parameters, sampling_of, stops_of
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.stream import streamed, whole
-from openclaw_rl.serve.wire import SamplingSpec, facts_of, fields_of, parsed
+from openclaw_rl.serve.wire import SamplingSpec, facts_of, fields_of
 
 _TAKEN = frozenset(MessagesBody.__struct_fields__)
 _COUNTED = frozenset(CountBody.__struct_fields__)
@@ -34,13 +37,12 @@ _SESSION = re.compile(r"_session_([0-9A-Za-z-]{8,64})\Z")  # how Claude Code end
 
 async def messages(request: web.Request, parts: ServeParts, key_name: str) -> web.StreamResponse:
     """Answers one request."""
-    raw, fields = fields_of(await request.read())
-    ignored = check_parameters(fields, _TAKEN, REFUSED)
-    body = parsed(raw, MessagesBody)
-    for name in (*ignored, *passed_over(body)):
+    raw = await request.read()
+    body, asked, ignored = await beside(len(raw), partial(_read, parts, raw))
+    for name in ignored:
         parts.metrics.ignore(name)
     model = parts.model_named(body.model)
-    generation = await begin(parts, _asked(parts, body, told_by(facts_of(fields))), request.headers, key_name)
+    generation = await begin(parts, asked, request.headers, key_name)
     if body.stream:
         chunks = MessageChunks(generation.choices[0].turn, model, len(generation.prompt))
         return await streamed(request, generation, chunks)
@@ -50,14 +52,29 @@ async def messages(request: web.Request, parts: ServeParts, key_name: str) -> we
 
 async def count_tokens(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
     """How many tokens the model would read; nothing is sampled or stored."""
-    raw, fields = fields_of(await request.read())
-    check_parameters(fields, _COUNTED, REFUSED)
-    body = parsed(raw, CountBody)
-    parts.model_named(body.model)
-    said, tools, options = conversation_of(body), offered(body), thinking_options(body)
-    prompt = await asyncio.to_thread(parts.renderer.prompt, said, tools, None, options=options)
-    counted = {"input_tokens": len(prompt)}
+    count = await asyncio.to_thread(_count, parts, await request.read())
+    counted = {"input_tokens": count}
     return web.Response(body=msgspec.json.encode(counted), content_type="application/json")
+
+
+def _read(parts: ServeParts, raw: bytes) -> tuple[MessagesBody, Asked, list[str]]:
+    """The body, what it asks for, and the parameters that are ignored. Raises RequestError."""
+    raw, fields = fields_of(raw)
+    ignored = check_parameters(fields, _TAKEN, REFUSED)
+    check_sizes(fields)
+    body = parsed_in_pieces(raw, fields, MessagesBody, "messages", MessageParam, most=parts.context_length)
+    ignored += passed_over(body)
+    parts.model_named(body.model)
+    return body, _asked(parts, body, told_by(facts_of(fields))), ignored
+
+
+def _count(parts: ServeParts, raw: bytes) -> int:
+    raw, fields = fields_of(raw)
+    check_parameters(fields, _COUNTED, REFUSED)
+    check_sizes(fields)
+    body = parsed_in_pieces(raw, fields, CountBody, "messages", MessageParam, most=MOST_COUNTED)
+    parts.model_named(body.model)
+    return parts.renderer.count(conversation_of(body), offered(body), options=thinking_options(body))
 
 
 def told_by(facts: dict[str, Json]) -> dict[str, Json]:

@@ -96,7 +96,11 @@ _QUERIES: dict[tuple[str, str], dict[str, Json]] = {
     },
     ("GET", "/v1/rl/hints"): {"user": _TEXT},
     ("GET", "/v1/rl/export"): {"user": _TEXT, "session": _TEXT, "side": {"type": "boolean"}, "to": _TEXT},
-    ("GET", "/v1/rl/versions"): {"learned": {"type": "boolean"}},
+    ("GET", "/v1/rl/versions"): {
+        "limit": {"type": "integer", "minimum": 1, "maximum": 500, "default": 50},
+        "before": _TEXT,
+        "learned": {"type": "boolean"},
+    },
     ("GET", "/v1/responses/{id}"): {"stream": {"type": "boolean"}},
     ("GET", "/v1/responses/{id}/input_items"): {
         "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20},

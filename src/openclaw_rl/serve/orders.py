@@ -6,9 +6,9 @@ import msgspec
 from aiohttp import web
 
 from openclaw_rl.core.message import Json, Message, Role, message
-from openclaw_rl.core.version import SHARED, PolicyVersion, parse_version
+from openclaw_rl.core.version import SHARED
 from openclaw_rl.errors import RequestError
-from openclaw_rl.serve.control import answer
+from openclaw_rl.serve.control import answer, version_named
 from openclaw_rl.serve.parts import Orders, ServeParts
 from openclaw_rl.serve.wire import parsed
 
@@ -77,16 +77,6 @@ async def compare(request: web.Request, parts: ServeParts, key_name: str) -> web
         for one in found
     ]
     return answer({"versions": [str(version) for version in versions], "compared": rows})
-
-
-def version_named(name: str | int) -> PolicyVersion:
-    """The version of this name. Raises RequestError."""
-    try:
-        return parse_version(str(name))
-    except ValueError:
-        raise RequestError(
-            f"version is {name!r}", fix="send a number, or a name such as shared.3", param="version"
-        ) from None
 
 
 def _orders(parts: ServeParts) -> Orders:

@@ -6,6 +6,7 @@ A response's id carries its turn, so that what was answered is fetched, and gone
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import msgspec
 from aiohttp import web
@@ -17,6 +18,7 @@ from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.control import answer
 from openclaw_rl.serve.generate import Asked, Generation, begin
 from openclaw_rl.serve.ids import turn_of_response
+from openclaw_rl.serve.large import MOST_COUNTED, beside, check_sizes, parsed_in_pieces
 from openclaw_rl.serve.logprobs import token_entries
 from openclaw_rl.serve.params import check_parameters, offers_tools, options_of, sampling_of, stops_of
 from openclaw_rl.serve.parts import ServeParts
@@ -26,6 +28,7 @@ from openclaw_rl.serve.responses_wire import (
     LOGPROBS,
     REFUSED,
     CountBody,
+    Item,
     ResponsesBody,
     check_text,
     functions_of,
@@ -34,7 +37,7 @@ from openclaw_rl.serve.responses_wire import (
     turns_named,
 )
 from openclaw_rl.serve.stream import streamed, whole
-from openclaw_rl.serve.wire import SamplingSpec, facts_of, fields_of, parsed, value_of
+from openclaw_rl.serve.wire import SamplingSpec, facts_of, fields_of, value_of
 
 _API = "responses"
 _TAKEN = frozenset(ResponsesBody.__struct_fields__)
@@ -44,14 +47,13 @@ _USUAL_ITEMS = 20
 
 async def responses(request: web.Request, parts: ServeParts, key_name: str) -> web.StreamResponse:
     """Answers one request."""
-    raw, fields = fields_of(await request.read())
-    ignored = check_parameters(fields, _TAKEN, REFUSED)
-    body = parsed(raw, ResponsesBody)
-    for name in (*ignored, *passed_over(body)):
+    raw = await request.read()
+    body, facts, ignored = await beside(len(raw), partial(_read, parts, raw))
+    for name in ignored:
         parts.metrics.ignore(name)
     model = parts.model_named(body.model)
-    messages = await _conversation(parts, body, key_name)
-    asked = _asked(parts, body, model, messages, facts_of(fields))
+    messages = await _conversation(parts, body, key_name, len(raw))
+    asked = _asked(parts, body, model, messages, facts)
     generation = await begin(parts, asked, request.headers, key_name)
     has_logprobs = LOGPROBS in (body.include or ()) or bool(body.top_logprobs)
     if body.stream:
@@ -112,23 +114,41 @@ async def response_cancelled(request: web.Request, parts: ServeParts, key_name: 
 
 async def input_tokens(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
     """How many tokens the model would read; nothing is sampled or stored."""
-    raw, _ = fields_of(await request.read())
-    body = parsed(raw, CountBody)
+    raw = await request.read()
+    body = await beside(len(raw), partial(_read_count, raw))
     parts.model_named(body.model)
-    messages = await _conversation(parts, body, key_name)
+    messages = await _conversation(parts, body, key_name, len(raw))
     tools = functions_of(body.tools or ()) if offers_tools(body.tool_choice) else ()
-    prompt = await asyncio.to_thread(parts.renderer.prompt, messages, tools, None, options=_options(body))
-    return answer({"object": "response.input_tokens", "input_tokens": len(prompt)})
+    count = await asyncio.to_thread(parts.renderer.count, messages, tools, options=_options(body))
+    return answer({"object": "response.input_tokens", "input_tokens": count})
 
 
-async def _conversation(parts: ServeParts, body: CountBody, key_name: str) -> tuple[Message, ...]:
-    """Instructions, what the response gone on from read and said, and the input. Its own instructions do not go on."""
+def _read(parts: ServeParts, raw: bytes) -> tuple[ResponsesBody, dict[str, Json], list[str]]:
+    """The body, its words on sessions, and the parameters that are ignored. Raises RequestError."""
+    raw, fields = fields_of(raw)
+    ignored = check_parameters(fields, _TAKEN, REFUSED)
+    check_sizes(fields)
+    body = parsed_in_pieces(raw, fields, ResponsesBody, "input", Item, most=parts.context_length)
+    return body, facts_of(fields), [*ignored, *passed_over(body)]
+
+
+def _read_count(raw: bytes) -> CountBody:
+    raw, fields = fields_of(raw)
+    check_sizes(fields)
+    return parsed_in_pieces(raw, fields, CountBody, "input", Item, most=MOST_COUNTED)
+
+
+async def _conversation(parts: ServeParts, body: CountBody, key_name: str, size_bytes: int) -> tuple[Message, ...]:
+    """Instructions, what the response gone on from read and said, and the input. Its own instructions do not go on.
+
+    `size_bytes` is what the request's body has.
+    """
     referred: dict[str, Turn] = {}
     for name in turns_named(body.input):
         found = await _of_this_key(parts, name, key_name)
         if found is not None:
             referred[name] = found
-    asked = messages_of_input(body.input, referred)
+    asked = await beside(size_bytes, partial(messages_of_input, body.input, referred))
     system = (Message(Role.SYSTEM, (TextPart(body.instructions),)),) if body.instructions else ()
     if not body.previous_response_id:
         return (*system, *asked)

@@ -7,6 +7,7 @@ from openclaw_rl.core.protocols import Renderer
 from openclaw_rl.core.sample import Sample, SampledReply
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict
+from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.serve.explaining import explained, lesson_explained
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import TurnRow, VersionRow
@@ -94,6 +95,7 @@ def version_json(row: VersionRow, *, is_current: bool) -> dict[str, Json]:
         "why": row.why,
         "made_at": row.made_s,
         "digest": row.digest,
+        "pruned_at": row.pruned_s,
         "turns": list(row.turns),
         "rehearsed": list(row.rehearsed),
         "metrics": dict(row.metrics),
@@ -101,13 +103,20 @@ def version_json(row: VersionRow, *, is_current: bool) -> dict[str, Json]:
     }
 
 
-async def versions_json(store: Store, *, with_learned: bool = False) -> dict[str, Json]:
-    """All versions, oldest first, which are served, which are pinned, and since when training is frozen.
+async def versions_json(
+    store: Store, *, limit: int, before: PolicyVersion | None = None, with_learned: bool = False
+) -> dict[str, Json]:
+    """The newest versions, or those made before one, oldest first; which are served, pinned, and whether all is frozen.
 
-    With what each was to learn, in the words of its hints, where that is asked for.
+    `before` is what to page on from. With what each was to learn, in the words of its hints, where that is asked for,
+    and why one cannot be made again whose weights are not kept.
     """
-    rows, pins = await store.versions(), await store.orders.pins()
-    current = {scope: await store.current(scope) for scope in dict.fromkeys(row.version.scope for row in rows)}
+    held = await store.keeping.page(limit=limit + 1, before=before)
+    rows, pins = held[-limit:], await store.orders.pins()
+    scopes = dict.fromkeys((SHARED, *(row.version.scope for row in rows)))
+    current = {scope: await store.current(scope) for scope in scopes}
+    is_asked = with_learned and any(row.pruned_s is not None for row in rows)
+    erased = await store.keeping.erased(rows[-1].version) if is_asked else {}
     learned = await store.effects.learned([turn for row in rows for turn in row.turns] if with_learned else [])
     found: list[Json] = []
     for row in rows:
@@ -116,9 +125,12 @@ async def versions_json(store: Store, *, with_learned: bool = False) -> dict[str
         if with_learned:
             texts = [text for turn in row.turns for text in learned.get(turn, ())]
             line["learned"] = list(dict.fromkeys(texts))
+            lost = erased.get(row.version)
+            line["erased"] = None if lost is None else {"version": str(lost.version), "samples": lost.samples}
         found.append(line)
     return {
         "versions": found,
+        "before": str(rows[0].version) if len(held) > limit else None,
         "current": {scope: str(version) for scope, version in current.items()},
         "pins": {scope: str(version) for scope, version in pins.items()},
         "frozen_since": await store.orders.frozen_since_s(),

@@ -19,6 +19,7 @@ from openclaw_rl.errors import DamageError
 
 PACK_FROM_BYTES = 512  # below it zlib wins nothing worth its time
 LONG_TEXT_CHARS = 2048  # longer messages are kept once, under their digest
+SLICE_CHARS, SLICE_ITEMS = 1_000_000, 256  # more is written as JSON a slice at a time
 
 _HEAD = struct.Struct("<BI")
 _RAW, _ZLIB = 0, 1
@@ -78,8 +79,11 @@ def unpack_json(blob: bytes) -> Json:
 
 
 def json_bytes(value: Json) -> bytes:
-    """JSON as UTF-8 in which surrogates survive."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    """JSON as UTF-8 in which surrogates survive; much of it is written a slice at a time.
+
+    The library holds the interpreter until it has written all it was given.
+    """
+    return _sliced(value) if _is_much(value) else _dumped(value)
 
 
 def json_of(data: bytes) -> Json:
@@ -224,7 +228,42 @@ def metrics_of(text: str) -> dict[str, float]:
 
 
 def _is_long(item: Message) -> bool:
-    return sum(len(part.text if isinstance(part, TextPart) else part.url) for part in item.content) > LONG_TEXT_CHARS
+    said = sum(len(part.text if isinstance(part, TextPart) else part.url) for part in item.content)
+    return said + len(item.reasoning or "") + sum(len(call.arguments) for call in item.tool_calls) > LONG_TEXT_CHARS
+
+
+def _dumped(value: Json) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+def _is_much(value: Json) -> bool:
+    match value:
+        case str():
+            return len(value) > SLICE_CHARS
+        case list():
+            return len(value) > SLICE_ITEMS or any(map(_is_much, value))
+        case dict():
+            return len(value) > SLICE_ITEMS or any(map(_is_much, value.values()))
+    return False
+
+
+def _sliced(value: Json) -> bytes:
+    """The bytes that `_dumped` gives."""
+    match value:
+        case str():
+            slices = range(0, len(value), SLICE_CHARS)
+            return b'"' + b"".join(_dumped(value[at : at + SLICE_CHARS])[1:-1] for at in slices) + b'"'
+        case list():
+            groups = [value[at : at + SLICE_ITEMS] for at in range(0, len(value), SLICE_ITEMS)]
+            return b"[" + b",".join(_group(group) for group in groups) + b"]"
+        case dict():
+            return b"{" + b",".join(_dumped(name) + b":" + json_bytes(item) for name, item in value.items()) + b"}"
+    return _dumped(value)
+
+
+def _group(items: list[Json]) -> bytes:
+    """Some items of a list, with commas between them."""
+    return b",".join(map(json_bytes, items)) if any(map(_is_much, items)) else _dumped(items)[1:-1]
 
 
 def _message_of(body: Json) -> Message:

@@ -29,6 +29,7 @@ from openclaw_rl.store.effects import EffectBook
 from openclaw_rl.store.exports import ExportBook
 from openclaw_rl.store.forgettings import ForgettingBook
 from openclaw_rl.store.hint_book import HintBook
+from openclaw_rl.store.keeping import KeepingBook
 from openclaw_rl.store.lock import FolderLock
 from openclaw_rl.store.order_book import OrderBook
 from openclaw_rl.store.overview import Overview, overview
@@ -47,7 +48,8 @@ Row = TypeVar("Row")
 class Store:
     """The rows of one installation; `hints` are those kept for its users, `forgettings` what was erased on request.
 
-    `orders` are the owner's standing ones, `effects` tells what versions did, `exports` are records written elsewhere.
+    `orders` are the owner's standing ones, `effects` tells what versions did, `exports` are records written elsewhere,
+    `keeping` says whose weights stay on the disk.
     """
 
     @classmethod
@@ -78,6 +80,7 @@ class Store:
         self.forgettings = ForgettingBook(self._writer, self._reader, self.hints, self.exports)
         self.orders = OrderBook(self._writer, self._reader)
         self.effects = EffectBook(self._reader)
+        self.keeping = KeepingBook(self._writer, self._reader)
         self._is_closed = False
 
     @property

@@ -47,14 +47,17 @@ def erase_turns(sql: sqlite3.Connection, names: Collection[str]) -> None:
 
 
 def nearest_clean(rows: Iterable[VersionRow], version: PolicyVersion, gone: Collection[PolicyVersion]) -> PolicyVersion:
-    """The version itself, or its nearest ancestor that may be served and is not among those that go."""
+    """The version itself, or its nearest ancestor that can be served and is not among those that go.
+
+    One without weights cannot; it is served once these are made again, before anything is made again from it.
+    """
     by_version = {row.version: row for row in rows}
     found = version
     while not found.is_base:
         row = by_version.get(found)
         if row is None:
             break
-        if found not in gone and row.status is VersionStatus.LIVE:
+        if found not in gone and row.status is VersionStatus.LIVE and row.pruned_s is None:
             return found
         if row.parent is None:
             break
@@ -148,8 +151,8 @@ def _take_back(sql: sqlite3.Connection, what: Going) -> None:
     for version in gone:
         named = (version.scope, version.number)
         sql.execute(
-            "UPDATE versions SET status = ?, why = ?, turns = ?, rehearsed = NULL, metrics = '{}' "
-            "WHERE scope = ? AND number = ?",
+            "UPDATE versions SET status = ?, why = ?, turns = ?, rehearsed = NULL, metrics = '{}', "
+            "pruned_s = NULL WHERE scope = ? AND number = ?",
             (VersionStatus.REFUSED.value, WHY_GONE, codec.pack_json([]), *named),
         )
         sql.execute("UPDATE steps SET metrics = '{}' WHERE scope = ? AND number = ?", named)

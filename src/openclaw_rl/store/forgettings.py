@@ -26,6 +26,8 @@ from openclaw_rl.store.replay import samples_of
 from openclaw_rl.store.rows import StepRecord
 from openclaw_rl.store.writer import Transaction, Writer
 
+WHY_GIVEN_UP = "its weights were not kept and could not be made again; it is made anew over the samples that are left"
+
 
 class Phase(StrEnum):
     """What is being done; the rows are gone in all of them."""
@@ -157,6 +159,16 @@ class ForgettingBook:
     async def note(self, held: Forgetting) -> None:
         """Puts the phase and the plan in place of what was noted; synced to disk."""
         await self._writer.do(lambda tx: update(tx.sql, held), is_synced=True)
+
+    async def replan(self, held: Forgetting, given_up: Sequence[PolicyVersion]) -> None:
+        """As `note`; these versions, whose weights could not be made again, are refused: others take their place."""
+
+        def work(tx: Transaction) -> None:
+            update(tx.sql, held)
+            for version in given_up:
+                versions.give_up(tx.sql, version, WHY_GIVEN_UP)
+
+        await self._writer.do(work, is_synced=True)
 
     async def remade(self, held: Forgetting, old: PolicyVersion, step: StepRecord) -> None:
         """A version made again: its step, its version as CANDIDATE, its turns' lessons, the plan; one transaction."""

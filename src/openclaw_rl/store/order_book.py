@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.store import versions
@@ -62,6 +62,30 @@ class OrderBook:
 
         return await self._writer.do(work, is_synced=True)
 
+    async def go_on_from(self, version: PolicyVersion, *, instead_of: str) -> bool:
+        """The version's weights are there again, and what went on from an ancestor in its place goes on from it.
+
+        That is what is served for the reason `instead_of`, or what training goes on from behind a pin. True where the
+        version is to be served from now on.
+        """
+
+        def work(tx: Transaction) -> bool:
+            versions.prune(tx.sql, version, None)
+            row = versions.get(tx.sql, version)
+            scope, head = version.scope, _head(tx.sql, version.scope)
+            if row is None or row.status is not VersionStatus.LIVE or head not in _older(tx.sql, row):
+                return False
+            if scope in _pins(tx.sql):
+                tx.sql.execute("UPDATE pins SET ahead = ? WHERE scope = ?", (version.number, plain(scope)))
+                return False
+            held = tx.sql.execute("SELECT why FROM current WHERE scope = ?", (plain(scope),)).fetchone()
+            if held is None or str(held[0]) != instead_of:
+                return False
+            versions.set_current(tx.sql, version, instead_of)
+            return True
+
+        return await self._writer.do(work, is_synced=True)
+
     async def pass_behind_pin(self, row: VersionRow, *, why: str, metrics: Mapping[str, float]) -> None:
         """The version passed the gate and is not served; training goes on from it."""
 
@@ -104,3 +128,12 @@ def _head(sql: sqlite3.Connection, scope: str) -> PolicyVersion:
         if ahead.is_base or (held is not None and held.status is VersionStatus.LIVE):
             return ahead
     return versions.current(sql, scope)
+
+
+def _older(sql: sqlite3.Connection, row: VersionRow) -> Iterator[PolicyVersion]:
+    """What a version was made from, newest first, down to the base model."""
+    parent = row.parent
+    while parent is not None:
+        yield parent
+        held = versions.get(sql, parent)
+        parent = None if held is None else held.parent

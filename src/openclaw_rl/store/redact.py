@@ -7,12 +7,12 @@ something private has marks in its text and no ids at all, since ids say what th
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from openclaw_rl.core.completion import Completion
+from openclaw_rl.core.hashing import hashed
 from openclaw_rl.core.masked import Private, mark, told
 from openclaw_rl.core.message import ImagePart, Json, Message, TextPart, Tool
 from openclaw_rl.core.next_state import Feedback, NextState
@@ -31,7 +31,7 @@ class Masker:
 
     finders: tuple[Finder, ...]
     counted: Counter[Private] = field(default_factory=Counter)
-    _clean: OrderedDict[bytes, None] = field(default_factory=OrderedDict)
+    _clean: OrderedDict[str, None] = field(default_factory=OrderedDict)
 
     @classmethod
     def of(cls, kinds: Sequence[Redact]) -> Masker:
@@ -42,7 +42,7 @@ class Masker:
         """The text with marks; the text itself where it holds nothing private."""
         if not self.finders or len(text) < 6:
             return text
-        digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        digest = hashed((text,))
         if digest in self._clean:
             self._clean.move_to_end(digest)
             return text

@@ -28,11 +28,8 @@ _KEYS = re.compile(
     r"|\bSG\.[0-9A-Za-z_-]{16,}\.[0-9A-Za-z_-]{16,}"
     r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_=-]{8,}(?:\.[A-Za-z0-9_.+/=-]*)?"
 )
-_PEM = re.compile(
-    r"-----BEGIN (?:[A-Z]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----.*?"
-    r"(?:-----END (?:[A-Z]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----|\Z)",
-    re.DOTALL,
-)
+_PEM = re.compile(r"-----BEGIN (?:[A-Z]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----")
+_PEM_END = re.compile(r"-----END (?:[A-Z]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 _BEARER = re.compile(r"(?i)\b(?:bearer|basic|token)\s+([A-Za-z0-9._~+/-]{20,}={0,2})")
 # A value that something called a key, secret or password is set to; a lone word is a type or a placeholder.
 _ASSIGNED = re.compile(
@@ -126,9 +123,11 @@ def _own_rules(text: str) -> Iterator[Found]:
 
 def private_keys(text: str) -> Iterator[Found]:
     """Whole blocks, however long; they are looked for in the whole text, and at once where there are none."""
-    if "PRIVATE KEY" in text:
-        for match in _PEM.finditer(text):
-            yield Found(match.start(), match.end(), Private.SECRET)
+    at = 0
+    while "PRIVATE KEY" in text and (begin := _PEM.search(text, at)) is not None:
+        end = _PEM_END.search(text, begin.end())
+        at = len(text) if end is None else end.end()
+        yield Found(begin.start(), at, Private.SECRET)
 
 
 def in_pieces(find: Finder) -> Finder:

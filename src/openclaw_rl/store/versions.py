@@ -127,11 +127,13 @@ def current(sql: sqlite3.Connection, scope: str) -> PolicyVersion:
 
 
 def set_current(sql: sqlite3.Connection, version: PolicyVersion, why: str) -> None:
-    """From now on this version is served. Raises ValueError for one that did not pass the gate."""
+    """From now on this version is served. Raises ValueError for one that did not pass the gate or has no weights."""
     if not version.is_base:
         row = get(sql, version)
         if row is None or row.status is not VersionStatus.LIVE:
             raise ValueError(f"version {version} is {'unknown' if row is None else row.status} and cannot be served")
+        if row.pruned_s is not None:
+            raise ValueError(f"version {version} has no weights any more and cannot be served")
     sql.execute(
         "INSERT INTO current VALUES (?, ?, ?) ON CONFLICT (scope) DO UPDATE SET number = excluded.number, "
         "why = excluded.why",
@@ -149,6 +151,15 @@ def prune(sql: sqlite3.Connection, version: PolicyVersion, at_s: float | None) -
     """Notes when a version's weights were removed to save room; None once they are there again."""
     sql.execute(
         "UPDATE versions SET pruned_s = ? WHERE scope = ? AND number = ?", (at_s, version.scope, version.number)
+    )
+
+
+def give_up(sql: sqlite3.Connection, version: PolicyVersion, why: str) -> None:
+    """REFUSED for good: what its step consumed counts for the version that is made in its place."""
+    sql.execute(
+        "UPDATE versions SET status = ?, why = ?, turns = ?, rehearsed = NULL, pruned_s = NULL "
+        "WHERE scope = ? AND number = ?",
+        (VersionStatus.REFUSED.value, plain(why), codec.pack_json([]), version.scope, version.number),
     )
 
 

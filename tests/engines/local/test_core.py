@@ -184,3 +184,19 @@ def test_numbers_that_are_not_finite_end_their_request_and_no_other(
     for number, size in sizes.items():
         assert len(later[number].tokens) == 12
         assert off_by(model, prompt_of(size, number), later[number]) < 1e-5
+
+
+def test_a_short_prompt_does_not_wait_until_a_long_one_is_read(open_tiny: Callable[..., Core]) -> None:
+    core, answers, steps = open_tiny(step_target_ms=0.001), dict[int, Answer](), 0
+    core.submit(ask(1, prompt_of(8, 1), max_tokens=200))
+    enter(core.step(), answers)
+    core.submit(ask(2, prompt_of(240, 2), max_tokens=1))
+    enter(core.step(), answers)
+    core.submit(ask(3, prompt_of(8, 3), max_tokens=1))
+    while 3 not in answers or not answers[3].tokens:
+        enter(core.step(), answers)
+        steps += 1
+    assert steps <= 4
+    assert 2 not in answers or not answers[2].tokens
+    while 2 not in answers or not answers[2].tokens:  # nor does the long one wait for ever
+        enter(core.step(), answers)

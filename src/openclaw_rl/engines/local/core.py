@@ -180,12 +180,19 @@ class Core:
                 self._waiting.appendleft(row)
 
     def _choose(self) -> list[_Reading]:
-        """The pieces of prompts this pass reads: those begun before, then new ones, as long as there is time."""
+        """The pieces of prompts this pass reads: those begun before, then new ones, as long as there is time.
+
+        In every other pass the shortest is first: a new question must not wait until a long conversation is read.
+        """
         budget_s = self.pace.budget_s(len(self._running))
         readings: list[_Reading] = []
         total = scored = 0
         most_scored = max(LEAST, LOGITS_AT_ONCE // self.served.vocab_size)
-        begun = list(self._reading)
+        if self._counts.steps % 2:
+            self._admit(bool(self._reading))
+            begun = sorted(self._reading, key=lambda row: (row.score is not None, row.unread))
+        else:
+            begun = list(self._reading)
         while row := (begun.pop(0) if begun else self._admit(bool(readings))):
             count = self.pace.tokens(row.stored, budget_s=budget_s)
             if not readings:

@@ -55,16 +55,17 @@ class Regions:
 
     def spans(self) -> tuple[Span, ...]:
         """The tokens so far, tiled. Text not yet settled counts as text."""
-        found: list[Span] = []
-        region = 0
+        starts: list[int] = []  # one for each span: an object a token would take milliseconds of a long answer's end
+        kinds: list[SpanKind] = []
+        region, last = 0, None
         for index, start in enumerate(self._starts):
             kind = SpanKind.MARK
             if start >= 0:
                 while region < len(self._ends) and self._ends[region] <= start:
                     region += 1
                 kind = self._kinds[min(region, len(self._kinds) - 1)] if self._kinds else SpanKind.TEXT
-            if found and found[-1].kind is kind:
-                found[-1] = Span(kind, found[-1].start, index + 1)
-            else:
-                found.append(Span(kind, index, index + 1))
-        return tuple(found)
+            if kind is not last:
+                starts.append(index)
+                kinds.append(kind)
+                last = kind
+        return tuple(map(Span, kinds, starts, [*starts[1:], len(self._starts)]))

@@ -1,0 +1,141 @@
+"""Pruning: the weights of versions that nobody needs any more are removed; what made them stays.
+
+`manifest.json` and the adapter's configuration are kept, so that `openclaw-rl replay --restore` can make the weights
+again, bit for bit, as long as the samples are there. The store is told first and the files go after it: whatever is cut
+off is finished at the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from functools import partial
+from pathlib import Path
+
+from openclaw_rl.core.adapter import BULK
+from openclaw_rl.core.inside import is_inside, remove
+from openclaw_rl.core.manifest import FILE_NAME, version_folder, versions_folder
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.publish.settings import PublishSettings
+from openclaw_rl.publish.swap import Served
+from openclaw_rl.publish.watch import watched
+from openclaw_rl.store.db import Store
+from openclaw_rl.store.keeping import Keep
+
+log = logging.getLogger(__name__)
+REFUSED = 3  # of each scope, the newest: to be looked at and compared
+AT_ONCE = 100  # versions in one transaction: nobody who stores a turn waits long
+BY_HAND_S = 60.0  # weights so much newer than their manifest were put there: by replay, or from a backup
+KEPT_BY_HAND_S = 7 * 86_400.0  # and stay for a week
+
+
+@dataclass(frozen=True, slots=True)
+class OnDisk:
+    """How many versions have their weights on the disk, and what all their folders take."""
+
+    versions: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True)
+class Pruning:
+    """Removes weights, of each scope all but the newest so many and what is in use. `due` is rung by publishing."""
+
+    store: Store
+    served: Served
+    settings: PublishSettings
+    home: Path
+    due: asyncio.Event = field(default_factory=asyncio.Event)
+    now: Callable[[], float] = time.time
+    on_disk: OnDisk = field(default_factory=OnDisk)
+    _is_finished: bool = False
+
+    async def once(self) -> list[PolicyVersion]:
+        """One look: the versions whose weights were removed. What an earlier one could not finish comes first.
+
+        Raises StoreError where something cannot be removed; the next look goes on with it.
+        """
+        if not self._is_finished:
+            await self._finish(await self.store.keeping.pruned())
+            self._is_finished = True
+        found: list[PolicyVersion] = []
+        if self.settings.keep_versions:
+            back = await watched(self.store, self.settings.watch_turns)
+            chosen = await self.store.keeping.superfluous(self._keep(back))
+            chosen = await asyncio.to_thread(prunable, self.home, chosen, self.now())
+            for start in range(0, len(chosen), AT_ONCE):
+                self._is_finished = False
+                piece = chosen[start : start + AT_ONCE]
+                noted = await self.served.between_loads(partial(self._note, piece, back))
+                await self._finish(noted)
+                self._is_finished = True
+                found += noted
+        self.on_disk = await asyncio.to_thread(on_disk, self.home)
+        return found
+
+    def _keep(self, back: Collection[PolicyVersion]) -> Keep:
+        return Keep(self.settings.keep_versions, REFUSED, frozenset((*back, *self.served.in_use)))
+
+    async def _note(self, chosen: Collection[PolicyVersion], back: Collection[PolicyVersion]) -> list[PolicyVersion]:
+        """What is chosen is looked at once more in the transaction that notes it; nothing is loaded meanwhile."""
+        return await self.store.keeping.prune({*chosen}, self._keep(back), at_s=self.now())
+
+    async def _finish(self, pruned: Collection[PolicyVersion]) -> None:
+        freed = await asyncio.to_thread(remove_weights, self.home, pruned)
+        if freed:
+            log.info("pruned versions=%d bytes=%d newest=%s", len(pruned), freed, max(pruned, default=None))
+
+
+def remove_weights(home: Path, versions: Iterable[PolicyVersion]) -> int:
+    """Removes the weights of these versions where they are still there; how many bytes went. Raises StoreError."""
+    freed = 0
+    for version in versions:
+        for path in sorted(version_folder(home, version).glob(BULK)):
+            size = path.stat().st_size
+            remove(home, path)
+            freed += size
+    return freed
+
+
+def prunable(home: Path, versions: Iterable[PolicyVersion], now_s: float) -> list[PolicyVersion]:
+    """Those that could be made again from what stays in their folders, and were not put there by hand lately."""
+    return [version for version in versions if _is_prunable(home, version_folder(home, version), now_s)]
+
+
+def on_disk(home: Path) -> OnDisk:
+    """What the folders of versions take."""
+    count = size = 0
+    for folder in _entries(versions_folder(home)):
+        files = _entries(Path(folder.path)) if folder.is_dir() else []
+        count += any(fnmatch(item.name, BULK) for item in files)
+        size += sum(_size(item) for item in files)
+    return OnDisk(count, size)
+
+
+def _is_prunable(home: Path, folder: Path, now_s: float) -> bool:
+    manifest = folder / FILE_NAME
+    if not manifest.is_file() or not is_inside(home, folder):
+        return False
+    made_s = manifest.stat().st_mtime
+    written_s = max((path.stat().st_mtime for path in folder.glob(BULK)), default=made_s)
+    return written_s - made_s < BY_HAND_S or now_s - written_s > KEPT_BY_HAND_S
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except FileNotFoundError:  # a step that is being discarded, say
+        return []
+
+
+def _size(item: os.DirEntry[str]) -> int:
+    try:
+        return item.stat().st_size if item.is_file() else 0
+    except FileNotFoundError:
+        return 0
