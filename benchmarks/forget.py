@@ -4,14 +4,16 @@ Two users are served by an installation. One is praised for replies that hold th
 Then that user is forgotten by the command, which is killed in the middle several times; versions are made again and
 pass the gate. The phrase is looked for in every byte of the folder (as text, as ids, in other encodings, in anything
 compressed, in every row), and its next-token probabilities are compared with those of a second installation, which
-lived through the same but for that user. Replies are scripted, so that the other user's are the same in both. Progress
-goes to standard error; the last line is one line of JSON.
+lived through the same but for that user. Replies are scripted, so that the other user's are the same in both. A copy
+of the first is forgotten in by its running server, while clients stream. Progress goes to standard error; the last line
+is one line of JSON.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,6 +24,7 @@ from random import Random
 
 from benchmarks.common import conditions, finish, is_quick, progress
 from benchmarks.forget_bytes import found_in
+from benchmarks.forget_served import forget_beside
 from openclaw_rl.config import read_config
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.completion import Completion, Finish
@@ -207,12 +210,13 @@ async def main() -> None:
     """Lives twice, forgets once, compares."""
     rounds, started, phrase = (4 if is_quick() else 10), time.monotonic(), canary(0)
     with tempfile.TemporaryDirectory(prefix="openclaw-rl-forget-") as folder:
-        saw, never = Path(folder) / "saw", Path(folder) / "never"
+        saw, never, beside = (Path(folder) / name for name in ("saw", "never", "beside"))
         for home in (saw, never):
             home.mkdir(mode=0o700)
             home.joinpath("config.toml").write_text(CONFIG, "utf-8")
         await live(saw, rounds, phrase, with_ann=True)
         await live(never, rounds, phrase, with_ann=False)
+        await asyncio.to_thread(shutil.copytree, saw, beside)
         before = found_in(saw, phrase.words, bundled_model())
         learned = replace(await served(saw), version=PolicyVersion("learned", 1))
         taught = await likelihoods([learned], phrase)
@@ -220,7 +224,9 @@ async def main() -> None:
             forget_through_kills, saw, KILLS_AFTER_S[:1] if is_quick() else KILLS_AFTER_S
         )
         after = found_in(saw, phrase.words, bundled_model())
-        one, other = await served(saw), await served(never)
+        noticed = await forget_beside(beside, ANN)
+        left_beside = found_in(beside, phrase.words, bundled_model())
+        one, other, third = await served(saw), await served(never), await served(beside)
         measured = await likelihoods([one, other], phrase)
         gap = max(abs(a - b) for a, b in zip(measured["saw"], measured["never"], strict=True))
         length = await asyncio.to_thread(_tokens, phrase)
@@ -239,6 +245,11 @@ async def main() -> None:
                     "never_seen": total(measured["never"], length),
                 },
                 "kills": kills,
+                "beside_a_server": noticed
+                | {
+                    "canary_bytes_found": left_beside.size_bytes,
+                    "digest_equal_to_never_seen": third.digest == other.digest,
+                },
                 "versions_removed": len(list(certificate["versions_removed"])),  # type: ignore[call-overload]
                 "versions_rebuilt": len(list(certificate["rebuilt"])),  # type: ignore[call-overload]
                 "seconds": round(time.monotonic() - started, 1),

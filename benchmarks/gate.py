@@ -148,7 +148,7 @@ async def live(home: Path, seed: int) -> AsyncIterator[Live]:
         listening(parts, place, learns=True) as url,
         asyncio.TaskGroup() as group,
     ):
-        behind = [group.create_task(parts.collect.run()), group.create_task(parts.learn())]
+        behind = [group.create_task(parts.collect.run()), group.create_task(parts.learning.run())]
         try:
             base = f"{url}/v1"
             async with Client(base, KEY, await served_model(base, KEY)) as client:

@@ -73,7 +73,7 @@ async def _serve(home: Path) -> None:
             listening(parts, place, learns=True) as url,
             asyncio.TaskGroup() as group,
         ):
-            behind = [group.create_task(parts.collect.run()), group.create_task(parts.learn())]
+            behind = [group.create_task(parts.collect.run()), group.create_task(parts.learning.run())]
             behind.append(group.create_task(giving_back()))
             print(url.rpartition(":")[2], flush=True)
             await stop.wait()

@@ -175,3 +175,15 @@ async def rehearsing(home: Home, *, with_canary: bool = True) -> PolicyVersion:
     await home.learn()
     await home.say("b4", "four", user="bob")
     return await home.learn()
+
+
+async def never_saw(folder: Path, model: Path) -> str:
+    """The digest of the last version of an installation that never saw the canary."""
+    home = await make_home(folder, model)
+    digest = await home.digest(await lived(home, with_canary=False))
+    await home.store.aclose()
+    return digest
+
+
+def files_with(folder: Path, phrase: str) -> list[str]:
+    return [path.name for path in folder.rglob("*") if path.is_file() and phrase.encode() in path.read_bytes()]

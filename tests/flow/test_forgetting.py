@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from forgetting_parts import CANARY, Home, lived, make_home, rehearsing, tiny_model
+from forgetting_parts import CANARY, Home, files_with, lived, make_home, never_saw, rehearsing, tiny_model
 
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import ConfigError, StoreError
@@ -67,10 +68,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_model(tmp_path_factory.mktemp("model") / "bytes")
 
 
-def files_with(folder: Path, phrase: str) -> list[str]:
-    return [path.name for path in folder.rglob("*") if path.is_file() and phrase.encode() in path.read_bytes()]
-
-
 def killed_at(point: str, home: Path, model: Path) -> None:
     """Forgets in another process, and kills it where it says or logs this."""
     command = [sys.executable, "-c", CHILD, str(home), str(model), point]
@@ -79,14 +76,6 @@ def killed_at(point: str, home: Path, model: Path) -> None:
         assert child.stdout.readline() == "here\n"
         child.send_signal(signal.SIGKILL)
         assert child.wait() == -signal.SIGKILL
-
-
-async def never_saw(folder: Path, model: Path) -> str:
-    """The digest of the last version of an installation that never saw the canary."""
-    home = await make_home(folder, model)
-    digest = await home.digest(await lived(home, with_canary=False))
-    await home.store.aclose()
-    return digest
 
 
 async def erased(home: Home, what: What, *, has_records: bool = False) -> None:
@@ -243,7 +232,7 @@ async def test_records_in_the_folder_are_cleaned_and_those_elsewhere_only_where_
     out, other = home.folder / "records.jsonl", home.folder / "moved.jsonl"
     beside, left = tmp_path / "beside.jsonl", tmp_path / "left.jsonl"
     for path in (out, other, beside if is_asked else left):
-        assert await export_to(home.folder, path) == 6
+        assert await export_to(home.folder, path) == (6, 0)
     other.write_text("somebody else's by now\n")
     await home.reopen()
     await erased(home, What(user="ann"), has_records=is_asked)
@@ -274,15 +263,31 @@ async def test_another_model_than_the_one_that_was_trained_is_refused(tmp_path: 
     await home.store.aclose()
 
 
-async def test_nothing_is_forgotten_while_a_server_runs(tmp_path: Path, model: Path) -> None:
+async def test_nobody_but_the_server_forgets_while_it_runs(tmp_path: Path, model: Path) -> None:
     home = await make_home(tmp_path / "a", model)
     await home.say("turn-of-ann", CANARY, user="ann")
     await home.store.aclose()
     lock = FolderLock(home.folder)  # as a running server holds it
     note_address(home.folder, Address("http://127.0.0.1:1", os.getpid()))
-    with pytest.raises(StoreError, match=r"a server runs on .* cannot be taken from it. Stop it, run this again"):
+    with pytest.raises(StoreError, match=r"a server runs on .* cannot be taken from it. Run `openclaw-rl forget`"):
         await forget(home.config, What(user="ann"))
     lock.free()
     certificate = await forget(home.config, What(user="ann"))  # no version saw it: no model is needed
     assert (certificate.removed["turns"], certificate.rebuilt, certificate.finished_at is not None) == (1, (), True)
     assert files_with(home.folder, CANARY) == []
+
+
+async def test_a_folder_that_no_step_was_committed_for_goes_where_it_learned_from_it(
+    tmp_path: Path, model: Path
+) -> None:
+    home = await make_home(tmp_path / "a", model)
+    await lived(home, with_canary=True)
+    versions = home.folder / "versions"
+    shutil.copytree(versions / "shared.2", versions / "shared.7")  # as a crash between its renaming and the commit
+    shutil.copytree(versions / "shared.1", versions / "shared.8")  # never saw it
+    for number, name in ((7, "shared.7"), (8, "shared.8")):
+        manifest = json.loads((versions / name / "manifest.json").read_text())
+        (versions / name / "manifest.json").write_text(json.dumps(manifest | {"version": f"shared.{number}"}))
+    await erased(home, What(user="ann"))
+    assert sorted(path.name for path in versions.iterdir()) == ["shared.1", "shared.8"]
+    await home.store.aclose()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest_asyncio
 from publish_doubles import Flow, ToldEngine, flowing, turn, version, write_adapter
 
-from openclaw_rl.core.adapter import WEIGHTS
+from openclaw_rl.core.adapter import WEIGHTS, Adapter
 from openclaw_rl.core.turn import Session
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.publish.stage import ON_ITS_WAY
@@ -181,3 +182,40 @@ async def test_a_damaged_own_version_gives_way_to_the_one_before_it(owners: Owne
     await again.stage.once()
     assert await again.served.own("user-ann") == own("ann") == await again.store.current("user-ann")
     assert "user-ann.2 is damaged" in again.stage.status.notice
+
+
+async def test_versions_that_are_gone_are_served_to_nobody_and_unloaded_once_unused(owners: Owners) -> None:
+    await owners.publish("ann")
+    await owners.publish("bob")
+    gone = own("ann")
+    await owners.served.leave(lambda version: version == gone, is_unused=False)
+    assert await owners.ask("ann") is None  # the shared one answers
+    assert gone in owners.served.loaded
+    await owners.served.leave(lambda version: version == gone, is_unused=True)
+    assert gone not in owners.served.loaded
+    assert gone not in owners.flow.engine.loaded
+    assert await owners.ask("bob") == own("bob")
+
+
+async def test_a_version_whose_loading_nobody_waits_for_any_more_is_known_to_be_loaded(owners: Owners) -> None:
+    row = await owners.candidate("cid")
+    engine, begun, go = owners.flow.engine, asyncio.Event(), asyncio.Event()
+
+    @dataclass
+    class Slow:
+        async def load(self, adapter: Adapter) -> None:
+            begun.set()
+            await go.wait()
+            await engine.load(adapter)
+
+    owners.served.engine = Slow()  # type: ignore[assignment]
+    loading = asyncio.ensure_future(owners.served.load(row))
+    await begun.wait()
+    loading.cancel()
+    go.set()
+    await asyncio.gather(loading, return_exceptions=True)
+    owners.served.engine = engine
+    assert loading.cancelled()
+    assert row.version in owners.served.loaded
+    await owners.served.leave(lambda version: version == row.version, is_unused=True)
+    assert row.version not in engine.loaded

@@ -173,7 +173,7 @@ async def test_one_refused_request_does_not_take_its_neighbours_with_it(tmp_path
         store.add_turn(a_turn("c"), chain="c"),
         return_exceptions=True,
     )
-    assert [type(result) for result in results] == [type(None), ValueError, type(None), ValueError, type(None)]
+    assert [type(result) for result in results] == [bool, ValueError, bool, ValueError, bool]
     assert (await store.counts())["served"] == 3
     assert await store.ready(limit=9) == []
     await store.aclose()

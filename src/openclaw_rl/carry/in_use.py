@@ -31,6 +31,10 @@ class HintsInUse:
     size_of: Callable[[str], int]
     _held: OrderedDict[str, tuple[int, tuple[KeptHint, ...]]] = field(default_factory=OrderedDict)
 
+    def let_go(self) -> None:
+        """Holds no user's hints; they are read when they are needed."""
+        self._held.clear()
+
     async def placed(self, placement: Placement, messages: Sequence[Message]) -> tuple[PlacedHint, ...]:
         """The hints that a request's prompt holds, and where; none for a side request."""
         if self.carry is Carry.WEIGHTS or not placement.is_main:

@@ -55,6 +55,13 @@ class CarryStage:
     _newest: dict[str, Turn] = field(default_factory=dict)  # by which the weights of a user are known
     _known: tuple[int, tuple[str, ...]] = (-1, ())  # users with hints in use, as of a change of the store's hints
 
+    def let_go(self) -> None:
+        """Holds nothing in memory of any turn or hint, as after a restart; not while it runs."""
+        self._seen.clear()
+        self._newest.clear()
+        self._known = (-1, ())
+        self.hints.let_go()
+
     async def run(self) -> None:
         """Looks until cancelled."""
         while True:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -192,6 +192,20 @@ class Index:
         if name in self._turns:
             self._turns.move_to_end(name)
         return self._turns.get(name)
+
+    def let_go(self, turns: Collection[str]) -> None:
+        """Knows nothing of these turns any more."""
+        for held in (self._chains, self._tails):
+            for name, known in list(held.items()):
+                if any(each.turn in turns for each in known):
+                    known[:] = [each for each in known if each.turn not in turns]
+                    if not known:
+                        del held[name]
+        for name, turn in list(self._asked.items()):
+            if turn in turns:
+                del self._asked[name]
+        for turn in turns:
+            self.forget(turn)
 
     def forget(self, name: str) -> None:
         """Lets go of the turn of this id."""

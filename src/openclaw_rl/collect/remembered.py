@@ -50,6 +50,11 @@ class Remembered:
         held = self._held.get(id(messages))
         return held if held is not None and held.messages is messages else None
 
+    def let_go(self) -> None:
+        """Remembers nothing: what is under way is digested again."""
+        self._held.clear()
+        self.size = 0
+
     def forget(self, messages: tuple[Message, ...]) -> None:
         """The request is answered."""
         held = self._held.pop(id(messages), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from urllib.parse import unquote
@@ -144,7 +144,12 @@ class Collect:
         turn, history = await self._told_whole(turn, noted), noted.history
         chain = extended(history.prefix, turn.reply)
         reason = self._reason(turn) if turn.is_main else None
-        await self._store.add_turn(turn, chain=chain, prefix=history.prefix, reason=reason, seen_s=self._now_s())
+        if not await self._store.add_turn(
+            turn, chain=chain, prefix=history.prefix, reason=reason, seen_s=self._now_s()
+        ):
+            self._closing.pop(turn.session, None)
+            log.info("not stored turn=%s: what it goes on from was forgotten while it was answered", turn.id)
+            return
         state = None if not turn.is_main else State.SERVED if reason is None else State.DROPPED
         self._index.enter(turn, Known(turn.id, turn.session, state), space_in(turn.session), history, chain)
         if reason is not None:
@@ -162,6 +167,11 @@ class Collect:
         """The session is over; `session` is its full name."""
         await self._store.end_session(session, why=why, at_s=self._now_s())
         log.info("ended session=%s why=%s", session, why)
+
+    def let_go(self, turns: Collection[str]) -> None:
+        """Holds nothing in memory of these turns, nor any history of requests under way."""
+        self._index.let_go(turns)
+        self._asked.let_go()
 
     @property
     def held(self) -> dict[str, int]:

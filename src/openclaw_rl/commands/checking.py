@@ -22,15 +22,21 @@ def check(
 ) -> None:
     """Verify an installation's folder: the store, the ledger, every turn's data, every version's files.
 
-    Stop the server first. Without --repair nothing is changed. Ends with 0 where all is sound or was mended, with 1
-    where something is left. What a repair replaces or cannot use goes to the folder `aside`; nothing is removed.
+    Without --repair nothing is changed, and a server may run: what it has under way is left out then. To repair, stop
+    it first. Ends with 0 where all is sound or was mended, with 1 where something is left. What a repair replaces or
+    cannot use goes to the folder `aside`; nothing is removed.
     """
-    from openclaw_rl.runtime.checking import check_home
+    from openclaw_rl.runtime.checking import check_beside, check_home
+    from openclaw_rl.runtime.home import address_of
 
-    report = check_home(home_of(home, needs_store=not repair), repair=repair)
+    at = home_of(home, needs_store=not repair)
+    server = None if repair else address_of(at)
+    report = check_home(at, repair=repair) if server is None else check_beside(at)
     if as_json:
-        print(json.dumps({**asdict(report), "is_sound": report.is_sound}))
+        print(json.dumps({**asdict(report), "is_sound": report.is_sound, "server": server and server.pid}))
     else:
+        if server is not None:
+            say.print(f"a server runs on {escape(str(at))} (process {server.pid}); what it has under way is left out")
         for item in report.findings:
             mark = "[green]mended[/]" if item.is_mended else "[red]found[/]"
             say.print(f"{mark} {escape(item.what)}", soft_wrap=True)
@@ -38,7 +44,8 @@ def check(
                 say.print(f"  {escape(item.mend)}", soft_wrap=True)
         say.print(_summary(report.turns, report.versions, len(report.findings), is_sound=report.is_sound))
         if not report.is_sound and not repair:
-            say.print("`openclaw-rl check --repair` mends what can be mended, and removes nothing.")
+            first = "`" if server is None else "stop the server; then `"
+            say.print(f"{first}openclaw-rl check --repair` mends what can be mended, and removes nothing.")
     raise typer.Exit(0 if report.is_sound else 1)
 
 

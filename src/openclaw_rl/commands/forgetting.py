@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -15,6 +16,10 @@ from rich.table import Table
 
 from openclaw_rl.commands.common import Home, home_of, say
 from openclaw_rl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from openclaw_rl.runtime.forget_plan import Certificate
+    from openclaw_rl.store.forget import What
 
 app = typer.Typer()
 Model = Annotated[
@@ -46,17 +51,22 @@ def forget(
 ) -> None:
     """Forget a session, a user, a turn or all before a date: every byte of it, and what the weights learned from it.
 
-    The server must be stopped. Turns that repeat it go too, and hints drawn from it. Versions that saw it are removed
-    and made again from the last one that never did, without it; they pass the gate like any other. A certificate of
-    what was removed is printed and kept. Killed in the middle, it is finished by the next call or the next start.
+    Turns that repeat it go too, and hints drawn from it. Versions that saw it are removed and made again from the last
+    one that never did, without it; they pass the gate like any other. A certificate of what was removed is printed and
+    kept. Where a server runs it does all this itself while it serves on, also where this command is ended by Ctrl-C;
+    asked again, it shows how far that has come. Killed in the middle, it is finished by the next call or next start.
     """
     from openclaw_rl.config import read_config
     from openclaw_rl.runtime import forgetting
+    from openclaw_rl.runtime.home import address_of
     from openclaw_rl.store.forget import What
 
     at = home_of(home)
     settings = read_config(config, overrides={"home": str(at), "model": model})
     what = What(session=session, user=user, turn=turn, before_s=None if before is None else _moment(before))
+    if address_of(at) is not None:
+        _by_server(at, what, dry_run=dry_run, yes=yes, remake=remake, records=records)
+        return
     earlier = [] if dry_run else asyncio.run(forgetting.finish(settings))
     for certificate in earlier:
         say.print(f"finished what was begun earlier: {forgetting.certificate_path(at, certificate)}", soft_wrap=True)
@@ -69,15 +79,78 @@ def forget(
     if found.is_nothing:
         say.print("there is nothing to forget")
         return
-    table = Table("what goes", "how much", title=f"Forgetting in {at}")
-    for name, count in forgetting.summary(found).items():
-        table.add_row(name, str(count))
-    Console(stderr=True).print(table)
+    _show(at, forgetting.summary(found))
     if dry_run:
         return
+    _confirm(yes)
+    _print_certificate(at, asyncio.run(forgetting.forget(settings, what, remake=remake, has_records=records)))
+
+
+def _by_server(at: Path, what: What, *, dry_run: bool, yes: bool, remake: bool, records: bool) -> None:
+    """The same, asked of the running server."""
+    from openclaw_rl.runtime import forgetting_asked as server
+
+    open_ones = [] if dry_run else [item for item in asyncio.run(server.standing(at)) if item.phase != server.DONE]
+    for item in open_ones:
+        say.print(
+            f"forgetting {item.id}, asked for at {item.certificate.asked_at}, is under way in the running server",
+            soft_wrap=True,
+        )
+        _wait(at, item.id, remake=remake)
+    try:
+        found = asyncio.run(server.preview(at, what))
+    except ConfigError:
+        if open_ones:  # it was this that was begun
+            return
+        raise
+    if not found:
+        say.print("there is nothing to forget")
+        return
+    _show(at, found)
+    if dry_run:
+        return
+    _confirm(yes)
+    name = asyncio.run(server.begin(at, what, has_records=records))
+    _wait(at, name, remake=remake)
+
+
+def _wait(at: Path, name: str, *, remake: bool) -> None:
+    """Until it is done; Ctrl-C ends the waiting alone."""
+    try:
+        asyncio.run(_follow(at, name, remake=remake))
+    except KeyboardInterrupt:
+        say.print("the server finishes it; the same command shows how far it has come", soft_wrap=True)
+        raise typer.Exit(130) from None
+
+
+async def _follow(at: Path, name: str, *, remake: bool) -> None:
+    """Shows how far a forgetting has come until it is done, and its certificate. Raises Exit where versions are not."""
+    from openclaw_rl.runtime import forgetting_asked as server
+
+    async for now in server.followed(at, name, until_made=remake):
+        say.print(now.words, soft_wrap=True)
+    _print_certificate(at, now.certificate)
+    if remake and now.phase == server.REBUILDING:
+        why = now.problem or "this server does not learn: start it without --no-learn"
+        say.print(f"[yellow]note:[/] versions are not made again yet: {escape(why)}", soft_wrap=True)
+        raise typer.Exit(1)
+
+
+def _show(at: Path, found: Mapping[str, int]) -> None:
+    table = Table("what goes", "how much", title=f"Forgetting in {at}")
+    for name, count in found.items():
+        table.add_row(name, str(count))
+    Console(stderr=True).print(table)
+
+
+def _confirm(yes: bool) -> None:
     if not yes and not typer.confirm("Forget all of this? There is no way back", err=True):
         raise typer.Exit(1)
-    certificate = asyncio.run(forgetting.forget(settings, what, remake=remake, has_records=records))
+
+
+def _print_certificate(at: Path, certificate: Certificate) -> None:
+    from openclaw_rl.runtime import forgetting
+
     print(msgspec.json.format(msgspec.json.encode(certificate), indent=1).decode())
     say.print(f"kept in {forgetting.certificate_path(at, certificate)}", soft_wrap=True)
     for path in certificate.records_elsewhere:

@@ -73,11 +73,16 @@ def export(
     out: Annotated[Path, typer.Argument(help="The JSONL file to write.")],
     home: Home = None,
     user: Annotated[str | None, typer.Option("--user", help="Only what this user said and was told.")] = None,
+    side: Annotated[bool, typer.Option("--side/--no-side", help="Side requests too, marked by their kind.")] = True,
 ) -> None:
-    """Write every turn with its next state, votes, score and hints as one line of JSON each."""
+    """Write every turn with its next state, votes, score and hints as one line of JSON each.
+
+    Works while the server runs, which then hands them out itself, and while it does not.
+    """
     from openclaw_rl.runtime.inspection import export_to
 
-    print(f"{asyncio.run(export_to(home_of(home), out, user=user))} turns in {out}")
+    turns, sides = asyncio.run(export_to(home_of(home), out, user=user, with_side=side))
+    print(f"{turns} turns{f' and {sides} side requests' if side else ''} in {out}")
 
 
 @app.command()

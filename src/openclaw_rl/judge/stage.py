@@ -68,6 +68,11 @@ class JudgeStage:
         """Turns that wait and whose judging failed before."""
         return len(self._failures)
 
+    def let_go(self) -> None:
+        """Holds nothing in memory of any turn, as after a restart; not while it runs."""
+        self._failures.clear()
+        self._since_success.clear()
+
     async def run(self) -> None:
         """Judges until cancelled."""
         async with asyncio.TaskGroup() as group:

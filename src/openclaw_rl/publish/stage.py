@@ -69,6 +69,11 @@ class PublishStage:
         notice = self._status.notice if current == self._noticed else ""
         return replace(self._status, current=current, owners=self.served.owners, notice=notice)
 
+    def let_go(self) -> None:
+        """Holds nothing in memory of any turn, as after a restart; not while it runs."""
+        if self.watch is not None:
+            self.watch.let_go()
+
     async def run(self) -> None:
         """Publishes until cancelled. `start` comes first, before anything is served."""
         while True:

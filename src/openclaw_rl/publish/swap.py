@@ -11,7 +11,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.protocols import Engine
+from openclaw_rl.core.to_end import to_end
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import AdapterError, ConfigError, EngineError
 from openclaw_rl.publish.versions import verified, without_weights
@@ -140,6 +142,19 @@ class Served:
             if version in self._loaded and version not in self._current.values():
                 await self._unload(version)
 
+    async def leave(self, gone: Callable[[PolicyVersion], bool], *, is_unused: bool) -> None:
+        """Serves no version that is gone, and unloads it where it `is_unused`: no request has just been handed it.
+
+        What is served instead was named by `resume` before, except of scopes that are gone themselves.
+        """
+        async with self._lock:
+            for scope, version in list(self._current.items()):
+                if gone(version):
+                    del self._current[scope]
+            for version in [version for version in self._loaded if is_unused and gone(version)]:
+                self._awaited.discard(version)
+                await self._unload(version)
+
     @asynccontextmanager
     async def at_hand(self, row: VersionRow) -> AsyncIterator[None]:
         """Keeps a version loaded for a while, served or not. Raises AdapterError, EngineError as `load` does."""
@@ -169,8 +184,12 @@ class Served:
             raise without_weights(row.version)
         await asyncio.to_thread(verified, adapter)
         await self._make_room()
-        await self.engine.load(adapter)
-        self._loaded.append(row.version)
+
+        async def loaded(adapter: Adapter) -> None:
+            await self.engine.load(adapter)
+            self._loaded.append(row.version)
+
+        await to_end(loaded(adapter))  # the engine loads it all the same, and it has to be known to be unloaded again
 
     async def _make_room(self) -> None:
         """Unloads what is least missed: versions no longer served first, then own ones that were used longest ago."""

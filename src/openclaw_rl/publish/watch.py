@@ -40,6 +40,10 @@ class Watch:
     settings: PublishSettings
     _told: dict[tuple[str, PolicyVersion], bool] = field(default_factory=dict)
 
+    def let_go(self) -> None:
+        """Remembers no answer about any reply."""
+        self._told.clear()
+
     async def guilty(
         self, rows: Sequence[VersionRow], current: PolicyVersion, outcomes: Sequence[Outcome]
     ) -> Suspect | None:

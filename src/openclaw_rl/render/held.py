@@ -28,6 +28,12 @@ class Held(Generic[Key, Value]):
         """How many things are held."""
         return len(self._held)
 
+    def let_go(self) -> None:
+        """Holds nothing any more."""
+        with self._lock:
+            self._held.clear()
+            self.size = 0
+
     def get(self, key: Key) -> Value | None:
         """What is held under this key."""
         with self._lock:

@@ -85,6 +85,11 @@ class ChatRenderer:
         encoded = self._encoded.size + self._blocks.size + self._own.size
         return {"render_encoded_chars_held": encoded, "render_form_chars_held": self._forms.size}
 
+    def let_go(self) -> None:
+        """Holds nothing of what was rendered and read so far."""
+        for held in (self._encoded, self._own, self._blocks, self._openings, self._forms):
+            held.let_go()
+
     def prompt(
         self,
         messages: Sequence[Message],

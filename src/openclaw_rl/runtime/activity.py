@@ -22,6 +22,14 @@ STOPPING = RequestError("the server is stopping", fix="ask again in some seconds
 HEALTH = "/healthz"
 
 
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A request that is being answered."""
+
+    request: web.Request
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 @dataclass(slots=True)
 class Activity:
     """Counts the requests being answered; once it `is_stopping`, those that come are turned away."""
@@ -34,7 +42,7 @@ class Activity:
     last_problem: str = ""  # of a request, in words
     is_stopping: bool = False
     _quiet: asyncio.Event = field(default_factory=asyncio.Event)
-    _open: dict[int, web.Request] = field(default_factory=dict)  # those being answered, as many as `running`
+    _open: dict[int, _Open] = field(default_factory=dict)  # those being answered, as many as `running`
 
     def __post_init__(self) -> None:
         self._quiet.set()
@@ -56,14 +64,25 @@ class Activity:
         except TimeoutError:
             cut = len(self._open)
             log.warning("cut off answers=%d that were not finished after %g s", cut, within_s)
-            for request in self._open.values():
-                if request.transport is not None:
-                    request.transport.abort()  # which cancels whoever answers; the turns are entered as cancelled
+            for held in self._open.values():
+                if held.request.transport is not None:
+                    held.request.transport.abort()  # which cancels whoever answers; the turns are entered as cancelled
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CUT_S):
                     await self.quiet()
             return cut
         return 0
+
+    async def outlived(self) -> None:
+        """Until all that is being answered now is answered."""
+        for held in list(self._open.values()):
+            await held.ended.wait()
+
+    async def quiet_within(self, seconds: float) -> None:
+        """Until nobody is being served, or so many seconds have passed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.quiet()
 
     @property
     def is_idle(self) -> bool:
@@ -85,7 +104,7 @@ class Activity:
         if request.method != "POST":
             return await handler(request)
         self.running += 1
-        self._open[id(request)] = request
+        opened = self._open[id(request)] = _Open(request)
         self._quiet.clear()
         try:
             response = await handler(request)
@@ -95,6 +114,7 @@ class Activity:
         finally:
             self.running -= 1
             del self._open[id(request)]
+            opened.ended.set()
             self.last_s = time.monotonic()
             if not self.running:
                 self._quiet.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from openclaw_rl.config import read_config
@@ -19,12 +19,14 @@ from openclaw_rl.runtime.adopting import CURRENT, Ground, adopt, another_row, wi
 from openclaw_rl.runtime.forget_finish import finish_erasing
 from openclaw_rl.store import ledger, versions
 from openclaw_rl.store.check import Finding, check_rows
-from openclaw_rl.store.connection import NAME, in_plain_words, open_writer
+from openclaw_rl.store.connection import NAME, in_plain_words, open_reader, open_writer
 from openclaw_rl.store.lock import FolderLock
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 from openclaw_rl.store.salvage import copy_aside, salvage
 
 UNFINISHED = (".tmp", ".new")
+LOOK_AGAIN_S = 1.0
+MEND_STOPPED = "stop the server; then carry over into a new store what can be read"
 MISSING = "its folder is missing or damaged: "
 BACK = "its folder is whole again"
 MOST_LOOKS = 8
@@ -66,6 +68,40 @@ def check_home(home: Path, *, repair: bool = False, now: Callable[[], float] = t
         return _looked_at(home, found, lock, at_s=now())
     finally:
         lock.free()
+
+
+def check_beside(home: Path) -> Report:
+    """Looks at all of a folder beside the server that runs on it, without changing or holding up anything.
+
+    What the server has under way is no finding: half-written files are left out, and of the rest counts what a second
+    look finds too. Raises StoreError where the store is newer than this program.
+    """
+    first = _seen(home)
+    if not first.findings:
+        return first
+    time.sleep(LOOK_AGAIN_S)
+    second = _seen(home)
+    return replace(second, findings=tuple(item for item in second.findings if item in first.findings))
+
+
+def _seen(home: Path) -> Report:
+    """One look at the rows, in one state of the store, and at the folders of the versions it knows."""
+    found = list(_config(home))
+    sql = open_reader(home / NAME)
+    try:
+        found += check_rows(sql, repair=False)
+        damaged: set[PolicyVersion] = set()
+        for row in _rows(sql):
+            found += _version(Ground(home, sql, repair=False, at_s=0.0), row, damaged)
+        found += _current(sql, _rows(sql), damaged, repair=False)
+        turns, known = ledger.counts(sql), len(_rows(sql))
+    except sqlite3.Error as problem:
+        raise in_plain_words(problem, home / NAME) from problem
+    except DamageError as problem:
+        return Report((*found, Finding(problem.problem, MEND_STOPPED)))
+    finally:
+        sql.close()
+    return Report(tuple(found), turns["main"] + turns["side"], known)
 
 
 def _looked_at(home: Path, found: Sequence[Finding], lock: FolderLock | None, *, at_s: float) -> Report:

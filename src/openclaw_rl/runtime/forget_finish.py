@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -21,6 +21,7 @@ from openclaw_rl.config import Config
 from openclaw_rl.core.inside import is_inside, put_aside, remove
 from openclaw_rl.core.manifest import Manifest, version_folder, versions_folder
 from openclaw_rl.core.message import Json
+from openclaw_rl.core.to_end import to_end
 from openclaw_rl.core.version import PolicyVersion, parse_version
 from openclaw_rl.errors import OpenClawRLError, StoreError
 from openclaw_rl.publish.swap import Served
@@ -72,6 +73,20 @@ def finish_erasing(home: Path, *, lock: FolderLock | None = None) -> None:
             own.free()
 
 
+async def finish_beside(store: Store, home: Path) -> None:
+    """As `finish_erasing`, for the process that holds the folder and its open store. Raises StoreError."""
+    for held in await store.forgettings.all():
+        if held.phase is Phase.CLEANING:
+            await asyncio.to_thread(_clean, home, held)
+    due = [held for held in await store.forgettings.all() if held.phase is Phase.COMPACTING]
+    if due:
+        seconds = await store.forgettings.compact()
+        log.info("wrote the store anew seconds=%.3f", seconds)
+    for held in due:
+        await store.forgettings.note(replace(held, phase=Phase.REBUILDING))
+        log.info("erased forgetting=%s", held.id)
+
+
 async def rebuild(store: Store, config: Config, model: Path, *, served: Served | None = None) -> list[Certificate]:
     """Makes again, without what was forgotten, the versions that had learned from it. Raises OpenClawRLError.
 
@@ -88,7 +103,16 @@ async def rebuild(store: Store, config: Config, model: Path, *, served: Served |
     return done
 
 
-async def rebuild_in_time(store: Store, config: Config, model: Path, *, served: Served | None = None) -> None:
+@dataclass(slots=True)
+class Remaking:
+    """Why versions cannot be made again now; empty where nothing stands in the way."""
+
+    problem: str = ""
+
+
+async def rebuild_in_time(
+    store: Store, config: Config, model: Path, remaking: Remaking, *, served: Served | None = None
+) -> None:
     """As `rebuild`, tried again with growing pauses where it cannot be done now."""
     pause_s = FIRST_PAUSE_S
     while True:
@@ -96,7 +120,9 @@ async def rebuild_in_time(store: Store, config: Config, model: Path, *, served: 
             await rebuild(store, config, model, served=served)
         except OpenClawRLError as problem:
             log.error("versions cannot be made again without what was forgotten: %s", problem)
+            remaking.problem = str(problem)
         else:
+            remaking.problem = ""
             return
         await asyncio.sleep(pause_s)
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
@@ -106,10 +132,13 @@ async def certified(store: Store, home: Path, certificate: Certificate) -> Certi
     """The certificate with what is served now, written to the home folder; the forgetting is done."""
     rows = await store.versions()
     scopes = dict.fromkeys(row.version.scope for row in rows)
+    made = {item.version for item in certificate.rebuilt}
     now = replace(
         certificate,
         served={scope: str(await store.current(scope)) for scope in scopes},
-        at_gate=tuple(str(row.version) for row in rows if row.status is VersionStatus.CANDIDATE),
+        at_gate=tuple(
+            str(row.version) for row in rows if row.status is VersionStatus.CANDIDATE and str(row.version) in made
+        ),
     )
     await asyncio.to_thread(write_certificate, home, now)
     held = next(item for item in await store.forgettings.all() if item.id == certificate.id)
@@ -167,7 +196,7 @@ async def _made_again(store: Store, home: Path, held: Forgetting, past: PastStep
         return held
     step = uuid.uuid4().hex
     manifest = _manifest(past, taken, parent, below, step)
-    final = await asyncio.to_thread(folders.finish, taken.adapter.folder, manifest)
+    final = await to_end(asyncio.to_thread(folders.finish, taken.adapter.folder, manifest))
     row = VersionRow(
         version, parent, final, manifest.digest, VersionStatus.CANDIDATE, "", manifest.made_s, taken.turns,
         dict(taken.metrics), taken.rehearsed, below,

@@ -10,7 +10,7 @@ import hashlib
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ from openclaw_rl.store import versions
 from openclaw_rl.store.forget import Going, What
 from openclaw_rl.store.replay import lineage
 from openclaw_rl.store.rows import VersionRow, VersionStatus
+from openclaw_rl.train.folders import orphans
 
 FOLDER = "certificates"
 REACH = (
@@ -121,10 +122,29 @@ def plan_of(
         certificate=_certificate(what, going, name, at_s),
         gone=going.turns,
         unsaid=going.unsaid,
-        folders=tuple(str(row.version) for row in going.versions if row.folder is not None),
+        folders=(
+            *(str(row.version) for row in going.versions if row.folder is not None),
+            *_unknown(versions.home_of(sql), rows, learned, gone),
+        ),
         past=tuple(past_step(row, learned) for row in again),
         has_records=has_records,
     )
+
+
+def _unknown(
+    home: Path, rows: Sequence[VersionRow], learned: Collection[str], gone: Collection[PolicyVersion]
+) -> Iterator[str]:
+    """The folders of versions that the store does not know, as a crash may leave one, and that learned from it too."""
+    tainted = {*gone}
+    for version, manifest in sorted(
+        orphans(home, {row.version for row in rows}).items(), key=lambda item: item[0].number
+    ):
+        if manifest is None:
+            continue
+        has_read = not set(learned).isdisjoint((*manifest.turns, *manifest.rehearsed))
+        if has_read or manifest.parent in tainted or manifest.upon in tainted:
+            tainted.add(version)
+            yield str(version)
 
 
 def certificate_path(home: Path, certificate: Certificate) -> Path:

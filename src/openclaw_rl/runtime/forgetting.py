@@ -82,12 +82,12 @@ async def finish(config: Config) -> list[Certificate]:
 
 
 def check_alone(home: Path) -> None:
-    """Raises StoreError while a server runs on the folder: what it holds in memory cannot be taken from it."""
+    """Raises StoreError while a server runs on the folder: it alone can let go of what it holds in memory."""
     address = address_of(home)
     if address is not None:
         raise StoreError(
             f"a server runs on {home} (process {address.pid}), and what it holds in memory cannot be taken from it",
-            fix="stop it, run this again, and start it after that",
+            fix="run `openclaw-rl forget`, which asks the server to do it",
         )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -20,6 +22,8 @@ from openclaw_rl.serve.views import turn_json, turn_line
 from openclaw_rl.store.db import Store
 
 TIMEOUT = aiohttp.ClientTimeout(total=60)
+STREAMED = aiohttp.ClientTimeout(total=None, sock_read=60)
+SIDE = b'"kind": "side"'  # in a record; what people wrote stands in it with its quotation marks escaped
 
 
 async def ledger_of(home: Path) -> dict[str, Json]:
@@ -86,15 +90,44 @@ async def roll_back(home: Path, name: str) -> str:
     return f"version {version} will be served from the next start on"
 
 
-async def export_to(home: Path, out: Path, *, user: str | None = None) -> int:
-    """How many turns were written to `out`: a user's, or everybody's."""
-    from openclaw_rl.store.export import export
+async def export_to(home: Path, out: Path, *, user: str | None = None, with_side: bool = True) -> tuple[int, int]:
+    """How many turns and side requests were written to `out`: a user's, or everybody's. By the server where one runs.
+
+    Raises StoreError, also where something was forgotten meanwhile; then nothing is left of the file.
+    """
+    from openclaw_rl.store.export import Wanted, export
 
     if address_of(home) is not None:
-        raise StoreError(f"{home} is in use by a running server", fix="stop it first; then export")
+        return await _received(home, await asyncio.to_thread(out.resolve), user=user, with_side=with_side)
     async with opened(home) as store:
-        await store.forgettings.note_export(out, at_s=time.time())  # what is forgotten is taken out of it
-        return await export(store, out, user=user)
+        await store.exports.note(out, at_s=time.time())  # what is forgotten is taken out of it
+        return await export(store, out, Wanted(user=user, with_side=with_side))
+
+
+async def _received(home: Path, out: Path, *, user: str | None, with_side: bool) -> tuple[int, int]:
+    """As `export_to`, from the running server."""
+    from openclaw_rl.serve.exporting import FORGOTTEN
+    from openclaw_rl.store.export import written
+
+    asked_for = {"to": str(out), "side": "true" if with_side else "false"}
+    asked_for |= {} if user is None else {"user": user}
+    main = side = 0
+    rest = b""
+    async with _asking(home, "GET", "/v1/rl/export", limit=STREAMED, query=asked_for) as response:
+        if response.status != 200:
+            await _answer_of(response)
+        with written(out) as lines:
+            async for data in response.content.iter_any():
+                lines.write(data)
+                *whole, rest = (rest + data).split(b"\n")
+                sides = sum(SIDE in line for line in whole)
+                main, side = main + len(whole) - sides, side + sides
+        known = int(response.headers[FORGOTTEN])
+    forgotten = (await asked(home, "GET", "/v1/rl/forget"))["forgettings"]
+    if not isinstance(forgotten, list) or len(forgotten) != known:
+        await asyncio.to_thread(out.unlink, missing_ok=True)
+        raise StoreError("something was forgotten while the records were written", fix="export again")
+    return main, side
 
 
 @asynccontextmanager
@@ -111,27 +144,47 @@ async def asked(
     home: Path, method: str, path: str, body: Json = None, *, limit: aiohttp.ClientTimeout = TIMEOUT
 ) -> dict[str, Json]:
     """What the running server answers."""
+    async with _asking(home, method, path, body, limit=limit) as response:
+        return await _answer_of(response)
+
+
+@asynccontextmanager
+async def _asking(
+    home: Path,
+    method: str,
+    path: str,
+    body: Json = None,
+    *,
+    limit: aiohttp.ClientTimeout,
+    query: Mapping[str, str] = MappingProxyType({}),
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    """The running server's response. Raises StoreError where it breaks off."""
     address = address_of(home)
-    assert address is not None
+    if address is None:
+        raise StoreError(f"no server runs on {home} any more", fix="run the command again")
     key = (home / KEY).read_text("utf-8").strip() if (home / KEY).is_file() else ""
     headers = {"Authorization": f"Bearer {key}"}
     try:
         async with (
             aiohttp.ClientSession(headers=headers, timeout=limit) as session,
-            session.request(method, address.url + path, json=body) as response,
+            session.request(method, address.url + path, json=body, params=query) as response,
         ):
-            answer = await response.json(content_type=None)
-            status = response.status
+            yield response
     except (aiohttp.ClientError, ValueError, TimeoutError) as problem:
         raise StoreError(
-            f"the server at {address.url} does not answer: {problem}", fix="see whether it runs"
+            f"the server at {address.url} does not answer: {problem}", fix="see whether it runs, and ask again"
         ) from problem
-    if status == 401:
+
+
+async def _answer_of(response: aiohttp.ClientResponse) -> dict[str, Json]:
+    """The body. Raises ConfigError for one that is no answer."""
+    answer = await response.json(content_type=None)
+    if response.status == 401:
         raise ConfigError(
             "the running server was given another key than the home folder keeps",
             fix="start the server without --api-key, or ask it over HTTP with that key",
         )
-    if status != 200 or not isinstance(answer, dict):
+    if response.status != 200 or not isinstance(answer, dict):
         detail = answer.get("error", {}).get("message", answer) if isinstance(answer, dict) else answer
         raise ConfigError(f"the server says: {detail}")
     return answer

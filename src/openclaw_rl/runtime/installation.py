@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -34,11 +35,12 @@ from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.activity import Activity
 from openclaw_rl.runtime.carrying import carrying_of, join
 from openclaw_rl.runtime.doctor_install import home_findings
-from openclaw_rl.runtime.forget_finish import finish_erasing, rebuild_in_time
+from openclaw_rl.runtime.forget_finish import Remaking, finish_erasing, rebuild_in_time
 from openclaw_rl.runtime.guarding import check_exposure, close_folder, key_of
 from openclaw_rl.runtime.home import has_key, kept_key
 from openclaw_rl.runtime.judge_model import JudgeModel
 from openclaw_rl.runtime.keys import KeyBook
+from openclaw_rl.runtime.learning import Learning
 from openclaw_rl.runtime.loop_watch import Delays
 from openclaw_rl.runtime.models import local_folder, model_folder, named_ends
 from openclaw_rl.runtime.status import Facts, status_of
@@ -77,20 +79,15 @@ class Installation:
     pruning: Pruning
     carrying: CarryStage
     activity: Activity
-    upkeep: Upkeep = field(default_factory=Upkeep)
+    learning: Learning
+    trainer: TrainerProcess
+    judge_model: JudgeModel | None = None
+    remaking: Remaking = field(default_factory=Remaking)
 
-    async def learn(self) -> None:
-        """Judges, trains and publishes until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.upkeep.keep("judge", self.judging.run))
-            group.create_task(self.upkeep.keep("train", self._train))
-            group.create_task(self.upkeep.keep("publish", self.publishing.run))
-            group.create_task(self.upkeep.keep("hints", self.carrying.run))
-
-    async def _train(self) -> None:
-        """Trains, once every version that had learned from something forgotten is made again without it."""
-        await rebuild_in_time(self.store, self.config, self.folder, served=self.served)
-        await self.training.run()
+    @property
+    def upkeep(self) -> Upkeep:
+        """What begins stages again that break."""
+        return self.learning.upkeep
 
     async def status(
         self, *, learns: bool, reused: float | None = None, delays: Delays | None = None
@@ -182,6 +179,7 @@ async def loaded(ground: Ground) -> AsyncIterator[Installation]:
         stack.push_async_callback(engine.aclose)
         trainer = TrainerProcess(folder, trainer_settings)
         stack.push_async_callback(trainer.aclose)
+        own: JudgeModel | None = None
         chat: Chat = EngineChat(engine, renderer, renderer.ends(engine.info.eos_ids))
         if config.judge.url:
             chat = await stack.enter_async_context(_endpoint(config))
@@ -189,7 +187,7 @@ async def loaded(ground: Ground) -> AsyncIterator[Installation]:
             chat = own = await JudgeModel.start(judge_folder, config.judge, config.engine)
             stack.push_async_callback(own.aclose)
         judge = LlmJudge(chat, config.judge, name=config.judge.model or BASE_JUDGE, budget=store, readable=readable)
-        built = Built(store, renderer, engine, trainer, judge, ground.keys)
+        built = Built(store, renderer, engine, trainer, judge, ground.keys, own)
         parts = assembled(config, folder, ground.key, built)
         await parts.publishing.start()
         yield parts
@@ -221,6 +219,7 @@ class Built:
     trainer: TrainerProcess
     judge: LlmJudge
     keys: Keys | None = None  # the owner's alone
+    judge_model: JudgeModel | None = None  # where the judge has a model of its own here
 
 
 def assembled(config: Config, folder: Path, key: str, built: Built) -> Installation:
@@ -228,9 +227,7 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
     activity = Activity()
     store, engine, renderer = built.store, built.engine, built.renderer
     keys = built.keys or Keys({OWNER: key})
-    is_full = config.trainer.parameters == "full"
-    room = config.engine.max_full_versions if is_full else config.engine.max_versions
-    served = Served(store, engine, keep_loaded=config.publish.keep_loaded, room=room)
+    served = Served(store, engine, keep_loaded=config.publish.keep_loaded, room=_room(config))
     weights = config.trainer.method.weights
     wants = Wants.of(rl=weights.rl, hints=weights.opd + weights.distill)
     candidate_made, version_settled = asyncio.Event(), asyncio.Event()
@@ -260,6 +257,10 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
         version_settled=version_settled,
     )
     training.entry.take_back = publishing.take_back
+    judging = JudgeStage(store, built.judge, config.judge, is_idle=lambda: activity.is_idle)
+    remaking = Remaking()
+    rebuilt = partial(rebuild_in_time, store, config, folder, remaking, served=served)
+    train = partial(_train, training, rebuilt)
     return Installation(
         config=config,
         folder=folder,
@@ -270,18 +271,34 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
         renderer=renderer,
         collect=Collect(store, config.collect, time.time, may_teach=keys.may_teach, may_name=keys.may_name),
         served=served,
-        judging=JudgeStage(store, built.judge, config.judge, is_idle=lambda: activity.is_idle),
+        judging=judging,
         training=training,
         publishing=publishing,
         pruning=Pruning(store, served, config.publish, config.home, publishing.prune_due),
         carrying=carrying,
         activity=activity,
+        learning=Learning({"judge": judging.run, "train": train, "publish": publishing.run, "hints": carrying.run}),
+        trainer=built.trainer,
+        judge_model=built.judge_model,
+        remaking=remaking,
     )
 
 
+def _room(config: Config) -> int:
+    """How many versions the engine may hold."""
+    is_full = config.trainer.parameters == "full"
+    return config.engine.max_full_versions if is_full else config.engine.max_versions
+
+
 def _gate(config: Config, store: Store, engine: LocalEngine, renderer: ChatRenderer) -> Gate:
-    ends, tasks = renderer.ends(engine.info.eos_ids), _tasks(config, engine, renderer)
-    return Gate(store, engine, renderer, ends, config.publish, tasks)
+    ends = renderer.ends(engine.info.eos_ids)
+    return Gate(store, engine, renderer, ends, config.publish, _tasks(config, engine, renderer))
+
+
+async def _train(training: TrainStage, rebuilt: Callable[[], Awaitable[None]]) -> None:
+    """Trains, once every version that had learned from something forgotten is made again without it."""
+    await rebuilt()
+    await training.run()
 
 
 def _tasks(config: Config, engine: LocalEngine, renderer: ChatRenderer) -> TaskProbe | None:

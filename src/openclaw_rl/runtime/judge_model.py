@@ -57,6 +57,12 @@ class JudgeModel:
             if engine is not None:
                 await engine.aclose()
 
+    async def let_go(self) -> None:
+        """Holds nothing in memory of what it was asked."""
+        self.renderer.let_go()
+        if self._engine is not None:
+            await self._engine.flush()
+
     @property
     def pid(self) -> int:
         """The process's id; 0 where there is none."""

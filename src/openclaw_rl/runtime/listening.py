@@ -17,6 +17,7 @@ from openclaw_rl.core.turn import Placement
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.publish.compare import Compared, Comparison
 from openclaw_rl.publish.swap import pin, rollback, unpin
+from openclaw_rl.runtime.forgetting_served import Forgetter
 from openclaw_rl.runtime.gauges import DoorGauges, LearningGauges
 from openclaw_rl.runtime.guarding import GuardGauges, Metered, meter_of
 from openclaw_rl.runtime.handles import room_for
@@ -29,21 +30,23 @@ from openclaw_rl.serve.app import build_app, runner_of
 from openclaw_rl.serve.door import Door
 from openclaw_rl.serve.metrics import Metrics
 from openclaw_rl.serve.params import defaults_of
-from openclaw_rl.serve.parts import Control, Orders, ServeParts
+from openclaw_rl.serve.parts import Control, Forgetting, Orders, ServeParts
 
 log = logging.getLogger(__name__)
 BACKLOG = 128  # connections the system holds until they are taken
 
 
 @asynccontextmanager
-async def listening(parts: Installation, place: Place, *, learns: bool) -> AsyncIterator[str]:
+async def listening(
+    parts: Installation, place: Place, *, learns: bool, forgetter: Forgetter | None = None
+) -> AsyncIterator[str]:
     """The server's URL, while it listens there. At the end new requests are answered 503, and those under way whole.
 
     What takes longer than `serve.finish_s` is cut off then, its turns kept as cancelled.
     """
     metrics = Metrics()
     async with watching(metrics.registry) as watch:
-        serve_parts = _serve_parts(parts, metrics, watch, learns=learns)
+        serve_parts = _serve_parts(parts, metrics, watch, learns=learns, forgetter=forgetter)
         metrics.registry.register(LearningGauges(parts))
         async with _answering(parts, serve_parts, place) as url:
             yield url
@@ -70,7 +73,9 @@ async def _answering(parts: Installation, serve_parts: ServeParts, place: Place)
         await parts.activity.finished(settings.finish_s)  # whoever comes meanwhile is told to come again
 
 
-def _serve_parts(parts: Installation, metrics: Metrics, watch: LoopWatch, *, learns: bool) -> ServeParts:
+def _serve_parts(
+    parts: Installation, metrics: Metrics, watch: LoopWatch, *, learns: bool, forgetter: Forgetter | None
+) -> ServeParts:
     settings = parts.config.serve
     meter = meter_of(settings)
     metrics.registry.register(GuardGauges(meter, parts.store.masked))
@@ -107,6 +112,8 @@ def _serve_parts(parts: Installation, metrics: Metrics, watch: LoopWatch, *, lea
         keys=parts.keys,
         meter=meter,
         orders=orders_of(parts, comparison),
+        forgetting=None if forgetter is None else Forgetting(forgetter.preview, forgetter.begin, forgetter.standing),
+        is_stopping=lambda: parts.activity.is_stopping,
         settings=settings,
         metrics=metrics,
         carried=parts.carrying.hints.placed,

@@ -17,12 +17,12 @@ from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.manifest import Manifest, version_folder
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import SHARED, PolicyVersion
-from openclaw_rl.errors import ConfigError
+from openclaw_rl.errors import ConfigError, StoreError
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.carry_over import CarryOver
 from openclaw_rl.runtime.forget_finish import finish_erasing
-from openclaw_rl.runtime.forgetting import check_alone
+from openclaw_rl.runtime.home import address_of
 from openclaw_rl.runtime.inspection import opened
 from openclaw_rl.runtime.models import model_folder
 from openclaw_rl.runtime.restoring import Restoring
@@ -143,6 +143,15 @@ class _Replay:
         return [sample for sample in made if sample is not None]
 
 
+def _check_alone(home: Path) -> None:
+    address = address_of(home)
+    if address is not None:
+        raise StoreError(
+            f"a server runs on {home} (process {address.pid}) and holds its store",
+            fix="stop it, run this again, and start it after that; or replay in a copy of the folder",
+        )
+
+
 async def replay(
     config: Config,
     *,
@@ -160,7 +169,7 @@ async def replay(
     becomes a candidate that waits at the gate, and in `into` the first one of a new installation. Raises ConfigError,
     StoreError, TrainerError.
     """
-    check_alone(config.home)
+    _check_alone(config.home)
     await asyncio.to_thread(finish_erasing, config.home)
     model = await asyncio.to_thread(model_folder, config.model)
     async with opened(config.home) as store:
@@ -211,7 +220,7 @@ async def restore(config: Config, version: PolicyVersion) -> Report:
     They are put back where their digest is what it was, which `digest_equal` tells. Raises ConfigError for a version
     that was not pruned; StoreError, TrainerError.
     """
-    check_alone(config.home)
+    _check_alone(config.home)
     await asyncio.to_thread(finish_erasing, config.home)
     model = await asyncio.to_thread(model_folder, config.model)
     async with opened(config.home) as store:

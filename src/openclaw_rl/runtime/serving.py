@@ -8,12 +8,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from functools import partial
 
 from openclaw_rl.config import Config, unused_names
 from openclaw_rl.core.version import SHARED
 from openclaw_rl.runtime import retaining
 from openclaw_rl.runtime.allocator import giving_back, set_aside
+from openclaw_rl.runtime.forgetting_served import Forgetter
 from openclaw_rl.runtime.home import KEY
 from openclaw_rl.runtime.installation import Ground, Installation, grounded, loaded
 from openclaw_rl.runtime.listening import listening
@@ -35,20 +37,21 @@ async def run(config: Config, *, learn: bool = True, announce: Callable[[str], N
     log.info("starting home=%s", config.home)
     for line in unused_names():
         log.warning("%s", line)
-    async with (
-        grounded(config) as ground,  # what takes moments and may be refused comes before what takes long
-        taken(config.serve) as place,
-        loaded(ground) as parts,
-        listening(parts, place, learns=learn) as url,
-        asyncio.TaskGroup() as group,
-    ):
+    async with AsyncExitStack() as stack:
+        ground = await stack.enter_async_context(grounded(config))  # what may be refused comes before what takes long
+        place = await stack.enter_async_context(taken(config.serve))
+        parts = await stack.enter_async_context(loaded(ground))
+        forgetter = Forgetter(parts, learns=learn)
+        url = await stack.enter_async_context(listening(parts, place, learns=learn, forgetter=forgetter))
+        group = await stack.enter_async_context(asyncio.TaskGroup())
         keep = parts.upkeep.keep
         behind = [group.create_task(keep("memory", giving_back)), group.create_task(keep("collect", parts.collect.run))]
         kept = partial(retaining.run, parts.store, config.store.keep_days)
         behind.append(group.create_task(keep("store", kept)))
+        behind.append(group.create_task(keep("forgetting", forgetter.run)))
         behind.append(group.create_task(keep("versions", partial(retaining.prune, parts.pruning))))
         if learn:
-            behind.append(group.create_task(parts.learn()))
+            behind.append(group.create_task(parts.learning.run()))
         log.info("set aside objects=%d", set_aside())
         _introduce(parts, url, announce)
         announce(_about_key(ground, is_private=is_private))

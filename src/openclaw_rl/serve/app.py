@@ -7,12 +7,13 @@ from aiohttp import web
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.rights import Right
 from openclaw_rl.core.version import SHARED
-from openclaw_rl.serve import control, hints, orders, responses
+from openclaw_rl.serve import control, forgetting, hints, orders, responses
 from openclaw_rl.serve.auth import Caller
 from openclaw_rl.serve.body import received
 from openclaw_rl.serve.chat import chat_completions
 from openclaw_rl.serve.completions import completions
 from openclaw_rl.serve.control import answer
+from openclaw_rl.serve.exporting import export
 from openclaw_rl.serve.failures import Handler, answer_errors, error_response
 from openclaw_rl.serve.messages import count_tokens, messages
 from openclaw_rl.serve.names import check_headers, check_name
@@ -96,6 +97,9 @@ ROUTES: tuple[Route, ...] = (
     ("POST", "/v1/rl/freeze", orders.freeze, Right.ADMIN),
     ("POST", "/v1/rl/unfreeze", orders.unfreeze, Right.ADMIN),
     ("POST", "/v1/rl/compare", orders.compare, Right.ADMIN),
+    ("GET", "/v1/rl/export", export, Right.ADMIN),
+    ("POST", "/v1/rl/forget", forgetting.forget, Right.ADMIN),
+    ("GET", "/v1/rl/forget", forgetting.standing, Right.ADMIN),
     ("GET", "/v1/rl/hints", hints.listed, Right.ADMIN),
     ("PUT", "/v1/rl/hints", hints.add, Right.ADMIN),
     ("PUT", "/v1/rl/hints/{id}", hints.change, Right.ADMIN),

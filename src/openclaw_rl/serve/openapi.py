@@ -12,7 +12,7 @@ from openclaw_rl import __version__
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.rights import Right
-from openclaw_rl.serve import control, hints, messages_wire, orders, responses_wire, wire
+from openclaw_rl.serve import control, forgetting, hints, messages_wire, orders, responses_wire, wire
 from openclaw_rl.serve.names import MOST_CHARS
 from openclaw_rl.serve.parts import ServeParts
 
@@ -32,6 +32,7 @@ BODIES: dict[tuple[str, str], type[msgspec.Struct]] = {
     ("POST", "/v1/rl/pin"): orders.PinBody,
     ("POST", "/v1/rl/unpin"): orders.UnpinBody,
     ("POST", "/v1/rl/compare"): orders.CompareBody,
+    ("POST", "/v1/rl/forget"): forgetting.ForgetBody,
     ("PUT", "/v1/rl/hints"): hints.AddBody,
     ("PUT", "/v1/rl/hints/{id}"): hints.ChangeBody,
 }
@@ -96,6 +97,7 @@ _QUERIES: dict[tuple[str, str], dict[str, Json]] = {
         "before": _TEXT,
     },
     ("GET", "/v1/rl/hints"): {"user": _TEXT},
+    ("GET", "/v1/rl/export"): {"user": _TEXT, "session": _TEXT, "side": {"type": "boolean"}, "to": _TEXT},
     ("GET", "/v1/rl/versions"): {
         "limit": {"type": "integer", "minimum": 1, "maximum": 500, "default": 50},
         "before": _TEXT,
@@ -230,6 +232,8 @@ def _responses(path: str) -> dict[str, Json]:
     good: dict[str, Json] = {"application/json": {"schema": {"type": "object"}}}
     if path in ANSWERING:
         good["text/event-stream"] = {"schema": _TEXT}
+    if path == "/v1/rl/export":
+        good = {"application/x-ndjson": {"schema": _TEXT}}
     if path == "/metrics":
         good = {"text/plain": {"schema": _TEXT}}
     name = "AnthropicError" if path.startswith("/v1/messages") else "Error"

@@ -22,6 +22,7 @@ from openclaw_rl.serve.offered import Offered
 from openclaw_rl.serve.params import SamplingDefaults
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.db import Store
+from openclaw_rl.store.forget import What
 
 ALIAS = "default"  # a model name that always works
 
@@ -74,6 +75,20 @@ class Orders:
     compare: Callable[[Sequence[PolicyVersion], Sequence[Sequence[Message]], int], Awaitable[Sequence[Comparable]]]
 
 
+@dataclass(frozen=True, slots=True)
+class Forgetting:
+    """What the owner may have forgotten. They raise OpenClawRLError.
+
+    `preview(what)` counts what would go; `begin(what, has_records)` erases its rows and gives the forgetting's id, the
+    rest being done meanwhile; `standing()` tells how far each one has come, the oldest first. With `has_records` files
+    of records that were written outside the home folder are cleaned too.
+    """
+
+    preview: Callable[[What], Awaitable[Mapping[str, int]]]
+    begin: Callable[[What, bool], Awaitable[str]]
+    standing: Callable[[], Awaitable[Sequence[Mapping[str, Json]]]]
+
+
 async def nothing_carried(placement: Placement, messages: Sequence[Message]) -> tuple[PlacedHint, ...]:
     """No hint stands in any prompt."""
     return ()
@@ -90,7 +105,8 @@ class ServeParts:
 
     `models` are the names clients may ask for, the first one reported; `current(user)` is the version being served to
     a user right now, unless `own(placement)` gives one that is theirs alone; `carried(placement, messages)` are the
-    user's hints that a request's prompt is to hold; `clock` gives seconds since the epoch.
+    user's hints that a request's prompt is to hold; `clock` gives seconds since the epoch. Once the server
+    `is_stopping`, what takes long is broken off.
     """
 
     engine: Engine
@@ -108,6 +124,8 @@ class ServeParts:
     carried: Callable[[Placement, Sequence[Message]], Awaitable[tuple[PlacedHint, ...]]] = nothing_carried
     own: Callable[[Placement], Awaitable[PolicyVersion | None]] = nobodys_own
     orders: Orders | None = None
+    forgetting: Forgetting | None = None
+    is_stopping: Callable[[], bool] = lambda: False
     metrics: Metrics = field(default_factory=Metrics)
     meter: Meter = field(default_factory=Meter)
     offered: Offered = field(default_factory=Offered)

@@ -26,6 +26,7 @@ from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
 from openclaw_rl.errors import StoreError
 from openclaw_rl.store import connection, hints, ledger, lessons, listing, samples, sessions, spent, turns, versions
 from openclaw_rl.store.effects import EffectBook
+from openclaw_rl.store.exports import ExportBook
 from openclaw_rl.store.forgettings import ForgettingBook
 from openclaw_rl.store.hint_book import HintBook
 from openclaw_rl.store.keeping import KeepingBook
@@ -47,7 +48,8 @@ Row = TypeVar("Row")
 class Store:
     """The rows of one installation; `hints` are those kept for its users, `forgettings` what was erased on request.
 
-    `orders` are the owner's standing ones, `effects` tells what versions did, `keeping` whose weights stay on the disk.
+    `orders` are the owner's standing ones, `effects` tells what versions did, `exports` are records written elsewhere,
+    `keeping` says whose weights stay on the disk.
     """
 
     @classmethod
@@ -63,10 +65,10 @@ class Store:
         except BaseException:
             lock.free()
             raise
-        return cls(lock, writing, reading, masker or Masker(()))
+        return cls(home, lock, writing, reading, masker or Masker(()))
 
     def __init__(
-        self, lock: FolderLock, writing: sqlite3.Connection, reading: sqlite3.Connection, masker: Masker
+        self, home: Path, lock: FolderLock, writing: sqlite3.Connection, reading: sqlite3.Connection, masker: Masker
     ) -> None:
         self._lock = lock
         self._masker = masker  # used by the writer's thread alone
@@ -74,7 +76,8 @@ class Store:
         self._writer = Writer(writing, self._wake)
         self._reader = Reader(reading)
         self.hints = HintBook(self._writer, self._reader)
-        self.forgettings = ForgettingBook(self._writer, self._reader, self.hints)
+        self.exports = ExportBook(self._writer, home / connection.NAME)
+        self.forgettings = ForgettingBook(self._writer, self._reader, self.hints, self.exports)
         self.orders = OrderBook(self._writer, self._reader)
         self.effects = EffectBook(self._reader)
         self.keeping = KeepingBook(self._writer, self._reader)
@@ -138,15 +141,19 @@ class Store:
         reason: DropReason | None = None,
         prefix: str = "",
         seen_s: float | None = None,
-    ) -> None:
+    ) -> bool:
         """Enters a turn: a main one as SERVED (or DROPPED with `reason`), a side one without a state.
+
+        False where it belongs to what was forgotten while it was being answered: nothing of it is entered then.
 
         `chain` is the digest of the conversation up to and with the reply, under which `turn_by_chain` finds it;
         `prefix` is that of what was asked, which siblings share. The turn's session is made or seen again at `seen_s`.
         """
         seen = Session(turn.session, turn.user, turn.agent, turn.at_s, turn.at_s if seen_s is None else seen_s)
 
-        def work(tx: Transaction) -> None:
+        def work(tx: Transaction) -> bool:
+            if self.forgettings.holds(turn):
+                return False
             sessions.see(tx.sql, seen)
             kept, why = self._masker.turn(turn), reason
             if kept is not turn and turn.is_main and reason is None:
@@ -154,8 +161,9 @@ class Store:
             state = turns.insert(tx.sql, kept, chain=chain, prefix=prefix, reason=why)
             if state is not None:
                 tx.moved.add(state)
+            return True
 
-        await self._writer.do(work)
+        return await self._writer.do(work)
 
     async def turn(self, turn: str) -> Turn | None:
         """The turn of this id."""

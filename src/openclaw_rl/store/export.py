@@ -1,79 +1,118 @@
-"""The store as JSON lines in the published record shape, one line for each main turn, oldest first.
+"""The store as JSON lines in the published record shape, one line for each turn, oldest first.
 
     session_id, turn, timestamp, messages, prompt_text, response_text, tool_calls, next_state; votes, score, hint
 
-`turn` counts a session's main turns from 1. Our own facts stand behind, under names the published shape does not use:
-turn_id, user, agent, reasoning, state, reason, version, source, mean, hints, feedback.
+`turn` counts a session's main turns from 1; a side request has none. Our own facts stand behind, under names the
+published shape does not use: kind, turn_id, user, agent, reasoning, state, reason, version, source, mean, hints,
+feedback.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import StoreError
+from openclaw_rl.store import listing
 from openclaw_rl.store.codec import message_json
 from openclaw_rl.store.db import Store
+from openclaw_rl.store.exports import Snapshot
 from openclaw_rl.store.rows import TurnRow
 
-ROWS_AT_ONCE = 100
+ROWS_AT_ONCE = 25
+TextOf = Callable[[Sequence[int]], str]
 
 
-async def records(
-    store: Store,
-    *,
-    session: str | None = None,
-    user: str | None = None,
-    text_of: Callable[[Sequence[int]], str] | None = None,
-) -> AsyncIterator[dict[str, Json]]:
-    """The records of a session, a user or everybody.
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which turns: of a session, a user or everybody; side requests too, unless `with_side` says otherwise.
 
     `text_of` turns a prompt's ids into text; without it `prompt_text` is None, since only a tokenizer can tell.
     """
+
+    session: str | None = None
+    user: str | None = None
+    with_side: bool = True
+    text_of: TextOf | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some lines, how many of them are of main turns and of side requests, and the last turn looked at."""
+
+    lines: bytes
+    main: int
+    side: int
+    last: str
+
+
+async def pieces(snapshot: Snapshot, wanted: Wanted) -> AsyncIterator[Piece]:
+    """The records, some at a time. Raises StoreError."""
     numbers: dict[str, int] = {}
-    after: str | None = None
-    while page := await store.history(limit=ROWS_AT_ONCE, session=session, user=user, after=after):
-        for row in page:
-            if row.turn.is_main:
-                numbers[row.turn.session] = numbers.get(row.turn.session, 0) + 1
-                yield record_of(row, numbers[row.turn.session], text_of)
-        after = page[-1].turn.id
+    last: str | None = None
+    while True:
+        piece = await snapshot.do(lambda sql, after=last: _piece(sql, wanted, numbers, after))  # type: ignore[misc]
+        if piece is None:
+            return
+        yield piece
+        last = piece.last
 
 
-async def export(
-    store: Store,
-    path: Path,
-    *,
-    session: str | None = None,
-    user: str | None = None,
-    text_of: Callable[[Sequence[int]], str] | None = None,
-) -> int:
-    """Writes the records to `path`, readable by its owner alone; gives how many. Raises StoreError.
+async def export(store: Store, path: Path, wanted: Wanted | None = None) -> tuple[int, int]:
+    """Writes the records to `path`, readable by its owner alone; gives how many main turns and side requests.
 
-    The file appears whole or not at all.
+    The file appears whole or not at all. Raises StoreError.
     """
+    main = side = 0
+    async with store.exports.snapshot() as snapshot:
+        with written(path) as lines:
+            async for piece in pieces(snapshot, wanted or Wanted()):
+                lines.write(piece.lines)
+                main, side = main + piece.main, side + piece.side
+    return main, side
+
+
+@contextmanager
+def written(path: Path) -> Iterator[BinaryIO]:
+    """A file to write, readable by its owner alone, that appears at `path` whole or not at all. Raises StoreError."""
     partial = path.with_name(f"{path.name}.part")
-    written = 0
     try:
         partial.touch(mode=0o600)
-        with partial.open("w", encoding="utf-8") as lines:
-            async for record in records(store, session=session, user=user, text_of=text_of):
-                lines.write(json.dumps(record) + "\n")
-                written += 1
+        with partial.open("wb") as lines:
+            yield lines
         partial.replace(path)
     except OSError as problem:
-        partial.unlink(missing_ok=True)
         raise StoreError(
             f"{path} cannot be written: {problem.strerror}",
             fix="free space there, or name another folder",
         ) from problem
-    return written
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
-def record_of(row: TurnRow, number: int, text_of: Callable[[Sequence[int]], str] | None) -> dict[str, Json]:
+def _piece(sql: sqlite3.Connection, wanted: Wanted, numbers: dict[str, int], after: str | None) -> Piece | None:
+    rows = listing.oldest(sql, limit=ROWS_AT_ONCE, session=wanted.session, user=wanted.user, after=after)
+    lines: list[str] = []
+    main = 0
+    for row in rows:
+        if row.turn.is_main:
+            main += 1
+            numbers[row.turn.session] = numbers.get(row.turn.session, 0) + 1
+            lines.append(json.dumps(record_of(row, numbers[row.turn.session], wanted.text_of)) + "\n")
+        elif wanted.with_side:
+            lines.append(json.dumps(record_of(row, None, wanted.text_of)) + "\n")
+    return Piece("".join(lines).encode(), main, len(lines) - main, rows[-1].turn.id) if rows else None
+
+
+def record_of(row: TurnRow, number: int | None, text_of: TextOf | None) -> dict[str, Json]:
     """One turn in the published shape."""
     turn, verdict, feedback = row.turn, row.verdict, row.feedback
     reply = turn.reply.as_json()
@@ -90,6 +129,7 @@ def record_of(row: TurnRow, number: int, text_of: Callable[[Sequence[int]], str]
         "votes": None if verdict is None else [vote.score for vote in verdict.votes if vote.asked != "hint"],
         "score": None if verdict is None else verdict.score,
         "hint": hints[0] if hints else None,
+        "kind": turn.kind.value,
         "turn_id": turn.id,
         "user": turn.user,
         "agent": turn.agent,

@@ -46,6 +46,7 @@ class Going:
     sessions: tuple[str, ...]  # that are left without a turn
     versions: tuple[VersionRow, ...]  # oldest first
     user: str | None = None  # who is forgotten whole
+    touched: tuple[str, ...] = ()  # the sessions that lose a turn
     counts: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -80,6 +81,7 @@ def going(sql: sqlite3.Connection, what: What) -> Going:
         sessions=_emptied(sql, gone, what.user),
         versions=tainted,
         user=what.user,
+        touched=tuple(sorted(talk.sessions(gone))),
         counts=counts,
     )
 
@@ -176,6 +178,10 @@ class _Talk:
             said = _Said(int(seq), str(session), str(prefix), text_or_none(held["parent"]), carried)
             self.order.append(str(name))
             self._turns[str(name)] = said
+
+    def sessions(self, names: Collection[str]) -> set[str]:
+        """The sessions of these turns."""
+        return {self._turns[name].session for name in names}
 
     def closed(self, first: set[str]) -> tuple[set[str], set[str], set[str], set[str]]:
         """All turns that hold what is in the first ones, those it answered, the hints drawn from either, and the turns

@@ -16,6 +16,7 @@ from openclaw_rl.store.rows import VersionRow, VersionStatus
 
 WHY_GONE = "removed: it had learned from what was forgotten"
 WHY_BACK = "what later versions had learned from was forgotten"
+LOG_WAITS_MS, BUSY_MS = 50, 5000
 TABLES_OF_TURNS = ("next_states", "verdicts", "feedback", "samples", "lessons")
 
 
@@ -71,12 +72,27 @@ def compact(path: Path) -> None:
     """
     sql = open_writer(path)
     try:
-        sql.execute("PRAGMA secure_delete=ON")
-        sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        sql.execute("VACUUM")
-        sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        rewrite(sql)
+        empty_log(sql)
     finally:
         sql.close()
+
+
+def rewrite(sql: sqlite3.Connection) -> None:
+    """Writes all rows that are there into the file anew. What was there before still stands in its log."""
+    empty_log(sql)
+    sql.execute("PRAGMA secure_delete=ON")
+    sql.execute("VACUUM")
+
+
+def empty_log(sql: sqlite3.Connection) -> bool:
+    """Moves the log into the file and cuts it off; False where somebody reads an earlier state just now."""
+    sql.execute(f"PRAGMA busy_timeout={LOG_WAITS_MS}")  # others who write wait behind this
+    try:
+        return not sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    finally:
+        sql.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+        sql.execute("PRAGMA shrink_memory")  # pages held in memory go too
 
 
 def _move_pins(sql: sqlite3.Connection, rows: list[VersionRow], gone: Collection[PolicyVersion]) -> None:

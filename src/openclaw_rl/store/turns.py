@@ -95,6 +95,17 @@ def get(sql: sqlite3.Connection, turn: str) -> Turn | None:
     return _one(sql, "WHERE turns.id = ?", (plain(turn),))
 
 
+def last_seq(sql: sqlite3.Connection) -> int:
+    """The place of the newest turn; 0 where there is none."""
+    return int(sql.execute("SELECT coalesce(max(seq), 0) FROM turns").fetchone()[0])
+
+
+def since(sql: sqlite3.Connection, seq: int) -> list[Turn]:
+    """The turns entered after that place, oldest first."""
+    names = sql.execute("SELECT id FROM turns WHERE seq > ? ORDER BY seq", (seq,)).fetchall()
+    return [turn for (name,) in names if (turn := get(sql, str(name))) is not None]
+
+
 def by_chain(sql: sqlite3.Connection, chain: str) -> Turn | None:
     """The newest turn whose conversation has this digest."""
     return _one(sql, "WHERE turns.chain = ? ORDER BY turns.seq DESC LIMIT 1", (chain,))

@@ -38,6 +38,7 @@ class _Job:
     is_synced: bool
     loop: asyncio.AbstractEventLoop
     settle: Callable[[], None]
+    is_alone: bool = False  # outside of any transaction
 
     def attempt(self, transaction: Transaction) -> None:
         """Does the work within a savepoint. What goes wrong is the caller's alone, unless SQLite gave up on all."""
@@ -91,6 +92,15 @@ class Writer:
 
     def begin(self, work: Callable[[Transaction], Result], *, is_synced: bool = False) -> asyncio.Future[Result]:
         """As `do`, for whoever need not wait: the work is done after all that was begun before, and before the rest."""
+        return self._queued(work, is_synced=is_synced)
+
+    async def alone(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
+        """What `work` gave, done outside of any transaction; all who write meanwhile wait."""
+        return await self._queued(lambda transaction: work(transaction.sql), is_alone=True)
+
+    def _queued(
+        self, work: Callable[[Transaction], Result], *, is_synced: bool = False, is_alone: bool = False
+    ) -> asyncio.Future[Result]:
         if self._is_closed:
             raise StoreError("the store is closed", fix="nothing is lost: what was acknowledged is in it")
         loop = asyncio.get_running_loop()
@@ -104,7 +114,7 @@ class Writer:
             if not future.done():
                 future.set_exception(problem)
 
-        self._queue.put(_Job(run, fail, is_synced, loop, lambda: None))
+        self._queue.put(_Job(run, fail, is_synced, loop, lambda: None, is_alone))
         return future
 
     @property
@@ -130,12 +140,22 @@ class Writer:
             item = self._queue.get()
             while item is not None:
                 jobs.append(item)
-                if len(jobs) == MOST_PER_COMMIT or self._queue.empty():
+                if item.is_alone or len(jobs) == MOST_PER_COMMIT or self._queue.empty():
                     break
                 item = self._queue.get()
             is_open = item is not None
+            alone = jobs.pop() if jobs and jobs[-1].is_alone else None
             if jobs:
                 self._commit(jobs)
+            if alone is not None:
+                self._do_alone(alone)
+
+    def _do_alone(self, job: _Job) -> None:
+        try:
+            job.settle = job.run(Transaction(self._connection))
+        except Exception as problem:  # the caller gets it
+            job.refuse(in_plain_words(problem) if isinstance(problem, sqlite3.Error) else problem)
+        self._tell(job.loop, [job], set())
 
     def _commit(self, jobs: list[_Job]) -> None:
         transaction = Transaction(self._connection)

@@ -136,6 +136,14 @@ class Entry:
         self.floods = self.floods or Floods(self.settings)
         self._in_vain = InVain(self.settings.in_vain_turns)
 
+    def let_go(self) -> None:
+        """Holds nothing in memory of any turn, as after a restart."""
+        self._in_vain = InVain(self.settings.in_vain_turns)
+        self._against.clear()
+        self._looked = 0
+        if self.floods is not None:
+            self.floods.let_go()
+
     async def admit(self) -> bool:
         """Admits or drops what can be decided now; True where something was, or where there is more to look at.
 

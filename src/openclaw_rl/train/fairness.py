@@ -65,6 +65,11 @@ class Floods:
         self._seen.add(turn.id)
         return None
 
+    def let_go(self) -> None:
+        """Begins the day anew."""
+        self._users.clear()
+        self._seen.clear()
+
     @staticmethod
     def _is_over(count: int, most: int) -> bool:
         return bool(most) and count >= most

@@ -99,6 +99,11 @@ class TrainStage:
             return held
         return replace(held, why_waiting=f"{held.doing or NOT_YET}; then it is seen whether a step is due")
 
+    def let_go(self) -> None:
+        """Holds nothing in memory of any turn, as after a restart; not while it runs."""
+        self._scopes.clear()
+        self.entry.let_go()
+
     async def run(self) -> None:
         """Trains until cancelled."""
         await self.start()

@@ -20,6 +20,7 @@ from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.manifest import Manifest
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.to_end import to_end
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import AdapterError, TrainerError
 from openclaw_rl.store.db import Store
@@ -332,7 +333,7 @@ class ScopeSteps:
             upon=ground.upon,
             rehearsed=rehearsed,
         )
-        final = await asyncio.to_thread(folders.finish, folder, manifest)
+        final = await to_end(asyncio.to_thread(folders.finish, folder, manifest))
         return VersionRow(
             version=version,
             parent=ground.parent,

@@ -145,3 +145,43 @@ def test_a_row_that_grows_keeps_its_log_probabilities(
     core, prompt = open_tiny(), prompt_of(200)
     answer = run(core, ask(1, prompt, max_tokens=700), ask(2, prompt_of(30), max_tokens=700))[1]
     assert off_by(plain_model(model_of("qwen3")), prompt, answer) < 1e-5
+
+
+def test_what_is_flushed_is_overwritten_and_read_again(
+    open_tiny: Callable[..., Core], model_of: Callable[[str], Path]
+) -> None:
+    core, prompt, other = open_tiny(), prompt_of(400), prompt_of(300, 7)
+    run(core, ask(1, prompt))
+    core.submit(ask(2, other, max_tokens=50))
+    answers: dict[int, Answer] = {}
+    enter(core.step(), answers)
+    kept = core.room.kept.oldest()
+    assert kept is not None
+    places = core.room.cache.view(0, kept.block.base, 1, kept.block.size)
+    assert all(bool(place.any()) for place in places)
+    core.flush()
+    assert core.stats().cached_tokens == 0
+    assert core.stats().unwiped_tokens == kept.block.size
+    run(core, answers=answers)
+    assert off_by(plain_model(model_of("qwen3")), other, answers[2]) < 1e-5  # what ran on was not disturbed
+    assert (core.stats().cached_tokens, core.stats().unwiped_tokens, core.has_work) == (0, 0, False)
+    assert not any(
+        bool(place.any()) for at in (0, 1) for place in (core.room.cache.keys[at], core.room.cache.values[at])
+    )
+    for number, asked in ((3, prompt), (4, other)):
+        answer = run(core, ask(number, asked))[number]
+        assert answer.cached == 0
+        assert off_by(plain_model(model_of("qwen3")), asked, answer) < 1e-5
+    assert run(core, ask(5, prompt))[5].cached == 399  # from now on it is kept again
+
+
+def test_a_place_taken_before_it_was_overwritten_holds_nothing_of_what_was_flushed(
+    open_tiny: Callable[..., Core],
+) -> None:
+    core, prompt = open_tiny(), prompt_of(400)
+    run(core, ask(1, prompt))
+    core.flush()
+    core.submit(ask(2, prompt_of(40, 9)))
+    taken = core.room.find_room(512)  # where the first one lay
+    assert taken is not None
+    assert not core.room.cache.view(0, taken.base, 1, taken.size)[0].any()

@@ -66,8 +66,13 @@ class Cache:
             ):
                 want[:, :, :tokens].copy_(have[:, :, :tokens])
 
+    @property
+    def token_bytes(self) -> int:
+        """What the keys and values of one token take, over all layers."""
+        return sum(layer.numbers * self.keys[index].element_size() for index, layer in self.layers.items())
+
     def wipe(self, block: Block) -> None:
-        """Zeroes a block whose numbers may not be finite: 0 times infinity would reach the rows that read past it."""
+        """Zeroes a block: nothing can be read from it any more, and no number in it reaches the rows read past it."""
         for layer in self.layers:
             for view in self.view(layer, block.base, 1, block.size):
                 view.zero_()

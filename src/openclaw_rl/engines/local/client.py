@@ -11,6 +11,7 @@ import logging
 import random
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 
 from openclaw_rl.core.adapter import Adapter
@@ -28,6 +29,7 @@ from openclaw_rl.errors import AdapterError, ConfigError, EngineError, ModelErro
 log = logging.getLogger(__name__)
 RESTART_WINDOW_S = 600.0
 CLOSE_S = 5.0
+FLUSHED_POLL_S = 0.02
 
 
 class LocalEngine:
@@ -142,6 +144,15 @@ class LocalEngine:
             self._leaving.add(version)
             self._send(wire.Unload(version))
             self._forget_unused(version)
+
+    async def flush(self) -> None:
+        """Forgets all that was read, what is under way when it ends; returns once what was let go is overwritten."""
+        self._send(wire.Flush())
+        with suppress(EngineError):
+            stats = await self.stats()
+            while stats.unwiped_tokens:
+                await asyncio.sleep(FLUSHED_POLL_S)
+                stats = await self.stats()
 
     async def stats(self) -> EngineStats:
         """The child's counters. Raises EngineError where it is gone."""

@@ -113,6 +113,10 @@ class Core:
         if gone is not None:
             self.room.forget(gone)
 
+    def flush(self) -> None:
+        """Forgets all that was read, and what runs or waits now when it ends."""
+        self.room.flush((*self._waiting, *self._jobs, *self._reading, *self._running))
+
     def _take_up(self, version: PolicyVersion) -> int | None:
         """The slot that a request on this version runs on, one more using it; None where it is not loaded."""
         slot = BASE_SLOT if self.copies.holds(version) else self.adapters.slot_of(version)
@@ -124,7 +128,7 @@ class Core:
     @property
     def has_work(self) -> bool:
         """Whether a step would do anything."""
-        return bool(self._running or self._reading or self._waiting or self._jobs or self._failed)
+        return bool(self._running or self._reading or self._waiting or self._jobs or self._failed or self.room.unwiped)
 
     def stats(self) -> EngineStats:
         """The counters."""
@@ -139,6 +143,7 @@ class Core:
             steps=self._counts.steps,
             step_ms_p50=times[len(times) // 2] * 1e3,
             step_ms_p99=times[len(times) * 99 // 100] * 1e3,
+            unwiped_tokens=self.room.unwiped,
             versions=tuple(str(version) for version in (*self.adapters.versions(), *self.copies.versions())),
         )
 
@@ -149,6 +154,7 @@ class Core:
         begin = time.perf_counter()
         out = Stepped(failed=self._failed)
         self._failed = []
+        self.room.wipe_some()
         self._make_room()
         readings = self._choose()
         rows = sorted(self._running, key=lambda row: row.place.base)

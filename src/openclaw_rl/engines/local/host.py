@@ -21,6 +21,7 @@ from openclaw_rl.engines.local.wire import (
     AskStats,
     Broken,
     Cancel,
+    Flush,
     Load,
     Loaded,
     Ready,
@@ -146,6 +147,8 @@ class Host:
                 self._begin_load(command)
             case Unload(version):
                 self._core.unload(version)
+            case Flush():
+                self._core.flush()
             case AskStats(request):
                 pipe.write(self._out, Stats(request, self._core.stats()))
             case _:

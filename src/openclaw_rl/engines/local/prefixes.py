@@ -82,6 +82,11 @@ class Prefixes:
         """What was used least lately, `but` not counted."""
         return min((item for item in self._kept if item is not but), key=lambda item: item.used, default=None)
 
+    def forget_all(self) -> list[Block]:
+        """Drops everything; returns the blocks."""
+        gone, self._kept = self._kept, []
+        return [item.block for item in gone]
+
     def forget(self, version: PolicyVersion) -> list[Block]:
         """Drops all rows of a version; returns their blocks."""
         gone = [item for item in self._kept if item.version == version]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.engines.local.blocks import Block, Blocks
+from openclaw_rl.engines.local.blocks import UNIT, Block, Blocks
 from openclaw_rl.engines.local.cache import Cache
 from openclaw_rl.engines.local.prefixes import Kept, Prefixes, ids, shared
 from openclaw_rl.engines.local.rows import Row
 
 WORTH_REUSE = 16  # tokens; a shorter prefix is read again
 WORTH_WAITING = 128  # tokens that a neighbour is reading just now, which a row waits for to copy
+WIPED_AT_ONCE = 16 << 20  # bytes overwritten between two steps: some milliseconds
 AHEAD = 512  # tokens of answer a row gets room for at once; it is moved to a block twice as large after
 
 
@@ -23,6 +24,29 @@ class Room:
         self.context = context
         self.blocks = Blocks(cache.tokens, largest)
         self.kept = Prefixes()
+        self._used: set[int] = set()  # units of the arena that rows have ever written to
+        self._unwiped: set[int] = set()  # those that still hold what was flushed
+
+    @property
+    def unwiped(self) -> int:
+        """Tokens whose places still hold what was flushed."""
+        return len(self._unwiped) * UNIT
+
+    def flush(self, rows: Iterable[Row]) -> None:
+        """Lets go of all that is kept, and overwrites it bit by bit; of these rows' too when they end."""
+        self._give_all(self.kept.forget_all())
+        in_use = set[int]()
+        for row in rows:
+            row.is_flushed = True
+            if row.block is not None:
+                in_use |= _units(row.block)
+        self._unwiped = self._used - in_use  # blocks given back earlier hold old numbers as well
+
+    def wipe_some(self) -> None:
+        """Overwrites some of what was flushed."""
+        most = max(1, WIPED_AT_ONCE // (UNIT * max(1, self.cache.token_bytes)))
+        for unit in sorted(self._unwiped)[:most]:
+            self._wipe(unit)
 
     def place(self, row: Row, others: Iterable[Row]) -> bool:
         """Gives a row its block and what others have read already; False where it must wait."""
@@ -30,7 +54,7 @@ class Room:
         kept, size = self.kept.find(row.version, wanted)
         donor: Block | None = None if kept is None else kept.block
         for other in others:
-            if other is row or other.version != row.version:
+            if other is row or other.version != row.version or other.is_flushed:
                 continue
             alike = shared(other.prompt, wanted)
             if other.stored < alike and alike - size >= WORTH_WAITING:
@@ -62,7 +86,10 @@ class Room:
         """Keeps what a row has read, for who goes on from it."""
         if row.block is None:
             return
-        if row.stored < WORTH_REUSE:
+        if row.is_flushed:
+            self._unwiped |= _units(row.block)
+            self.blocks.give(row.block)
+        elif row.stored < WORTH_REUSE:
             self.blocks.give(row.block)
         else:
             self._give_all(self.kept.keep(row.version, ids(row.tokens[: row.stored]), row.block))
@@ -85,6 +112,10 @@ class Room:
             if oldest is None:
                 return None
             self.blocks.give(self.kept.take(oldest))
+        units = _units(block)
+        self._used |= units
+        for unit in units & self._unwiped:
+            self._wipe(unit)
         return block
 
     def _block(self, need: int, kept: Kept | None, donor: Block | None, size: int) -> Block | None:
@@ -100,9 +131,20 @@ class Room:
 
     def _move(self, row: Row, block: Block) -> None:
         self.cache.copy(row.place, block, row.stored)
+        if row.is_flushed:
+            self._unwiped |= _units(row.place)
         self.blocks.give(row.place)
         row.block = block
+
+    def _wipe(self, unit: int) -> None:
+        self.cache.wipe(Block(unit * UNIT, UNIT))
+        self._unwiped.discard(unit)
 
     def _give_all(self, blocks: list[Block]) -> None:
         for block in blocks:
             self.blocks.give(block)
+
+
+def _units(block: Block) -> set[int]:
+    """The smallest blocks that this one is made of, by number."""
+    return set(range(block.base // UNIT, (block.base + block.size) // UNIT))

@@ -32,6 +32,7 @@ class Row:
     stored: int = 0
     cached: int = 0
     has_spoken: bool = False
+    is_flushed: bool = False  # nothing of it is kept when it ends, and nobody goes on from it
     logp: list[float] = field(default_factory=list)
     top: list[Top] = field(default_factory=list)
 

@@ -100,3 +100,4 @@ class EngineStats:
     step_ms_p99: float
     versions: tuple[str, ...] = ()
     restarts: int = 0
+    unwiped_tokens: int = 0  # of what was flushed, whose keys and values are still to be overwritten

@@ -66,13 +66,18 @@ class Unload:
 
 
 @dataclass(frozen=True, slots=True)
+class Flush:
+    """Forget all that was read: what no request runs on at once, the rest when its request ends."""
+
+
+@dataclass(frozen=True, slots=True)
 class AskStats:
     """Asks for EngineStats."""
 
     id: int
 
 
-Command = Submit | ScoreJob | Cancel | Load | Unload | AskStats
+Command = Submit | ScoreJob | Cancel | Load | Unload | Flush | AskStats
 
 
 @dataclass(frozen=True, slots=True)

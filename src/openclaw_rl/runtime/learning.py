@@ -1,0 +1,56 @@
+"""The stages behind the server, as one: they run together, and can be stopped for a while and begun again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from openclaw_rl.runtime.upkeep import Upkeep
+
+
+@dataclass(slots=True)
+class Learning:
+    """Judges, trains and publishes. What a stage was doing when it is stopped stands in the store, as after a crash."""
+
+    stages: Mapping[str, Callable[[], Awaitable[None]]]
+    upkeep: Upkeep = field(default_factory=Upkeep)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _may_run: asyncio.Event = field(default_factory=asyncio.Event)
+    _must_stop: asyncio.Event = field(default_factory=asyncio.Event)
+    _has_stopped: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self._may_run.set()
+        self._has_stopped.set()
+
+    async def run(self) -> None:
+        """Runs the stages until cancelled."""
+        while True:
+            await self._may_run.wait()
+            await self._until_stopped()
+
+    @asynccontextmanager
+    async def stopped(self) -> AsyncIterator[None]:
+        """Within it no stage runs: each is cancelled where it stands, and begun again afterwards."""
+        async with self._lock:
+            self._may_run.clear()
+            self._must_stop.set()
+            try:
+                await self._has_stopped.wait()
+                yield
+            finally:
+                self._must_stop.clear()
+                self._may_run.set()
+
+    async def _until_stopped(self) -> None:
+        self._has_stopped.clear()
+        try:
+            async with asyncio.TaskGroup() as group:
+                running = [group.create_task(self.upkeep.keep(name, run)) for name, run in self.stages.items()]
+                await self._must_stop.wait()
+                for stage in running:
+                    stage.cancel()
+        finally:
+            self._has_stopped.set()

@@ -1,0 +1,79 @@
+"""Records written elsewhere: where they went to, and one state of the store to write them from, read in pieces."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from openclaw_rl.core.to_end import to_end
+from openclaw_rl.store import turns, versions
+from openclaw_rl.store.codec import plain
+from openclaw_rl.store.connection import in_plain_words, open_reader
+from openclaw_rl.store.writer import Transaction, Writer
+
+Result = TypeVar("Result")
+
+
+class Snapshot:
+    """One state of the store on a connection of its own: what is written meanwhile is not in it, and waits for nobody.
+
+    One read at a time.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()  # whoever asked may be gone while its read still runs
+
+    async def do(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
+        """What `work` read. Raises StoreError."""
+        return await asyncio.to_thread(self._read, work)
+
+    def close(self) -> None:
+        """Ends it, after the read under way. Blocks."""
+        with self._lock:
+            self._connection.close()
+
+    def _read(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
+        with self._lock:
+            try:
+                return work(self._connection)
+            except (sqlite3.Error, UnicodeDecodeError) as problem:
+                raise in_plain_words(problem) from problem
+
+
+class ExportBook:
+    """What is known of records written elsewhere."""
+
+    def __init__(self, writer: Writer, path: Path) -> None:
+        self._writer = writer
+        self._path = path
+
+    async def note(self, path: Path, *, at_s: float) -> None:
+        """Remembers where records are written to: from the home folder on, where they lie in it."""
+
+        def work(tx: Transaction) -> None:
+            home, full = versions.home_of(tx.sql), path.resolve()
+            kept = full.relative_to(home) if full.is_relative_to(home) else full
+            tx.sql.execute("INSERT OR REPLACE INTO exports VALUES (?, ?)", (plain(str(kept)), at_s))
+
+        await self._writer.do(work)
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Snapshot]:
+        """The store as it is now. Its log is not cut off before this is over."""
+        snapshot = Snapshot(await asyncio.to_thread(open_reader, self._path))
+        try:
+            await snapshot.do(_begun)
+            yield snapshot
+        finally:
+            await to_end(asyncio.to_thread(snapshot.close))  # or the log could not be cut off any more
+
+
+def _begun(sql: sqlite3.Connection) -> None:
+    sql.execute("BEGIN")
+    turns.last_seq(sql)  # the state is that of the first read
