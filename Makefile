@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := bench-forget bench-gate bench-learning bench-tokens bench-swap bench-serve bench-gpu bench-train bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-feedback bench-steadiness bench-attacks eval-judge
+FIGURES := bench-forget bench-gate bench-learning bench-tokens bench-swap bench-serve bench-gpu bench-train bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-feedback bench-steadiness bench-attacks eval-judge
 .PHONY: test-oracle test-peers help install demo serve test test-node test-openclaw check format tiny clean $(FIGURES)
 
 help:  ## what can be made
@@ -107,6 +107,9 @@ bench-soak: .venv/installed  ## 50,000 turns of 5,000 conversations: memory, han
 
 bench-kills: .venv/installed  ## 1,000 kills at random instants over a running loop with clients (goes on where it was stopped)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.kills
+
+bench-owner: .venv/installed  ## every command on copied, moved, full, read-only and damaged folders: what it costs (goes on where it was stopped)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.owner
 
 bench-updates: .venv/installed  ## 100 version changes under 32 streams, and a judge that is away (HOUR=1: for a whole hour)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.updates $(if $(HOUR),--hour)

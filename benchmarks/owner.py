@@ -29,7 +29,7 @@ from benchmarks.owner_commands import check_complete
 from benchmarks.owner_disks import NoMountError, apart, place_at
 from benchmarks.owner_forked import preload
 from benchmarks.owner_ground import CONFIG, made
-from benchmarks.owner_messages import write_messages
+from benchmarks.owner_messages import same, write_messages
 from benchmarks.owner_run import Run
 
 BUILD = Path("build/owner").resolve()
@@ -63,9 +63,12 @@ def main() -> None:
 
 def _figures(done: list[Done], runs: list[Run]) -> Figures:
     wrong = [run for run in runs if run.complaints]
+    said: dict[tuple[str, str], list[str]] = {}
     for run in wrong:
-        for complaint in run.complaints:
-            progress(f"WRONG {run.situation} | {run.command} | {complaint[:300]}")
+        for text in run.complaints:
+            said.setdefault((run.command, same(text)), []).append(run.situation)
+    for (command, text), where in said.items():
+        progress(f"WRONG {len(where)} times | {command} | {text[:300]} | {'; '.join(dict.fromkeys(where))[:300]}")
     return {
         "cases": len(done),
         "cases_left_out": sum(bool(one["left_out"]) for one in done),
@@ -83,7 +86,7 @@ def _figures(done: list[Done], runs: list[Run]) -> Figures:
 
 def _ground() -> dict[str, str]:
     """Makes the ground where it is not kept from before; the facts about it."""
-    sign = hashlib.sha256((CONFIG + str(AT)).encode()).hexdigest()[:12]
+    sign = hashlib.sha256(f"{CONFIG} {AT} {SCHEMA_VERSION}".encode()).hexdigest()[:12]
     path = KEPT / sign / FACTS
     if not path.is_file():
         progress("making the ground: a server learns for about a minute")

@@ -9,7 +9,7 @@ from functools import partial
 from benchmarks.owner_cases import Case, others, strayed
 from benchmarks.owner_commands import SERVE, Call, Cost, calls
 from benchmarks.owner_disks import fill, free, on_disk, read_only
-from benchmarks.owner_ground import NotUpError
+from benchmarks.owner_ground import NotUpError, laid
 from benchmarks.owner_run import Place, ask, judged, looked_at, run, running, watched
 from benchmarks.owner_run import Run as Said
 from benchmarks.owner_truth import prints, reading, state_of
@@ -36,16 +36,21 @@ def unwritable(place: Place, costs: Sequence[Cost]) -> None:
 
 def full_before(place: Place, costs: Sequence[Cost]) -> None:
     """On a full disk; then there is room again, and the same call does its work."""
+    situation = place.situation
     for call in calls(*costs):
         folder = on_disk(place)
         fill(folder)
-        before = state_of(place.home)
+        outside, before = others(place), state_of(place.home)
         first = watched(place, call)
         free(folder)
         if call.command != "connect":
             _again(place, call, first.code == 0 and call.writes)
+        place.situation = f"{situation}, after {call.name}"
         done = run(place, CHECK)
         looked_at(place, call if call.forgets else CHECK, done, before, succeeds=True)
+        place.situation = situation
+        if strayed(place, outside, others(place), call.name):
+            laid(place.kept, place.root)
 
 
 def _again(place: Place, call: Call, was_done: bool) -> None:
@@ -56,15 +61,20 @@ def _again(place: Place, call: Call, was_done: bool) -> None:
 
 def full_during(place: Place, left: str) -> None:
     """On a disk that gets full while the call writes; then there is room, and nothing is lost."""
+    situation = place.situation
     for call in (one for one in calls(Cost.CHEAP) if one.writes):
         folder = on_disk(place)
         fill(folder, leave_bytes=LEFT[left])
-        before = state_of(place.home)
+        outside, before = others(place), state_of(place.home)
         first = watched(place, call)
         free(folder)
         _again(place, call, first.code == 0)
+        place.situation = f"{situation}, after {call.name}"
         done = run(place, CHECK)
         looked_at(place, call if call.forgets else CHECK, done, before, succeeds=True)
+        place.situation = situation
+        if strayed(place, outside, others(place), call.name):
+            laid(place.kept, place.root)
 
 
 def full_after(place: Place) -> None:

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from openclaw_rl.cli import app
 from openclaw_rl.core.hint import Hint, HintSource
 from openclaw_rl.core.rights import Right
+from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import OpenClawRLError
 from openclaw_rl.runtime.home import Address, kept_key, note_address
 from openclaw_rl.runtime.inspection import export_to
@@ -40,7 +41,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "versions": (("versions", "--turns", "--home", "{home}"), ("versions", "--json", "--home", "{home}")),
     "rollback": (("rollback", "1", "--home", "{home}"),),
     "pin": (("pin", "1", "--home", "{home}"),),
-    "unpin": (("unpin", "--home", "{home}"),),
+    "unpin": (("unpin", "user-ann", "--home", "{home}"),),
     "freeze": (("freeze", "--home", "{home}"),),
     "unfreeze": (("unfreeze", "--home", "{home}"),),
     "connect": (
@@ -91,7 +92,7 @@ async def filled(home: Path, records: Path) -> dict[str, str]:
     await lived_in(home)
     store = await Store.open(home)
     hint = await store.hints.adopt("ann", Hint("Call me Ann.", HintSource.OWNER), at_s=6.0, why="added by hand")
-    await store.orders.pin(await store.current("shared"), at_s=7.0)
+    await store.orders.pin(PolicyVersion("user-ann", 0), at_s=7.0)
     (turn, *_) = [row.turn for row in await store.history(limit=1)]
     await store.aclose()
     add_key(home, "ann", frozenset({Right.CHAT}))
