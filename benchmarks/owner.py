@@ -31,6 +31,7 @@ from benchmarks.owner_forked import preload
 from benchmarks.owner_ground import CONFIG, made
 from benchmarks.owner_messages import same, write_messages
 from benchmarks.owner_run import Run
+from openclaw_rl.store.connection import SCHEMA_VERSION
 
 BUILD = Path("build/owner").resolve()
 AT = BUILD / "at"  # where the ground was made, and where it lies in each case

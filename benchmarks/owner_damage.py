@@ -19,7 +19,7 @@ from benchmarks.owner_forked import run_forked
 from benchmarks.owner_ground import laid
 from benchmarks.owner_harms import HARMS
 from benchmarks.owner_run import Place, looked_at, run
-from benchmarks.owner_truth import State, lost, state_of
+from benchmarks.owner_truth import State, bytes_there, lost, state_of
 
 CUTS = 20
 TURNED, TURNED_A_CASE = 200, 20
@@ -42,7 +42,7 @@ def cut(place: Place, shares: Sequence[float]) -> None:
     for share in shares:
         path = fresh_copy(place) / STORE
         path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
-        _mended(place, f"store cut at {share:.0%}", LOOKS)
+        _mended(place, f"store cut at {share:.0%}", LOOKS, turns=bytes_there(place.original, place.home))
 
 
 def turned(place: Place, numbers: Sequence[int]) -> None:
@@ -78,8 +78,11 @@ def served_cut(place: Place, shares: Sequence[float]) -> None:
             _served(place, f"store cut at {share:.0%}{', mended' if is_mended else ''}")
 
 
-def _mended(place: Place, what: str, looks: Sequence[Call]) -> None:
-    """Looks, mends, and looks again; everything sound stays, in the folder and, once mended, in the store."""
+def _mended(place: Place, what: str, looks: Sequence[Call], *, turns: dict[str, str] | None = None) -> None:
+    """Looks, mends, and looks again; everything sound stays, in the folder and, once mended, in the store.
+
+    `turns` are those that must be there when it is mended, where they are more than SQLite can reach.
+    """
     place.situation = what
     outside, sound = others(place), _sound(place)
     damaged = hashlib.sha256((place.home / STORE).read_bytes()).hexdigest() if (place.home / STORE).is_file() else ""
@@ -88,6 +91,10 @@ def _mended(place: Place, what: str, looks: Sequence[Call]) -> None:
     place.situation = f"{what}, mending"
     done = looked_at(place, REPAIR, run_forked(place, REPAIR), sound)
     after = state_of(place.home)
+    missing = (turns or {}).keys() - after.turns.keys() - sound.turns.keys()
+    if missing:
+        place.lost_turns += len(missing)
+        place.complain(f"{len(missing)} turns are lost whose bytes are all there", command=REPAIR.name)
     if len(after.turns) < len(_everything(place).turns) and damaged and not _is_kept(place.home, damaged):
         place.complain("turns are gone, and the damaged store was not put aside", command=REPAIR.name)
     unknown = sorted(after.folders.keys() - after.rows)

@@ -153,10 +153,10 @@ def running(place: Place, *, home: Path | None = None, environment: dict[str, st
             server.end()
 
 
-def ask(place: Place, server: Running, text: str, *, home: Path | None = None) -> str:
+def ask(place: Place, server: Running, text: str, *, home: Path | None = None, max_tokens: int = 8) -> str:
     """A client's request: status, the turn's id and the version that answered; else status and what was said."""
     key = ((home or place.home) / "api_key").read_text("utf-8").strip()
-    body = {"messages": [{"role": "user", "content": text}], "max_tokens": 8, "temperature": 0.0}
+    body = {"messages": [{"role": "user", "content": text}], "max_tokens": max_tokens, "temperature": 0.0}
     request = urllib.request.Request(
         f"{server.url}/v1/chat/completions",
         json.dumps(body).encode(),

@@ -22,6 +22,7 @@ STORE = ("store.db", "store.db-wal", "store.db-shm")
 OF_SERVER = frozenset({*STORE, "lock", "server.json", "keys_used.json"})
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError, OverflowError)
 TABLES = ("turns", "verdicts", "samples", "lessons", "steps", "versions", "current", "hints", "forgettings", "exports")
+PIECE = 64  # bytes
 TABLES_OF_ORDERS = ("pins", "freezes")
 
 
@@ -117,6 +118,25 @@ def _turns(sql: sqlite3.Connection) -> dict[str, str]:
                         unpack(part)
                     if body:
                         found[str(name)] = str(session)
+    return found
+
+
+def bytes_there(original: Path, home: Path) -> dict[str, str]:
+    """Turns of the original, each with its session, of which every byte is in the folder's store, wherever it lies.
+
+    What SQLite cannot reach is read, too: its tree may be broken above a row that is whole. Long values are spread over
+    pages, so they are looked for in pieces, those that lie in one piece in the original.
+    """
+    whole, left = (original / STORE[0]).read_bytes(), (home / STORE[0]).read_bytes()
+    found: dict[str, str] = {}
+    with reading(original) as sql:
+        for name, session, *parts in sql.execute(
+            "SELECT id, session, body, prompt, response FROM turns JOIN bodies USING (seq)"
+        ):
+            pieces = [f"{name}{session}".encode()]
+            pieces += [part[at : at + PIECE] for part in parts for at in range(0, len(part), PIECE)]
+            if all(piece in left for piece in pieces if piece in whole):
+                found[str(name)] = str(session)
     return found
 
 
