@@ -45,18 +45,21 @@ class PageFile:
         self._usable = self.page_size - head[20]
         log = path.with_name(path.name + "-wal")
         self._newer = _frames(log.read_bytes(), self.page_size) if log.is_file() else {}
-        self.count = max([os.fstat(self._file).st_size // self.page_size, *self._newer])
+        self.count = max([-(-os.fstat(self._file).st_size // self.page_size), *self._newer])
 
     def close(self) -> None:
         """Nothing more is read."""
         os.close(self._file)
 
     def page(self, number: int) -> bytes:
-        """The bytes of a page, counted from 1. Raises IndexError where it is cut off, or OSError."""
+        """The bytes of a page, counted from 1. Raises IndexError where there are none, or OSError.
+
+        The last page of a file that was cut is shorter than the others: rows in its first part are whole.
+        """
         found = self._newer.get(number)
         if found is None and number > 0:
             found = os.pread(self._file, self.page_size, (number - 1) * self.page_size)
-        if found is None or len(found) != self.page_size:
+        if not found:
             raise IndexError(f"page {number} is not there")
         return found
 
@@ -137,6 +140,8 @@ class PageFile:
             if len(parts) > self.count:
                 raise ValueError("the overflow of a record runs in a circle")
             more = self.page(following)
+            if len(more) < min(left + 4, usable):
+                raise ValueError("the overflow of a record is cut off")
             parts.append(more[4 : 4 + min(left, usable - 4)])
             left -= len(parts[-1])
             following = int.from_bytes(more[:4], "big")
