@@ -18,10 +18,14 @@ SIGNALLED = 128
 
 def preload() -> None:
     """Imports what quick commands import, and starts nothing: threads would not be there in a fork."""
+    import transformers.configuration_utils  # doctor reads a model's configuration, which takes seconds to import
+
     from openclaw_rl import cli
     from openclaw_rl.runtime import checking, doctor, forgetting, hint_keeping, inspection, keys, undoing
 
-    assert all((cli, checking, doctor, forgetting, hint_keeping, inspection, keys, undoing))
+    assert all(
+        (transformers.configuration_utils, cli, checking, doctor, forgetting, hint_keeping, inspection, keys, undoing)
+    )
 
 
 def run_forked(place: Place, call: Call, *, is_sound: bool = False) -> Run:

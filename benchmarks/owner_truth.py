@@ -31,7 +31,7 @@ class State:
     """What a folder holds: readable turns by id, live versions by name, sound version folders with their digest."""
 
     turns: dict[str, str] = field(default_factory=dict)  # id -> session
-    rows: frozenset[str] = frozenset()  # names of versions that are live in the store
+    rows: frozenset[str] = frozenset()  # names of versions that the store knows and has not refused
     folders: dict[str, str] = field(default_factory=dict)  # name -> digest
     manifests: dict[str, Manifest] = field(default_factory=dict)
 
@@ -100,7 +100,7 @@ def state_of(home: Path) -> State:
         with suppress(*UNREADABLE):
             turns = _turns(sql)
         with suppress(*UNREADABLE):
-            listed = sql.execute("SELECT scope, number FROM versions WHERE status = 'live' AND number > 0")
+            listed = sql.execute("SELECT scope, number FROM versions WHERE status != 'refused' AND number > 0")
             rows = frozenset(f"{scope}.{number}" for scope, number in listed)
     manifests = dict(_manifests(home / "versions"))
     return State(turns, rows, {name: one.digest for name, one in manifests.items()}, manifests)
@@ -151,7 +151,7 @@ def _manifests(folder: Path) -> Iterator[tuple[str, Manifest]]:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What was sound and is no longer there: turns, version folders, and versions that the store called live."""
+    """What was sound and is no longer there: turns, version folders, and versions that the store had."""
 
     turns: list[str]
     folders: list[str]
@@ -166,7 +166,7 @@ class Loss:
         """In words; nothing where nothing is lost."""
         found = [f"{len(self.turns)} sound turns lost"] if self.turns else []
         found += [f"folders of sound versions lost: {', '.join(self.folders)}"] if self.folders else []
-        return found + ([f"sound versions no longer live in the store: {', '.join(self.rows)}"] if self.rows else [])
+        return found + ([f"sound versions that the store no longer has: {', '.join(self.rows)}"] if self.rows else [])
 
 
 def lost(before: State, after: State, *, session: str = "", home: Path | None = None) -> Loss:
