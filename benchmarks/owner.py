@@ -46,6 +46,7 @@ Done = dict[str, object]
 def main() -> None:
     """Runs the cases, and prints the figures."""
     check_complete()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that cases under way are ended, too
     preload()
     begin = time.monotonic()
     facts = _ground()

@@ -6,7 +6,6 @@ manifest says. None of it may be lost by looking or by mending, and mended folde
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -34,7 +33,7 @@ LOOKS = (
     Call("keys list"),
     Call("export", ("{out}/records.jsonl",)),
 )
-STORE = "store.db"
+STORE, LOGS = "store.db", ("store.db-wal", "store.db-shm")
 
 
 def cut(place: Place, shares: Sequence[float]) -> None:
@@ -55,7 +54,7 @@ def turned(place: Place, numbers: Sequence[int]) -> None:
         for index in range(at, min(len(data), at + source.randint(1, MOST_TURNED))):
             data[index] ^= source.randint(1, 255)
         path.write_bytes(bytes(data))
-        _mended(place, f"store turned at byte {at}", LOOKS[:2] if number % 10 else LOOKS)
+        _mended(place, f"store turned at byte {at}", LOOKS if number % 10 == 0 else [CHECK])
 
 
 def harmed(place: Place, name: str) -> None:
@@ -85,7 +84,7 @@ def _mended(place: Place, what: str, looks: Sequence[Call], *, turns: dict[str, 
     """
     place.situation = what
     outside, sound = others(place), _sound(place)
-    damaged = hashlib.sha256((place.home / STORE).read_bytes()).hexdigest() if (place.home / STORE).is_file() else ""
+    was_there = (place.home / STORE).is_file()
     for call in looks:
         looked_at(place, call, run_forked(place, call), sound)
     place.situation = f"{what}, mending"
@@ -95,7 +94,7 @@ def _mended(place: Place, what: str, looks: Sequence[Call], *, turns: dict[str, 
     if missing:
         place.lost_turns += len(missing)
         place.complain(f"{len(missing)} turns are lost whose bytes are all there", command=REPAIR.name)
-    if len(after.turns) < len(_everything(place).turns) and damaged and not _is_kept(place.home, damaged):
+    if len(after.turns) < len(_everything(place).turns) and was_there and not _is_kept(place.home):
         place.complain("turns are gone, and the damaged store was not put aside", command=REPAIR.name)
     unknown = sorted(after.folders.keys() - after.rows)
     if unknown and done.code == 0:
@@ -129,10 +128,9 @@ def _sound(place: Place) -> State:
     )
 
 
-def _is_kept(home: Path, digest: str) -> bool:
-    """Whether the damaged bytes lie somewhere in the folder, or the store was mended where it lay."""
-    files = (path for path in home.rglob("*") if path.is_file())
-    return any(hashlib.sha256(path.read_bytes()).hexdigest() == digest for path in files)
+def _is_kept(home: Path) -> bool:
+    """Whether the store as it was found lies somewhere else in the folder."""
+    return any(path != home / STORE and path.name not in LOGS for path in home.rglob(f"*{STORE}*"))
 
 
 def _served(place: Place, what: str) -> None:
