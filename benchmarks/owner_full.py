@@ -10,8 +10,7 @@ from benchmarks.owner_cases import Case, others, strayed
 from benchmarks.owner_commands import SERVE, Call, Cost, calls
 from benchmarks.owner_disks import fill, free, on_disk, read_only
 from benchmarks.owner_ground import NotUpError, laid
-from benchmarks.owner_run import Place, ask, judged, looked_at, run, running, watched
-from benchmarks.owner_run import Run as Said
+from benchmarks.owner_run import Place, Run, ask, judged, looked_at, run, running, watched
 from benchmarks.owner_truth import prints, reading, state_of
 
 LEFT = {"4 kB": 4096, "64 kB": 65_536, "512 kB": 524_288, "3 MB": 3_145_728}
@@ -78,7 +77,7 @@ def full_during(place: Place, left: str) -> None:
 
 
 def full_after(place: Place) -> None:
-    """What was done while there was room is there when there is none: every reading command tells of it."""
+    """What was done while there was room is there when there is none, and commands that read work."""
     for call in (one for one in calls(Cost.CHEAP) if one.writes):
         folder = on_disk(place)
         watched(place, call, succeeds=True)
@@ -102,7 +101,7 @@ def full_while_serving(place: Place) -> None:
         free(folder)
         after = [ask(place, server, f"Is there room again, {number}?") for number in range(3)]
         code, said = server.end(), server.said()
-    log = Said(place.situation, "serve, its log", code, "\n".join([*acknowledged, *full, *after]), said, 0.01)
+    log = Run(place.situation, "serve, its log", code, "\n".join([*acknowledged, *full, *after]), said, 0.01)
     place.note(judged(log, "serve", is_sound=True))
     if any(not answer.startswith("200 ") for answer in after):
         place.complain(f"answered {after} when there was room again", command=SERVE.name)
@@ -127,9 +126,9 @@ def served_after(place: Place) -> None:
     fill(folder)
     try:
         with running(place) as server:
-            place.note(Said(place.situation, "serve", 0, ask(place, server, "Hello?"), server.said(), 0.01))
+            place.note(Run(place.situation, "serve", 0, ask(place, server, "Hello?"), server.said(), 0.01))
     except NotUpError as problem:
-        refused = Said(place.situation, "serve", problem.code or 124, "", problem.said, 0.01)
+        refused = Run(place.situation, "serve", problem.code or 124, "", problem.said, 0.01)
         place.note(judged(refused, "serve", is_sound=True))
     free(folder)
     done = watched(place, SERVE, succeeds=True)

@@ -102,3 +102,16 @@ HARMS: dict[str, Callable[[Path], None]] = {
     "store no database": partial(_put, name="store.db", text="This is no database at all.\n" * 400),
     "log of the store no log": partial(_put, name="store.db-wal", text="no log\n" * 1000),
 }
+
+# Harmless where it is not seen: what is made again by itself, or was left by a server that was killed.
+UNSEEN = (
+    "key gone",
+    "other keys gone",
+    "use of keys cut",
+    "settings gone",
+    "address of another process",
+    "address no JSON",
+    "lock gone",
+    "log of the store no log",
+)
+SEEN = frozenset(HARMS) - frozenset(UNSEEN)

@@ -194,12 +194,12 @@ def _without_a_way(said: Run, command: str) -> list[str]:
     if command == "check":
         lines = said.stderr.splitlines()
         after = [*lines[1:], ""]
-        bare = [line for line, then in zip(lines, after, strict=True) if line.startswith("found") and then[:2] != "  "]
+        bare = [line for line, then in zip(lines, after, strict=False) if line.startswith("found") and then[:2] != "  "]
         return [f"found without what to do: {line[:200]}" for line in bare]
     if command == "doctor":
         lines = said.stdout.splitlines()
         after = [*lines[1:], ""]
-        bare = [line for line, then in zip(lines, after, strict=True) if line.startswith("mend") and "->" not in then]
+        bare = [line for line, then in zip(lines, after, strict=False) if line.startswith("mend") and "->" not in then]
         return [f"to mend, without what to do: {line[:200]}" for line in bare]
     if command in {"replay", "forget"}:
         return []

@@ -87,7 +87,7 @@ def reading(home: Path) -> Iterator[sqlite3.Connection]:
     """The store of a folder, opened in a copy: reading leaves traces beside a store."""
     with tempfile.TemporaryDirectory(prefix="owner-reading-") as place:
         for name in STORE[:2]:
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 shutil.copyfile(home / name, Path(place) / name)
         with closing(sqlite3.connect(Path(place) / "store.db")) as sql:
             yield sql
