@@ -60,9 +60,10 @@ def turned(place: Place, numbers: Sequence[int]) -> None:
 def harmed(place: Place, name: str) -> None:
     """A file gone or bad: looked at, mended, looked at again, served; and served without mending."""
     HARMS[name](fresh_copy(place))
-    if name in SEEN and not any(run_forked(place, call).code for call in LOOKS[:2]):
-        place.complain("neither check nor doctor sees it", command=f"check, {name}")
     _mended(place, name, LOOKS)
+    if name in SEEN and not any(one.code for one in place.runs if one.situation == name):
+        place.situation = name
+        place.complain("neither check nor doctor sees it", command=CHECK.name)
     _served(place, f"{name}, mended")
     HARMS[name](fresh_copy(place))
     _served(place, name)
