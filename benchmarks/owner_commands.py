@@ -47,6 +47,8 @@ CALLS = (
     Call("settings", has_home=False),
     Call("inspect"),
     Call("inspect", ("--json",)),
+    Call("turns"),
+    Call("turns", ("{turn}",)),
     Call("versions", ("--turns",)),
     Call("versions", ("--json",)),
     Call("doctor"),

@@ -29,6 +29,7 @@ LOOKS = (
     CHECK,
     Call("versions", ("--turns",)),
     Call("inspect"),
+    Call("turns"),
     Call("hints list"),
     Call("keys list"),
     Call("export", ("{out}/records.jsonl",)),

@@ -16,7 +16,9 @@ from benchmarks.owner_truth import prints, reading, state_of
 LEFT = {"4 kB": 4096, "64 kB": 65_536, "512 kB": 524_288, "3 MB": 3_145_728}
 CHECK = Call("check")
 # What needs no writing, so that it must do its work on a folder that cannot be written.
-READS = frozenset({"settings", "inspect", "versions", "doctor", "check", "export", "hints list", "keys list", "diff"})
+READS = frozenset(
+    {"settings", "inspect", "turns", "versions", "doctor", "check", "export", "hints list", "keys list", "diff"}
+)
 
 
 def unwritable(place: Place, costs: Sequence[Cost]) -> None:

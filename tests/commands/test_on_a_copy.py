@@ -34,6 +34,7 @@ from openclaw_rl.testing.folders import lived_in
 CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "settings": (("settings",),),
     "inspect": (("inspect", "--home", "{home}"), ("inspect", "--json", "--home", "{home}")),
+    "turns": (("turns", "--home", "{home}"), ("turns", "{turn}", "--home", "{home}")),
     "export": (
         ("export", "{out}/records.jsonl", "--home", "{home}"),
         ("export", "{out}/anns.jsonl", "--user", "ann", "--home", "{home}"),
