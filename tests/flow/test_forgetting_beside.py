@@ -189,7 +189,8 @@ async def test_killed_in_the_middle_it_is_finished_at_the_next_start(tmp_path: P
     assert files_with(home, CANARY) == []
     running.append(server := start(home, config=CONFIG))
     code, _, said = await ran(home, "forget", "--user", "ann", "--yes")  # shows where it stands, and waits
-    assert (code, "is under way in the running server" in said) == (0, True), said
+    stands = "is under way in the running server" in said or "was forgotten already" in said  # where it was quick
+    assert (code, stands) == (0, True), said
     assert (await server.get("/v1/rl/versions"))["current"] == {SHARED: "shared.5"}
     assert server.end() == 0
     store = await Store.open(home)

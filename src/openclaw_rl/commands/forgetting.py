@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -73,7 +73,7 @@ def forget(
     try:
         found = asyncio.run(forgetting.preview(at, what))
     except ConfigError:
-        if earlier:  # it was this that was begun
+        if earlier or _was_forgotten(at, what, asyncio.run(forgetting.certificates(at))):
             return
         raise
     if found.is_nothing:
@@ -90,7 +90,8 @@ def _by_server(at: Path, what: What, *, dry_run: bool, yes: bool, remake: bool, 
     """The same, asked of the running server."""
     from openclaw_rl.runtime import forgetting_asked as server
 
-    open_ones = [] if dry_run else [item for item in asyncio.run(server.standing(at)) if item.phase != server.DONE]
+    known = asyncio.run(server.standing(at))
+    open_ones = [] if dry_run else [item for item in known if item.phase != server.DONE]
     for item in open_ones:
         say.print(
             f"forgetting {item.id}, asked for at {item.certificate.asked_at}, is under way in the running server",
@@ -100,7 +101,7 @@ def _by_server(at: Path, what: What, *, dry_run: bool, yes: bool, remake: bool, 
     try:
         found = asyncio.run(server.preview(at, what))
     except ConfigError:
-        if open_ones:  # it was this that was begun
+        if open_ones or _was_forgotten(at, what, [item.certificate for item in known]):
             return
         raise
     if not found:
@@ -112,6 +113,16 @@ def _by_server(at: Path, what: What, *, dry_run: bool, yes: bool, remake: bool, 
     _confirm(yes)
     name = asyncio.run(server.begin(at, what, has_records=records))
     _wait(at, name, remake=remake)
+
+
+def _was_forgotten(at: Path, what: What, certificates: Sequence[Certificate]) -> bool:
+    """Says so where just this was forgotten before; then it is no mistake that nothing of that name is there."""
+    from openclaw_rl.runtime.forget_plan import certificate_path, is_about
+
+    found = next((item for item in reversed(certificates) if is_about(item, what)), None)
+    if found is not None:
+        say.print(f"that was forgotten already: {certificate_path(at, found)}", soft_wrap=True)
+    return found is not None
 
 
 def _wait(at: Path, name: str, *, remake: bool) -> None:

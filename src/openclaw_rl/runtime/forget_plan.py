@@ -152,6 +152,12 @@ def certificate_path(home: Path, certificate: Certificate) -> Path:
     return home / FOLDER / f"forgotten-{certificate.asked_at[:10]}-{certificate.id}.json"
 
 
+def is_about(certificate: Certificate, what: What) -> bool:
+    """Whether a certificate tells of forgetting just this."""
+    given = {"session": what.session, "user": what.user, "turn": what.turn}.get(certificate.kind)
+    return given is not None and certificate.name == _digest(certificate.salt, given)
+
+
 def write_certificate(home: Path, certificate: Certificate) -> Path:
     """Writes it, readable by its owner alone, whole or not at all. Raises OSError."""
     path = certificate_path(home, certificate)

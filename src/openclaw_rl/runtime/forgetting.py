@@ -17,7 +17,7 @@ from openclaw_rl.runtime.installation import installed
 from openclaw_rl.store.forget import Going, What
 from openclaw_rl.store.forgettings import Phase
 
-__all__ = ["certificate_path", "check_alone", "finish", "forget", "preview", "summary"]
+__all__ = ["certificate_path", "certificates", "check_alone", "finish", "forget", "preview", "summary"]
 
 
 async def preview(home: Path, what: What) -> Going:
@@ -26,6 +26,12 @@ async def preview(home: Path, what: What) -> Going:
     await asyncio.to_thread(finish_erasing, home)
     async with opened(home) as store:
         return await store.forgettings.preview(what)
+
+
+async def certificates(home: Path) -> list[Certificate]:
+    """Of all that was forgotten, oldest first."""
+    async with opened(home) as store:
+        return [read_plan(item).certificate for item in await store.forgettings.all()]
 
 
 async def forget(config: Config, what: What, *, remake: bool = True, has_records: bool = False) -> Certificate:
