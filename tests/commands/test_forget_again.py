@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from typer.testing import CliRunner
@@ -10,8 +11,8 @@ from openclaw_rl.cli import app
 from openclaw_rl.testing.folders import lived_in
 
 
-async def test_what_was_forgotten_before_is_said_so_and_what_never_was_is_an_error(tmp_path: Path) -> None:
-    await lived_in(tmp_path)
+def test_what_was_forgotten_before_is_said_so_and_what_never_was_is_an_error(tmp_path: Path) -> None:
+    asyncio.run(lived_in(tmp_path))
     run = CliRunner()
 
     def forget(turn: str) -> tuple[int, str]:
