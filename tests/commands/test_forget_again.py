@@ -16,7 +16,7 @@ def test_what_was_forgotten_before_is_said_so_and_what_never_was_is_an_error(tmp
     run = CliRunner()
 
     def forget(turn: str) -> tuple[int, str]:
-        done = run.invoke(app, ["forget", "--turn", turn, "--yes", "--no-remake", "--home", str(tmp_path)])
+        done = run.invoke(app, ["forget", "--turn", turn, "--yes", "--home", str(tmp_path)])
         return done.exit_code, done.stderr if done.exception is None else str(done.exception)
 
     assert forget("served0")[0] == 0
