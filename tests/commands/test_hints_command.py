@@ -60,6 +60,18 @@ def test_hints_are_in_use_only_where_the_settings_put_them_into_prompts(home: Pa
     assert run(home, "edit", name, "Be very brief.").strip() == f"{name} is in use"
 
 
+def test_an_id_is_listed_whole_in_a_narrow_terminal_and_in_a_pipe(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = run(home, "add", "Answer in French. " * 8, "--user", "ann-with-a-long-name@example.org").split()[0]
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "xterm")
+    (line,) = [line for line in run(home, "list").splitlines() if name in line]
+    assert "ann-with-a-long-name@example.org" in line and "Answer in French. " * 7 in line
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")  # as in a terminal
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    shown = run(home, "list")
+    assert name in shown and "…" not in shown and len(shown.splitlines()) > 8
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [

@@ -44,6 +44,18 @@ def test_the_newest_turns_are_listed_with_what_became_of_them(home: Path) -> Non
     assert "dropped" in dropped and "empty" in dropped
 
 
+def test_an_id_is_listed_whole_in_a_pipe(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def add() -> None:
+        store = await Store.open(home)
+        await store.add_turn(a_turn("t" * 40, session="key:" + "s" * 60), chain="long")
+        await store.aclose()
+
+    asyncio.run(add())
+    monkeypatch.setenv("COLUMNS", "80")
+    (line,) = [line for line in run(home).splitlines() if "t" * 40 in line]
+    assert "key:" + "s" * 60 in line
+
+
 def test_one_turn_is_explained_in_words(home: Path) -> None:
     said = run(home, "chatcmpl-two")
     assert "empty" in said and "{" not in said

@@ -21,6 +21,7 @@ from openclaw_rl.core.adapter import CONFIG, WEIGHTS
 from openclaw_rl.core.manifest import FILE_NAME, version_folder
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
+from openclaw_rl.core.trainer_state import FACTS, STATE
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import AdapterError
@@ -35,8 +36,6 @@ from openclaw_rl.store.forget import What
 from openclaw_rl.store.forgettings import Phase
 from openclaw_rl.store.keeping import Keep
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
-
-STATE = "trainer_state.safetensors"
 
 CHILD = """
 import asyncio, sys
@@ -77,6 +76,7 @@ class Kept:
             await self.flow.candidate(number)
             folder = version_folder(self.flow.home, version(number))
             (folder / STATE).write_bytes(b"moments")
+            (folder / FACTS).write_text("{}", "utf-8")
             (folder / "note.txt").write_text("the owner's")
             assert await self.flow.stage.once()
         self.now_s += LEFT_S
@@ -112,7 +112,7 @@ async def test_the_newest_keep_their_weights_and_of_the_others_stays_what_made_t
     assert await kept.once() == [1, 2, 3]
     assert await kept.with_weights() == [4, 5]
     folder = version_folder(kept.flow.home, version(1))
-    assert sorted(path.name for path in folder.iterdir()) == [CONFIG, FILE_NAME, "note.txt"]
+    assert sorted(path.name for path in folder.iterdir()) == [CONFIG, FILE_NAME, "note.txt", FACTS]
     row = await kept.flow.row(1)
     assert (row.digest, row.status, row.pruned_s is not None) == (before, VersionStatus.LIVE, True)
     assert kept.pruning.on_disk.versions == 2 and kept.pruning.on_disk.bytes > 0

@@ -12,12 +12,15 @@ from typer.testing import CliRunner
 
 from openclaw_rl.cli import app
 from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.core.trainer_state import FACTS, STATE
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import StoreError
-from openclaw_rl.runtime.checking import check_home
+from openclaw_rl.runtime.checking import check_beside, check_home
+from openclaw_rl.runtime.home import kept_key
+from openclaw_rl.runtime.keys import kept_keys
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import TurnRow, VersionStatus
-from openclaw_rl.testing.folders import lived_in
+from openclaw_rl.testing.folders import lived_in, with_state
 
 BODY = "UPDATE bodies SET body = substr(body, 1, 40) WHERE seq = (SELECT seq FROM turns WHERE id = ?)"
 
@@ -42,6 +45,11 @@ async def row_of(home: Path, turn: str) -> TurnRow:
 def put_aside(home: Path) -> list[Path]:
     """The damaged stores that lie beside the new one."""
     return list(home.glob("aside/store.db.*"))
+
+
+def names_aside(home: Path, start: str) -> list[str]:
+    """What repairing put aside whose names start like this."""
+    return [path.name for path in home.glob(f"aside/{start}*")]
 
 
 def mended(home: Path) -> list[str]:
@@ -226,3 +234,54 @@ async def test_the_command_tells_by_its_exit_code(tmp_path: Path) -> None:
     told = run.invoke(app, ["check", "--home", str(tmp_path)])
     assert told.exit_code == 1 and "check --repair" in told.stderr
     assert run.invoke(app, ["check", "--repair", "--json", "--home", str(tmp_path)]).exit_code == 0
+
+
+@pytest.mark.parametrize("version", ["shared.1", "shared.2"])
+@pytest.mark.parametrize("harm", [f"{STATE} gone", f"{STATE} turned", f"{STATE} cut", f"{FACTS} cut", f"{FACTS} gone"])
+async def test_a_damaged_trainer_state_goes_aside_and_its_version_stays(
+    tmp_path: Path, harm: str, version: str
+) -> None:
+    await lived_in(tmp_path, fill=with_state)
+    assert check_home(tmp_path).findings == ()
+    folder = tmp_path / "versions" / version
+    name, how = harm.split()
+    data = (folder / name).read_bytes()
+    if how == "gone":
+        (folder / name).unlink()
+    else:
+        (folder / name).write_bytes(data[:-3] if how == "cut" else bytes([data[0] ^ 4]) + data[1:])
+    assert not check_beside(tmp_path).is_sound
+    (line,) = mended(tmp_path)
+    assert line.startswith(f"the trainer's state of version {version} is damaged") and "fresh moments" in line
+    assert not (folder / STATE).exists() and not (folder / FACTS).exists()
+    assert len(names_aside(tmp_path, f"{version}.trainer_state.")) == (1 if how == "gone" else 2)
+    store = await Store.open(tmp_path)
+    assert await store.current(SHARED) == PolicyVersion(SHARED, 2)
+    assert {row.status for row in await store.versions()} == {VersionStatus.LIVE}
+    await store.aclose()
+
+
+@pytest.mark.parametrize("data", [b'[{"name": "ann', b"\xff\xfe", b'[{"name": "\xff"}]', b""])
+async def test_a_damaged_file_of_keys_goes_aside_and_it_is_said_what_that_means(tmp_path: Path, data: bytes) -> None:
+    await lived_in(tmp_path)
+    (tmp_path / "keys.json").write_bytes(data)
+    assert not check_beside(tmp_path).is_sound
+    (found,) = check_home(tmp_path).findings
+    assert "put it back from a copy; or remove it, and make the keys again" in found.mend
+    (line,) = mended(tmp_path)
+    assert "keys.json cannot be read" in line and "the keys in it no longer work" in line
+    (aside,) = names_aside(tmp_path, "keys.json.")
+    assert (tmp_path / "aside" / aside).read_bytes() == data and kept_keys(tmp_path) == ()
+
+
+@pytest.mark.parametrize("harm", ["folder", "empty", "bytes"])
+async def test_a_key_that_no_server_can_use_goes_aside(tmp_path: Path, harm: str) -> None:
+    await lived_in(tmp_path)
+    if harm == "folder":
+        (tmp_path / "api_key").mkdir()
+    else:
+        (tmp_path / "api_key").write_bytes(b"" if harm == "empty" else b"\xff\xfe\x00")
+    assert not check_beside(tmp_path).is_sound
+    (line,) = mended(tmp_path)
+    assert "api_key" in line and "a new key is made at the next start" in line
+    assert len(names_aside(tmp_path, "api_key.")) == 1 and kept_key(tmp_path)

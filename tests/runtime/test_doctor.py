@@ -18,15 +18,17 @@ from typer.testing import CliRunner
 
 from openclaw_rl.cli import app as app_of_commands
 from openclaw_rl.core.manifest import versions_folder
+from openclaw_rl.core.trainer_state import STATE
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import StoreError
 from openclaw_rl.runtime.doctor import Report, examine
 from openclaw_rl.runtime.doctor_install import free_bytes, wanted_bytes
 from openclaw_rl.runtime.doctor_learning import Level
-from openclaw_rl.runtime.home import Address, address_of, kept_key, note_address
+from openclaw_rl.runtime.home import Address, address_of, check_key, kept_key, note_address
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.lock import FolderLock
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
+from openclaw_rl.testing.folders import lived_in, with_state
 from openclaw_rl.testing.turns import a_turn
 
 
@@ -136,8 +138,38 @@ async def test_keys_that_cannot_be_read_are_told(home: Path) -> None:
     (home / "api_key").chmod(0o600)
     (home / "keys.json").write_text("{", "utf-8")
     key, others = [said for stage, said in mend(await examine(home)) if stage == "key"]
-    assert key.endswith("api_key holds no key")
+    assert "api_key cannot be read" in key
     assert others.startswith("nobody else is let in: ") and "keys.json cannot be read" in others
+
+
+@pytest.mark.parametrize("harm", ["folder", "empty", "bytes"])
+async def test_a_key_that_cannot_be_used_is_reported_with_the_advice_that_serve_gives(home: Path, harm: str) -> None:
+    if harm == "folder":
+        (home / "api_key").mkdir(mode=0o700)
+    else:
+        (home / "api_key").write_bytes(b"" if harm == "empty" else b"\xff\xfe")
+    (found,) = [item for item in (await examine(home)).findings if item.level is Level.MEND]
+    assert found.stage == "key" and "api_key" in found.said
+    if harm == "empty":  # a start makes a key in its place
+        assert kept_key(home) and check_key(home)
+        return
+    with pytest.raises(StoreError) as refused:
+        kept_key(home)
+    assert (found.said, found.fix) == (refused.value.problem, refused.value.fix)
+
+
+@pytest.mark.parametrize("harm", ["gone", "turned"])
+async def test_a_damaged_trainer_state_of_the_served_version_is_reported(home: Path, harm: str) -> None:
+    await lived_in(home, fill=with_state)
+    assert mend(await examine(home)) == []
+    state = home / "versions" / "shared.2" / STATE
+    if harm == "gone":
+        state.unlink()
+    else:
+        state.write_bytes(b"Moments")
+    (found,) = [item for item in (await examine(home)).findings if item.level is Level.MEND]
+    assert found.said.startswith("the trainer's state of version shared.2 is damaged")
+    assert "check --repair" in found.fix
 
 
 async def test_doctor_gives_the_advice_that_every_other_command_gives_about_a_damaged_store(home: Path) -> None:

@@ -68,3 +68,11 @@ def test_the_commands_make_show_and_revoke_a_key(tmp_path: Path) -> None:
     assert "revoked" in run.invoke(app, ["keys", "list", *home], env={"COLUMNS": "200"}).output
     assert isinstance(run.invoke(app, ["keys", "add", "ann", "--scopes", "root", *home]).exception, ConfigError)
     assert json.loads((tmp_path / FILE).read_text("utf-8"))[0]["revoked_s"] is not None
+
+
+def test_names_and_scopes_are_listed_whole_in_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_key(tmp_path, "b" * 64, frozenset(Right), Limits(requests_a_minute=5))
+    monkeypatch.setenv("COLUMNS", "80")
+    done = CliRunner().invoke(app, ["keys", "list", "--home", str(tmp_path)], catch_exceptions=False)
+    (line,) = [line for line in done.output.splitlines() if "b" * 64 in line]
+    assert "chat, feedback, teach, admin" in line and "5 requests/min" in line

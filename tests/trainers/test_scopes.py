@@ -14,7 +14,9 @@ from safetensors.torch import load_file
 from trainer_models import Recorder, policy_logp, settings_of
 
 from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter
+from openclaw_rl.core.manifest import Manifest, write_manifest
 from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.trainer_state import FACTS, STATE
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import AdapterError, TrainerError
 from openclaw_rl.trainers.lora import LoraTrainer
@@ -225,3 +227,28 @@ def test_the_shelf_holds_so_many_and_lets_go_of_the_one_unused_longest(
     assert shelf.read(folders[1], shapes) is not second
     renamed = folders[0].rename(tmp_path / "renamed")
     assert shelf.read(renamed, shapes) is first
+
+
+def test_a_version_whose_state_is_gone_is_gone_on_from_with_fresh_moments(
+    trainer: LoraTrainer, recorder: Recorder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    below = shared(trainer, recorder, tmp_path / "shared.1", SHARED_ONE, steps=2)
+    trainer.restore(None, below.folder)
+    assert trainer.step(own_batch(recorder)).took_step
+    own = trainer.export(tmp_path / "user-ann.1", ANN_ONE)
+    want = logp(trainer, recorder)
+    for adapter, upon in ((below, None), (own, SHARED_ONE)):
+        base = PolicyVersion(adapter.version.scope, 0)
+        manifest = Manifest(adapter.version, base, "step", (), 0, adapter.digest, 1.0, upon=upon)
+        write_manifest(adapter.folder, manifest)
+        for name in (STATE, FACTS):
+            (adapter.folder / name).unlink()
+    trainer.restore(own.folder, below.folder)
+    assert float((logp(trainer, recorder) - want).abs().max()) < 1e-6
+    assert trainer.optimizer_state() == {}
+    assert "version=user-ann.1 has no trainer state" in caplog.text
+    assert trainer.step(own_batch(recorder)).took_step
+    trainer.restore(below.folder)
+    assert trainer.optimizer_state() == {} and trainer.step(recorder.batch()).took_step
+    trainer.export(tmp_path / "shared.2", SHARED_TWO)
+    assert (tmp_path / "shared.2" / FACTS).is_file()

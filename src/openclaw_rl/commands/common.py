@@ -10,12 +10,15 @@ from typing import Annotated, TypeVar
 
 import typer
 from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
 
 from openclaw_rl.errors import ConfigError
 
 T = TypeVar("T")
 
 say = Console(stderr=True, highlight=False)
+WIDEST = 10_000  # columns: what is printed in so many is cut off nowhere
 
 Home = Annotated[Path | None, typer.Option("--home", help="The installation's folder. [default: ~/.openclaw-rl]")]
 
@@ -36,6 +39,20 @@ def home_of(given: Path | None, *, needs_store: bool = True) -> Path:
     if not (home / "store.db").is_file():
         raise ConfigError(f"{home} holds no store", fix="name the folder a server was started with, by --home")
     return home
+
+
+def print_table(table: Table, out: Console | None = None) -> None:
+    """Prints a table and cuts off nothing in it, since the next command may need it: an id, a name, a version.
+
+    In a pipe or a file each row is one line. In a terminal what is too long goes on below, except in columns that do
+    not wrap; the table is as wide as those need.
+    """
+    out = out or Console()
+    for column in table.columns:
+        column.overflow = "fold"
+    least = Measurement.get(out, out.options.update(max_width=WIDEST), table).minimum
+    out.width = max(out.width, least) if out.is_terminal else WIDEST
+    out.print(table)
 
 
 def run_in_order(work: Coroutine[None, None, T]) -> T:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from openclaw_rl.commands.common import Home, say
+from openclaw_rl.commands.common import Home, print_table, say
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.runtime import connect_openclaw as openclaw
 from openclaw_rl.runtime.connect_check import complaint
@@ -94,7 +93,7 @@ def _list() -> None:
     )
     for each in CLIENTS:
         table.add_row(each.name, each.about + (", which is written" if each.file else ""))
-    Console().print(table)
+    print_table(table)
 
 
 def _connect_openclaw(wanted: openclaw.Wanted, file: Path | None, *, prints: bool) -> None:

@@ -7,11 +7,10 @@ import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
-from openclaw_rl.commands.common import Home, home_of, say
+from openclaw_rl.commands.common import Home, home_of, print_table, say
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -37,12 +36,12 @@ def list_hints(
         return
     are_in_prompts = stand_in_prompts(home_of(home))
     words = {"in_use": "in use" if are_in_prompts else "kept", "retired": "retired"}
-    table = Table("id", "user", "state", "times", "hint", "why")
+    table = Table(Column("id", no_wrap=True), "user", "state", "times", "hint", "why")
     for row in rows:
         state = words.get(str(row["state"]), row["state"])
         cells = (row["id"], row["user"], state, row["times"], row["text"], row["why"])
         table.add_row(*(escape(str(cell)) for cell in cells))
-    Console().print(table)
+    print_table(table)
     if rows and not are_in_prompts:
         say.print(NOT_IN_PROMPTS, markup=False, soft_wrap=True)
 

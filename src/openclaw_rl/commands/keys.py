@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
-from openclaw_rl.commands.common import Home, say
+from openclaw_rl.commands.common import Home, print_table, say
 from openclaw_rl.core.rights import KnownKey, Limits, Right
 from openclaw_rl.errors import ConfigError
 
@@ -59,14 +58,14 @@ def listed(home: Home = None) -> None:
 
     folder = _folder(home)
     used = last_used(folder)
-    table = Table("name", "scopes", "limits", "made", "last used", "")
+    table = Table(Column("name", no_wrap=True), "scopes", "limits", "made", "last used", "")
     first = "the first key, in the file api_key" if has_key(folder) else "made at the first start, unless one is given"
     table.add_row("owner", "all", "", "", _when(used.get("owner")), first)
     for key in kept_keys(folder):
         state = "" if key.revoked_s is None else f"revoked {_when(key.revoked_s)}"
         scopes = ", ".join(right.value for right in Right if right in key.rights)
         table.add_row(key.name, scopes, _limits(key), _when(key.made_s), _when(used.get(key.name)), state)
-    Console().print(table)
+    print_table(table)
 
 
 @app.command()

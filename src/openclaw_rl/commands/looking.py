@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
-from openclaw_rl.commands.common import Home, home_of
+from openclaw_rl.commands.common import Home, home_of, print_table
 
 app = typer.Typer()
 
@@ -30,7 +29,7 @@ def inspect(home: Home = None, as_json: Annotated[bool, typer.Option("--json", h
     table = Table("what", "turns", title=f"Ledger of {home_of(home)}")
     for name, count in facts.items():
         table.add_row(name, str(count))
-    Console().print(table)
+    print_table(table)
 
 
 @app.command()
@@ -60,12 +59,12 @@ def turns(
     if as_json:
         print(json.dumps(rows))
         return
-    table = Table("turn", "when", "session", "kind", "state", "score", "hints", "why")
+    table = Table(Column("turn", no_wrap=True), "when", "session", "kind", "state", "score", "hints", "why")
     for row in rows:
         when = datetime.fromtimestamp(float(str(row["at"]))).strftime("%m-%d %H:%M")
         rest = [row[name] for name in ("session", "kind", "state", "score", "hints")] + [row["reason"] or row["why"]]
         table.add_row(str(row["id"]), when, *("" if value is None else escape(str(value)) for value in rest))
-    Console(soft_wrap=True).print(table)
+    print_table(table)
 
 
 @app.command()

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
-from openclaw_rl.commands.common import Home, home_of
+from openclaw_rl.commands.common import WIDEST, Home, home_of, print_table
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import SHARED
 
@@ -29,7 +29,6 @@ SHOWN = {  # metric -> how it is called beside a version
     "gate_tasks": "tasks done",
     "watch_corrected": "corrected when watched",
 }
-WIDEST = 10_000  # columns: a tree is cut off at the width of its console, and versions in a row lie ever deeper
 STANDS = {  # a version's status -> what people read, and its colour
     "live": ("passed", "white"),
     "refused": ("refused", "red"),
@@ -57,6 +56,7 @@ def versions(
     if as_json:
         print(json.dumps(found))
         return
+    # a tree is cut off at the width of its console, and versions in a row lie ever deeper
     out = Console(highlight=False, soft_wrap=True, width=WIDEST)
     for root in _trees(found, with_turns=turns):
         out.print(root)
@@ -139,7 +139,7 @@ def diff(
     for row in rows:
         answers = [escape(str(text)) for text in _list(row["answers"])]
         table.add_row(escape(_asked(row)), *(answers if not row["same"] else [answers[0], "[dim]the same[/]"]))
-    Console(highlight=False).print(table)
+    print_table(table, Console(highlight=False))
     different = sum(not row["same"] for row in rows)
     print(f"{different} of {len(rows)} answers differ")
 

@@ -69,14 +69,17 @@ def place_aside(home: Path, name: str, *, at_s: float) -> Path:
     return place
 
 
-def move_aside(home: Path, path: Path, *, at_s: float) -> Path:
-    """Moves a file or folder of the home folder into `aside/`, and gives its new place. Raises StoreError."""
+def move_aside(home: Path, path: Path, *, at_s: float, name: str | None = None) -> Path:
+    """Moves a file or folder of the home folder into `aside/`, and gives its new place. Raises StoreError.
+
+    `name` is what it is called there; as before where none is given.
+    """
     if not is_inside(home, path):
         raise StoreError(
             f"{path} leads out of {home}, to {path.resolve()}; nothing there is moved",
             fix="put the files themselves in place of the link, so that the folder holds what is its own",
         )
-    place = place_aside(home, path.name, at_s=at_s)
+    place = place_aside(home, name or path.name, at_s=at_s)
     try:
         path.rename(place)
     except OSError as problem:

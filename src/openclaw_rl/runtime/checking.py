@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,11 +13,15 @@ from openclaw_rl.config import read_config
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.inside import move_aside
 from openclaw_rl.core.manifest import versions_folder
+from openclaw_rl.core.trainer_state import FACTS, STATE, problem_with
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import AdapterError, DamageError, OpenClawRLError, StoreError
 from openclaw_rl.publish.versions import ancestors, verified
 from openclaw_rl.runtime.adopting import CURRENT, Ground, adopt, another_row, without_manifest
 from openclaw_rl.runtime.forget_finish import finish_erasing
+from openclaw_rl.runtime.home import KEY, check_key
+from openclaw_rl.runtime.keys import FILE as KEYS
+from openclaw_rl.runtime.keys import kept_keys
 from openclaw_rl.store import ledger, versions
 from openclaw_rl.store.check import Finding, check_rows
 from openclaw_rl.store.connection import NAME, in_plain_words, open_reader, open_writer
@@ -54,7 +59,7 @@ def check_home(home: Path, *, repair: bool = False, now: Callable[[], float] = t
     """
     lock = FolderLock(home)
     try:
-        found = list(_config(home))
+        found = [*_config(home), *_keys(home, now() if repair else None)]
         damage = _opening(home / NAME)
         if damage is None:
             try:
@@ -86,7 +91,7 @@ def check_beside(home: Path) -> Report:
 
 def _seen(home: Path) -> Report:
     """One look at the rows, in one state of the store, and at the folders of the versions it knows."""
-    found = list(_config(home))
+    found = [*_config(home), *_keys(home, None)]
     sql = open_reader(home / NAME)
     try:
         found += check_rows(sql, repair=False)
@@ -155,6 +160,22 @@ def _config(home: Path) -> Iterator[Finding]:
         yield Finding(str(problem))
 
 
+def _keys(home: Path, repair_s: float | None) -> Iterator[Finding]:
+    """The files of keys; put aside at this time where one is damaged, since no server starts with it."""
+    looks: tuple[tuple[str, str, Callable[[Path], object]], ...] = (
+        (KEY, "a new key is made at the next start, and clients need it", check_key),
+        (KEYS, "the keys in it no longer work; make new ones by `openclaw-rl keys add`", kept_keys),
+    )
+    for name, then, look in looks:
+        try:
+            look(home)
+        except StoreError as problem:
+            is_mended = repair_s is not None and os.access(home / name, os.R_OK)  # else it may be sound
+            if is_mended and repair_s is not None:
+                move_aside(home, home / name, at_s=repair_s)
+            yield Finding(problem.problem, f"put it aside: {then}" if is_mended else problem.fix, is_mended)
+
+
 def _opening(path: Path) -> str | None:
     """What is wrong with the file as a whole. A store of another program, or of a newer one, is nobody's to mend."""
     try:
@@ -191,6 +212,7 @@ def _version(ground: Ground, row: VersionRow, damaged: set[PolicyVersion]) -> It
             yield Finding(what, f"it can be served: `openclaw-rl rollback {row.version}`", ground.repair)
         return
     if problem is None:
+        yield from _state(ground, row)
         return
     found = without_manifest(ground, row) or another_row(ground, row)
     if found is not None:
@@ -200,6 +222,22 @@ def _version(ground: Ground, row: VersionRow, damaged: set[PolicyVersion]) -> It
     if ground.repair:
         versions.settle(ground.sql, row.version, VersionStatus.REFUSED, MISSING + problem, {})
     yield Finding(problem, "mark it refused, so that nothing serves it or goes on from it", ground.repair)
+
+
+def _state(ground: Ground, row: VersionRow) -> Iterator[Finding]:
+    """The trainer's state beside sound weights: training goes on from these, so where it is damaged it goes aside."""
+    assert row.folder is not None
+    problem = problem_with(row.folder)
+    if problem is None:
+        return
+    for name in (STATE, FACTS) if ground.repair else ():
+        if (row.folder / name).exists():
+            move_aside(ground.home, row.folder / name, at_s=ground.at_s, name=f"{row.version}.{name}")
+    yield Finding(
+        f"the trainer's state of version {row.version} is damaged: {problem}",
+        "put it aside; training goes on from the version's weights, with fresh moments of the optimiser",
+        ground.repair,
+    )
 
 
 def _problem(row: VersionRow) -> str | None:

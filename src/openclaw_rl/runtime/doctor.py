@@ -15,6 +15,7 @@ import msgspec
 from openclaw_rl.config import Config, read_config
 from openclaw_rl.core.adapter import digest_of_folder
 from openclaw_rl.core.message import Json
+from openclaw_rl.core.trainer_state import problem_with
 from openclaw_rl.errors import ConfigError, OpenClawRLError, StoreError
 from openclaw_rl.runtime.doctor_install import installation_findings, libraries
 from openclaw_rl.runtime.doctor_learning import Finding, Level, Signs, learning_findings, story
@@ -29,6 +30,10 @@ DAY_S = 86400
 MEND_VERSION = (
     "put its folder back from a copy; or stop the server and run `openclaw-rl check --repair`, which has the nearest "
     "whole version before it served"
+)
+MEND_STATE = (
+    "put its files back from a copy; or stop the server and run `openclaw-rl check --repair`, which puts them aside: "
+    "training then goes on from the version's weights"
 )
 ADAPTERS_LOOKED_AT = 8  # the newest that may be served
 JUDGE_TIMEOUT = aiohttp.ClientTimeout(total=5)
@@ -152,22 +157,27 @@ def _stored(home: Path) -> list[Finding]:
 
 
 def _adapters(sql: sqlite3.Connection) -> list[Finding]:
+    """The newest adapters, and those that are served; of the latter the trainer's state too: the next step needs it."""
     live = [row for row in versions.everything(sql) if row.status is VersionStatus.LIVE and row.folder is not None]
     live = [row for row in live if row.pruned_s is None]
+    served = [row for row in live if versions.current(sql, row.version.scope) == row.version][-ADAPTERS_LOOKED_AT:]
+    looked = [row for row in live if row in live[-ADAPTERS_LOOKED_AT:] or row in served]
     found = []
-    for row in live[-ADAPTERS_LOOKED_AT:]:
+    for row in looked:
         assert row.folder is not None
         try:
             digest = digest_of_folder(row.folder)
-        except OSError as problem:
-            said = f"the adapter of version {row.version} cannot be read: {problem.strerror}"
+        except OSError as missing:
+            said = f"the adapter of version {row.version} cannot be read: {missing.strerror}"
             found.append(Finding(Level.MEND, "publish", said, MEND_VERSION))
             continue
         if digest != row.digest:
             said = f"the adapter of version {row.version} is not what its step wrote (digest {digest[:24]})"
             found.append(Finding(Level.MEND, "publish", said, MEND_VERSION))
-    count = min(len(live), ADAPTERS_LOOKED_AT)
-    return found or [Finding(Level.OK, "publish", f"{count} adapters looked at, all as written")]
+        elif row in served and (problem := problem_with(row.folder)) is not None:
+            said = f"the trainer's state of version {row.version} is damaged: {problem}"
+            found.append(Finding(Level.MEND, "train", said, MEND_STATE))
+    return found or [Finding(Level.OK, "publish", f"{len(looked)} adapters looked at, all as written")]
 
 
 async def _judge(config: Config) -> list[Finding]:

@@ -18,7 +18,7 @@ from openclaw_rl.errors import ModelError, StoreError
 from openclaw_rl.render.ends import ends_of_replies
 from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.doctor_learning import Finding, Level
-from openclaw_rl.runtime.home import KEY
+from openclaw_rl.runtime.home import KEY, check_key
 from openclaw_rl.runtime.keys import kept_keys
 from openclaw_rl.runtime.models import model_folder, named_ends
 
@@ -127,21 +127,18 @@ def _key(config: Config) -> Iterator[Finding]:
     path = config.home / KEY
     if config.serve.api_key:
         yield Finding(Level.OK, "key", "the API key is the one given in the environment or on the command line")
-    elif not path.is_file():
+        return
+    try:
+        kept = check_key(config.home)
+    except StoreError as problem:
+        yield Finding(Level.MEND, "key", problem.problem, problem.fix)
+        return
+    if kept is None:
         yield Finding(Level.NOTE, "key", "there is no API key yet; it is made at the first start")
-    elif not _holds_text(path):
-        yield Finding(Level.MEND, "key", f"{path} holds no key", "remove the file; a new one is made at the next start")
     elif path.stat().st_mode & 0o077:
         yield Finding(Level.MEND, "key", f"{path} can be read by others", f"chmod 600 {path}")
     else:
         yield Finding(Level.OK, "key", f"clients bring the key in {path}")
-
-
-def _holds_text(path: Path) -> bool:
-    try:
-        return bool(path.read_text("utf-8").strip())
-    except (OSError, UnicodeDecodeError):
-        return False
 
 
 def _others(home: Path) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from openclaw_rl.store.lock import holder_of
 
 log = logging.getLogger(__name__)
 KEY = "api_key"
+KEY_FIX = "put it back from a copy, or remove it: a new key is made at the next start"
 ADDRESS = "server.json"
 
 
@@ -38,16 +39,25 @@ def has_key(home: Path) -> bool:
         return True
 
 
+def check_key(home: Path) -> str | None:
+    """The installation's own API key; None where there is none yet. Raises StoreError for a file that holds none."""
+    path = home / KEY
+    try:
+        kept = path.read_text("utf-8").strip()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise StoreError(f"{path} cannot be read: {problem}", fix=KEY_FIX) from problem
+    if not kept:
+        raise StoreError(f"{path} holds no key", fix=KEY_FIX)
+    return kept
+
+
 def kept_key(home: Path) -> str:
     """The installation's own API key, made when it is first asked for. Raises StoreError."""
     path = home / KEY
-    try:
-        if path.is_file() and (kept := path.read_text("utf-8").strip()):
-            return kept
-    except (OSError, UnicodeDecodeError) as problem:
-        raise StoreError(
-            f"{path} cannot be read: {problem}", fix="put it back from a copy, or remove it for a new key"
-        ) from problem
+    if has_key(home) and (kept := check_key(home)):
+        return kept
     key = f"sk-openclaw-{secrets.token_urlsafe(24)}"
     write_own(path, key + "\n")
     return key
@@ -74,7 +84,7 @@ def address_of(home: Path) -> Address | None:
     """
     try:
         found = msgspec.json.decode((home / ADDRESS).read_bytes(), type=Address)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     return found if holder_of(home) == found.pid else None
 

@@ -40,15 +40,18 @@ def kept_keys(home: Path) -> tuple[KnownKey, ...]:
         return tuple(msgspec.json.decode(path.read_bytes(), type=list[KnownKey]))
     except FileNotFoundError:
         return ()
-    except (OSError, msgspec.DecodeError) as problem:
-        raise StoreError(f"{path} cannot be read: {problem}", fix="put it back from a copy, or remove it") from problem
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise StoreError(
+            f"{path} cannot be read: {problem}",
+            fix="put it back from a copy; or remove it, and make the keys again by `openclaw-rl keys add`",
+        ) from problem
 
 
 def last_used(home: Path) -> Mapping[str, float]:
     """When each key was last used, as far as a server has noted it."""
     try:
         return msgspec.json.decode((home / USED).read_bytes(), type=dict[str, float])
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return {}
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 from openclaw_rl.core.adapter import CONFIG, WEIGHTS, digest_of_folder
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.manifest import Manifest, version_folder, write_manifest
-from openclaw_rl.core.message import Role, message
+from openclaw_rl.core.message import Json, Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
+from openclaw_rl.core.trainer_state import FACTS, STATE, seal
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.store.db import Store
@@ -28,6 +30,14 @@ def a_small_adapter(folder: Path, version: PolicyVersion) -> None:
     body = bytes(range(version.number, version.number + 32))
     (folder / WEIGHTS).write_bytes(len(header).to_bytes(8, "little") + header + body)
     (folder / CONFIG).write_text('{"peft_type": "LORA", "r": 4}\n', "utf-8")
+
+
+def with_state(folder: Path, version: PolicyVersion) -> None:
+    """A small adapter, and beside it the trainer's state under its seal."""
+    a_small_adapter(folder, version)
+    (folder / STATE).write_bytes(b"moments")
+    facts: dict[str, Json] = {"format": 1, "version": str(version), "steps": version.number}
+    (folder / FACTS).write_text(json.dumps({**facts, "seal": seal(folder, facts)}), "utf-8")
 
 
 async def lived_in(home: Path, *, sessions: int = 2, fill: Fill = a_small_adapter) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,14 +15,19 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from openclaw_rl.core.adapter import CONFIG, FULL_CONFIG, FULL_WEIGHTS, WEIGHTS, files_of
+from openclaw_rl.core.manifest import FILE_NAME, read_manifest
 from openclaw_rl.core.message import Json
+from openclaw_rl.core.trainer_state import FACTS, STATE, read_facts, seal
 from openclaw_rl.core.version import PolicyVersion, parse_version
 from openclaw_rl.errors import AdapterError
 
-STATE = "trainer_state.safetensors"
-FACTS = "trainer_state.json"
+log = logging.getLogger(__name__)
 FILES = (WEIGHTS, CONFIG, FULL_WEIGHTS, FULL_CONFIG, STATE, FACTS)
 FORMAT = 1
+UNREADABLE_FIX = (
+    "stop the server and run `openclaw-rl check --repair`, which puts a damaged trainer state aside so that training "
+    "goes on from the weights; or roll back to an earlier version"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ def write(folder: Path, checkpoint: Checkpoint, config: Mapping[str, Json], sett
     save_file(_on_cpu(joined(upon, checkpoint.weights)), folder / names[1], metadata={"format": "pt"})
     save_file(_on_cpu(checkpoint.state), folder / STATE, metadata={"format": "pt"})
     (folder / names[0]).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", "utf-8")
-    facts["seal"] = _seal(folder, facts)
+    facts["seal"] = seal(folder, facts)
     (folder / FACTS).write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n", "utf-8")
     for path in (*(folder / name for name in (*names, STATE, FACTS)), folder, folder.parent):
         handle = os.open(path, os.O_RDONLY)
@@ -80,7 +85,10 @@ def write(folder: Path, checkpoint: Checkpoint, config: Mapping[str, Json], sett
 
 
 def read(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> Checkpoint:
-    """What a folder holds. Raises AdapterError where it cannot be read or does not fit a model of these shapes."""
+    """What a folder holds; of a version whose state is gone, its weights with an empty state.
+
+    Raises AdapterError where it cannot be read or does not fit a model of these shapes.
+    """
     whole, facts = _adapter(folder)
     try:
         state = load_file(folder / STATE) if (folder / STATE).exists() else {}
@@ -88,6 +96,8 @@ def read(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> Checkpoint:
         version, upon = (_version(facts.get(name)) for name in ("version", "upon"))
     except (OSError, SafetensorError, ValueError) as problem:
         raise _unreadable(folder, problem) from problem
+    if version is not None and not (folder / FACTS).exists():
+        log.warning("version=%s has no trainer state: its weights are taken, with fresh moments", version)
     under, weights = parted(whole, rank)
     if {name: tuple(tensor.shape) for name, tensor in weights.items()} != dict(shapes):
         raise AdapterError(
@@ -132,28 +142,30 @@ def parted(whole: Mapping[str, Tensor], rank: int) -> tuple[dict[str, Tensor], d
 
 def _adapter(folder: Path) -> tuple[dict[str, Tensor], dict[str, Json]]:
     try:
-        facts = json.loads((folder / FACTS).read_text("utf-8")) if (folder / FACTS).exists() else {}
-        if not isinstance(facts, dict):
-            raise ValueError(f"{FACTS} is no table")
-        if "seal" in facts and facts.pop("seal") != _seal(folder, facts):
-            raise ValueError("its files are not what was written")
+        facts = read_facts(folder) or _facts_of_manifest(folder)
         return load_file(folder / files_of(folder)[1]), facts
     except (OSError, SafetensorError, ValueError) as problem:
         raise _unreadable(folder, problem) from problem
 
 
-def _seal(folder: Path, facts: Mapping[str, Json]) -> str:
-    """SHA-256 over the facts and the files beside them; weights of a whole model have the version's own digest."""
-    total = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
-    for name in (STATE, WEIGHTS, CONFIG):
-        if (folder / name).is_file():
-            with (folder / name).open("rb") as stream:
-                total.update(hashlib.file_digest(stream, "sha256").digest())
-    return total.hexdigest()
+def _facts_of_manifest(folder: Path) -> dict[str, Json]:
+    """What the manifest says of a version whose trainer state is gone; empty for an adapter that is no version.
+
+    Raises OSError, ValueError.
+    """
+    if not (folder / FILE_NAME).exists():
+        return {}
+    manifest = read_manifest(folder)
+    if manifest.upon is None:
+        return {"version": str(manifest.version)}
+    below = json.loads((folder.parent / str(manifest.upon) / CONFIG).read_text("utf-8"))
+    if not isinstance(below, dict) or not isinstance(below.get("r"), int):
+        raise ValueError(f"the rank of {manifest.upon}, on which it stands, is not known")
+    return {"version": str(manifest.version), "under_rank": below["r"], "upon": str(manifest.upon)}
 
 
 def _unreadable(folder: Path, problem: Exception) -> AdapterError:
-    return AdapterError(f"{folder} holds no adapter to go on from ({problem})", fix="roll back to an earlier version")
+    return AdapterError(f"{folder} holds no adapter to go on from ({problem})", fix=UNREADABLE_FIX)
 
 
 def _version(named: Json) -> PolicyVersion | None:
