@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := bench-forget bench-gate bench-learning bench-tokens bench-swap bench-serve bench-gpu bench-train bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-feedback bench-steadiness bench-attacks eval-judge
+FIGURES := bench-forget bench-gate bench-learning bench-tokens bench-swap bench-serve bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-feedback bench-steadiness bench-attacks eval-judge
 .PHONY: test-oracle test-peers help install demo serve test test-node test-openclaw check format tiny clean $(FIGURES)
 
 help:  ## what can be made
@@ -74,6 +74,9 @@ bench-serve: .venv/installed  ## tokens a second against transformers generate
 
 bench-gpu: .venv/installed  ## on a CUDA device: a model of Qwen3-4B's shape served, scored and trained, and whether both fit in 24 GB
 	@$(BIN)/python -m benchmarks.gpu $(PARTS)
+
+bench-long: .venv/installed  ## what a step costs after 3,000 to 15,000 tokens of prompt, against reading each token once
+	@$(BIN)/python -m benchmarks.long
 
 bench-train: .venv/installed-bench  ## the trainer's step against TRL's, and merged sessions
 	@$(BIN)/python -m benchmarks.train

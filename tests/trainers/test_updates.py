@@ -10,6 +10,7 @@ import torch
 from trainer_models import Recorder, policy_logp, settings_of
 
 from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.trainers.descent import Descent
 from openclaw_rl.trainers.lessons import lessons
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.settings import Method, MethodSettings, TrainerSettings
@@ -76,22 +77,57 @@ def test_a_step_of_several_updates_is_the_same_again_from_where_it_was_exported(
     assert all(torch.equal(one, other.model.weights()[name]) for name, one in trainer.model.weights().items())
 
 
-def test_what_fails_in_a_later_update_leaves_no_version_behind(
+@pytest.mark.parametrize("rate", [1e-2, 0.3, 3.0])
+def test_at_any_rate_a_step_ends_nearer_to_the_teacher_than_it_began(
+    trainer_model: Path, recorder: Recorder, rate: float
+) -> None:
+    trainer = LoraTrainer.open(trainer_model, told(updates=12, enough=0.0, lr=rate, prompts="exact"))
+    report = trainer.step(recorder.batch())
+    assert report.took_step
+    assert report.metrics["loss_distill_last"] < report.metrics["loss_distill"]
+    assert (report.metrics["updates_undone"] > 0) == (rate > 0.1)
+    again = trainer.step(recorder.batch()).metrics["loss_distill"]  # and the weights are those of that distance
+    assert again == pytest.approx(report.metrics["loss_distill_last"], rel=1e-3)
+
+
+def test_an_update_that_is_undone_leaves_no_trace() -> None:
+    """Weights, moments and count are those of an optimiser that only ever took the smaller update."""
+    taken, plain = (torch.nn.Parameter(torch.tensor([3.0, -2.0])) for _ in range(2))
+    optimizer, other = (torch.optim.AdamW([one], lr=1.0) for one in (taken, plain))
+    descent = Descent(optimizer, {"w": taken}, can_undo=True)
+    for distance, is_kept, rate in [(9.0, True, None), (12.0, False, 0.5), (8.0, True, None), (8.5, False, 0.325)]:
+        taken.grad = 2 * taken.detach() + (0.0 if is_kept else 100.0)  # a gradient of where it is not to stay
+        assert descent.arrived(distance) is is_kept
+        if rate is not None:
+            other.param_groups[0]["lr"] = rate  # half of 1, and then half of what had grown to 0.65
+            plain.grad = 2 * plain.detach()
+            other.step()
+        descent.update()
+        if rate is not None:
+            assert torch.equal(taken, plain)
+            assert all(torch.equal(value, optimizer.state[taken][kind]) for kind, value in other.state[plain].items())
+    assert descent.undone == 2
+
+
+def test_where_no_update_helps_none_is_taken_and_the_weights_stay(
+    trainer_model: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = LoraTrainer.open(trainer_model, told(updates=3, enough=0.0, lr=1e9))
+    before = trainer.model.weights()
+    report = trainer.step(recorder.batch())
+    assert not report.took_step and "came nearer" in report.why
+    assert all(torch.equal(one, before[name]) for name, one in trainer.model.weights().items())
+
+
+def test_what_is_not_finite_at_first_leaves_no_version_behind(
     trainer_model: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer = LoraTrainer.open(trainer_model, told(updates=3, enough=0.0))
-    update, calls = LoraTrainer._update, []
-
-    def failing(self: LoraTrainer, *given: object) -> tuple[float | None, list[str]]:
-        calls.append(1)
-        return (None, ["hinted"]) if len(calls) == 2 else update(self, *given)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(LoraTrainer, "_update", failing)
+    monkeypatch.setattr(LoraTrainer, "_accumulate", lambda *given: ["hinted"])
     report = trainer.step(recorder.batch())
     assert not report.took_step and "finite" in report.why
     assert ("hinted", "not_finite") in report.dropped
     monkeypatch.undo()
-    trainer.restore(None)
     assert torch.allclose(policy_logp(trainer, recorder.batch()[0]), torch.tensor(recorder.batch()[0].logp), atol=1e-5)
 
 

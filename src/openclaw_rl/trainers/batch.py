@@ -1,4 +1,4 @@
-"""Turns as sequences to read: those that continue each other become one, and passes stay within a token budget."""
+"""Turns as sequences to read: what they share is read once, and passes stay within a token budget."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from openclaw_rl.trainers.forest import packed, planted
 from openclaw_rl.trainers.model import Speaker
+from openclaw_rl.trainers.trees import Bank, Trees, Twig
+
+MOST_WASTE = 1.5  # comparisons of a pass, as a multiple of those that are needed
+CHEAP = 1 << 20  # so many cost less than a pass of one's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +28,16 @@ class Reading:
     def __post_init__(self) -> None:
         if not self.wanted or self.wanted[0] < 1 or self.wanted[-1] >= len(self.tokens):
             raise ValueError("a reading wants at least one token, and not the first")
+
+    @property
+    def needed(self) -> tuple[int, ...]:
+        """The ids in front of the last one that is wanted."""
+        return self.tokens[: self.wanted[-1]]
+
+    @property
+    def constant(self) -> int:
+        """How many ids stand in front of the first one whose output predicts something."""
+        return self.wanted[0] - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +54,76 @@ class Pass:
 
     hidden: Tensor
     parts: tuple[tuple[int, slice], ...]  # which reading, and its rows of `hidden`
+
+
+class Prompts:
+    """Readings whose prompts are read once, by the weights as they are now, and taken as constant from then on.
+
+    Each round of `passes` computes the replies alone. Without a model that reads trees there is nothing to share, and
+    every round reads the whole.
+    """
+
+    def __init__(self, model: Speaker, readings: Sequence[Reading], max_tokens: int) -> None:
+        self._model, self._readings, self._max_tokens = model, readings, max_tokens
+        self._banks: list[tuple[Bank, list[int]]] = []
+        if model.trees is None:
+            return
+        # A prompt of one token has nothing in front of what predicts: then its bank is empty.
+        fronts = [one.tokens[: one.constant] for one in readings]
+        for group in packed(fronts, max_tokens):
+            forest = planted([fronts[index] for index in group if fronts[index]])
+            self._banks.append((model.trees.bank(forest), group))
+
+    def passes(self) -> Iterator[Pass]:
+        """Every reading, a pass at a time; a pass keeps its graph where gradients are on."""
+        trees = self._model.trees
+        if trees is None:
+            yield from read(self._model, self._readings, self._max_tokens)
+            return
+        for bank, group in self._banks:
+            paths = iter(bank.forest.paths)
+            twigs = [self._twig(index, paths) for index in group]
+            for first, last in _runs(bank, twigs, self._max_tokens):
+                yield self._pass(trees, bank, group[first:last], twigs[first:last])
+
+    def _twig(self, index: int, paths: Iterator[tuple[int, ...]]) -> Twig:
+        one = self._readings[index]
+        return Twig(one.needed[one.constant :], one.constant, next(paths) if one.constant else ())
+
+    def _pass(self, trees: Trees, bank: Bank, group: Sequence[int], twigs: Sequence[Twig]) -> Pass:
+        parts: list[tuple[int, slice]] = []
+        places: list[int] = []
+        at = 0
+        for index, twig in zip(group, twigs, strict=True):
+            wanted = self._readings[index].wanted
+            parts.append((index, slice(len(places), len(places) + len(wanted))))
+            places += [at + position - 1 - twig.start for position in wanted]
+            at += len(twig.tokens)
+        hidden = trees.behind(bank, twigs)
+        return Pass(hidden[torch.tensor(places, device=hidden.device)], tuple(parts))
+
+
+def _runs(bank: Bank, twigs: Sequence[Twig], most: int) -> Iterator[tuple[int, int]]:
+    """Twigs that are read in one pass: neighbours, of at most so many tokens, that mostly read the same of the bank.
+
+    In a pass every token is compared with all that any of them reads: prompts of their own are better read apart.
+    """
+    sizes = [node.size for node in bank.forest.nodes]
+    first = 0
+    while first < len(twigs):
+        nodes = {*twigs[first].path}
+        tokens = len(twigs[first].tokens)
+        needed = tokens * (tokens + sum(sizes[node] for node in nodes))
+        last = first + 1
+        while last < len(twigs):
+            more, size = nodes | {*twigs[last].path}, len(twigs[last].tokens)
+            own = needed + size * (size + sum(sizes[node] for node in twigs[last].path))
+            together = (tokens + size) * (tokens + size + sum(sizes[node] for node in more))
+            if tokens + size > most or together > max(MOST_WASTE * own, CHEAP):
+                break
+            nodes, tokens, needed, last = more, tokens + size, own, last + 1
+        yield first, last
+        first = last
 
 
 def merged(readings: Sequence[Reading]) -> list[Row]:
@@ -72,6 +158,25 @@ def passes(rows: Sequence[Row], max_tokens: int) -> list[list[Row]]:
 
 def read(model: Speaker, readings: Sequence[Reading], max_tokens: int) -> Iterator[Pass]:
     """Reads everything, a pass at a time; a pass keeps its graph where gradients are on."""
+    if model.trees is None:
+        yield from _read_rows(model, readings, max_tokens)
+        return
+    for group in packed([one.needed for one in readings], max_tokens):
+        forest = planted([readings[index].needed for index in group])
+        parts: list[tuple[int, slice]] = []
+        places: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+        size = 0
+        for number, index in enumerate(group):
+            wanted = np.asarray(readings[index].wanted) - 1
+            parts.append((index, slice(size, size + len(wanted))))
+            places.append(forest.places(number)[wanted])
+            size += len(wanted)
+        hidden = model.trees.hidden(forest)
+        yield Pass(hidden[torch.from_numpy(np.concatenate(places)).to(hidden.device)], tuple(parts))
+
+
+def _read_rows(model: Speaker, readings: Sequence[Reading], max_tokens: int) -> Iterator[Pass]:
+    """The same for a model that reads sequences apart: those that continue each other are one."""
     for group in passes(merged(readings), max_tokens):
         width = len(group[0].tokens)
         ids = torch.tensor([[*row.tokens, *(0,) * (width - len(row.tokens))] for row in group], device=model.device)

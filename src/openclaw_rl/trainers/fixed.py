@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 
 from openclaw_rl.trainers.model import head_of, load_frozen
 from openclaw_rl.trainers.settings import TrainerSettings
+from openclaw_rl.trainers.trees import Trees
 from openclaw_rl.trainers.vocabulary import check_same_vocabulary
 
 NEVER = -1e4  # the logit of an id that a smaller vocabulary lacks
@@ -24,6 +25,7 @@ class FixedModel:
         self.device: torch.device = model.device
         self._trunk: nn.Module = model.base_model
         self._head = head_of(model)
+        self.trees = Trees.of(model)
 
     def hidden(self, ids: Tensor) -> Tensor:
         """The last layer's output: [B, T] ids in, [B, T, H] out."""

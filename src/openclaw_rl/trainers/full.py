@@ -16,6 +16,7 @@ from openclaw_rl.trainers.fixed import FixedModel
 from openclaw_rl.trainers.model import Speaker, head_of, load_frozen
 from openclaw_rl.trainers.recompute import Recompute
 from openclaw_rl.trainers.settings import TrainerSettings
+from openclaw_rl.trainers.trees import Trees
 
 
 class FullModel:
@@ -36,6 +37,7 @@ class FullModel:
         self._base = FixedModel(base, vocabulary=self.vocabulary)
         self._base_weights = dict(base.named_parameters())
         self._recompute = Recompute(model, always=settings.recompute_layers)
+        self.trees = Trees.of(model, self._recompute)
 
     def hidden(self, ids: Tensor) -> Tensor:
         """The last layer's output. [B, T] ids, padded on the right, in; [B, T, H] out."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +21,8 @@ from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import AdapterError
 from openclaw_rl.trainers import checkpoint
-from openclaw_rl.trainers.batch import read, read_once, token_logp, top_ids
+from openclaw_rl.trainers.batch import Pass, Prompts, read, read_once, token_logp, top_ids
+from openclaw_rl.trainers.descent import Descent, Measured, walked
 from openclaw_rl.trainers.fixed import load_teacher
 from openclaw_rl.trainers.full import FullModel, open_full
 from openclaw_rl.trainers.lessons import Lesson, lessons, shares
@@ -69,9 +70,10 @@ class LoraTrainer:
         return cls(model, settings, teacher)
 
     def step(self, samples: Sequence[Sample]) -> StepReport:
-        """One step of as many updates as `trainer.updates` and `trainer.enough` say, its metrics those of the first.
+        """One step of at most `trainer.updates` updates, until `trainer.enough`; its metrics are those of the first.
 
-        None is taken where nothing would be learned or a loss is not finite; then the weights are to be restored.
+        An update that leads away from the teacher is undone and tried again half as large. None is taken where nothing
+        would be learned or a loss is not finite; then the weights are to be restored.
         """
         began_s = time.perf_counter()
         dropped = [(sample.turn, reason.value) for sample in samples if (reason := self._unusable(sample)) is not None]
@@ -79,27 +81,40 @@ class LoraTrainer:
         taught = lessons([sample for sample in samples if sample.turn not in unusable], self._method)
         if not any(one.has_signal for one in taught):
             return StepReport(False, {}, tuple(dropped), "no sample carries a signal for this method")
-        targets = self._targets(taught)
-        tallies: list[Tally] = []
-        norms: list[float] = []
-        for _ in range(self._most_updates(taught)):
-            tally = Tally()
-            norm, not_finite = self._update(taught, targets, tally)
-            if norm is None:
-                dropped += [(turn, DropReason.NOT_FINITE.value) for turn in not_finite]
-                return StepReport(False, {}, tuple(dropped), "the loss or its gradient is not finite")
-            tallies.append(tally)
-            norms.append(norm)
-            if tally.distill < self._settings.enough * tallies[0].distill:  # so little was left before this update
-                break
+        targets, passes = self._targets(taught), self._passes(taught)
+        walk = walked(
+            self._descent(taught),
+            lambda: self._gradient(taught, targets, passes()),
+            lambda: self._distance(taught, targets, passes()),
+            most=self._most_updates(taught),
+            enough=self._settings.enough,
+        )
+        self._optimizer.zero_grad(set_to_none=True)
+        if walk.not_finite is not None:
+            dropped += [(turn, DropReason.NOT_FINITE.value) for turn in walk.not_finite]
+            return StepReport(False, {}, tuple(dropped), "the loss or its gradient is not finite")
+        self._spoken = None
         self._follow()
-        self._steps += len(tallies)
-        metrics = _metrics(tallies[0], taught, norms[0]) | {
-            "loss_distill_last": tallies[-1].distill,
-            "updates": float(len(tallies)),
-            "seconds": time.perf_counter() - began_s,
-        }
+        self._steps += walk.updates
+        metrics = (
+            walk.first.metrics()
+            | _counts(taught)
+            | {
+                "grad_norm": walk.norm,
+                "loss_distill_last": walk.distance,
+                "updates": float(walk.updates),
+                "updates_undone": float(walk.undone),
+                "seconds": time.perf_counter() - began_s,
+            }
+        )
+        if walk.updates == 0:
+            return StepReport(False, metrics, tuple(dropped), "no update, however small, came nearer to the teacher")
         return StepReport(True, metrics, tuple(dropped))
+
+    def _descent(self, taught: Sequence[Lesson]) -> Descent:
+        """What takes the updates; where a distance tells, and weights are few enough to be held twice, undoing too."""
+        can_undo = self._most_updates(taught) > 1 and self._settings.parameters == "lora"
+        return Descent(self._optimizer, self._parameters, can_undo=can_undo)
 
     def _most_updates(self, taught: Sequence[Lesson]) -> int:
         """More than one only toward a distribution that says how far to go: a score or an advantage does not."""
@@ -108,19 +123,35 @@ class LoraTrainer:
             return self._settings.updates
         return 1
 
-    def _update(
-        self, taught: Sequence[Lesson], targets: Sequence[Targets], tally: Tally
-    ) -> tuple[float | None, list[str]]:
-        """One update of the optimiser. Returns the gradient's norm, or None and the turns where it was not finite."""
+    def _passes(self, taught: Sequence[Lesson]) -> Callable[[], Iterator[Pass]]:
+        """What each update reads: the replies alone, where prompts are constant, else all of it."""
+        settings, readings = self._settings, [one.reading() for one in taught]
+        is_constant = settings.prompts == "constant" or (
+            settings.prompts == "auto" and settings.parameters == "lora" and self._most_updates(taught) > 1
+        )
+        if is_constant:
+            return Prompts(self.model, readings, settings.max_tokens_per_pass).passes
+        return lambda: read(self.model, readings, settings.max_tokens_per_pass)
+
+    def _gradient(self, taught: Sequence[Lesson], targets: Sequence[Targets], passes: Iterable[Pass]) -> Measured:
+        """Leaves the gradient, cut to its bound, in the weights."""
+        tally = Tally()
         self._optimizer.zero_grad(set_to_none=True)
-        not_finite = self._accumulate(taught, targets, tally)
+        not_finite = self._accumulate(taught, targets, tally, passes)
         norm = float(torch.nn.utils.clip_grad_norm_(self._parameters.values(), self._settings.grad_clip))
         is_finite = not not_finite and math.isfinite(norm) and math.isfinite(tally.loss)
-        if is_finite:
-            self._optimizer.step()
-            self._spoken = None
+        return Measured(tally, norm if is_finite else None, not_finite)
+
+    def _distance(self, taught: Sequence[Lesson], targets: Sequence[Targets], passes: Iterable[Pass]) -> float:
+        """How far the policy is from its teacher now; no gradient is left."""
+        tally = Tally()
+        with torch.no_grad():
+            for one in passes:
+                for index, rows in one.parts:
+                    with torch.enable_grad():
+                        self._objective.gradient(one.hidden[rows], targets[index], tally, is_own=False)
         self._optimizer.zero_grad(set_to_none=True)
-        return (norm if is_finite else None), not_finite
+        return tally.distill if math.isfinite(tally.distill) else math.inf
 
     def export(self, folder: Path, version: PolicyVersion) -> Adapter:
         """Writes the adapter and the trainer's own state, on the disk when this returns. Raises OSError."""
@@ -222,11 +253,12 @@ class LoraTrainer:
         spoken = self._spoken
         return spoken is not None and (sample.version == spoken or (sample.version.is_base and spoken.is_base))
 
-    def _accumulate(self, taught: Sequence[Lesson], targets: Sequence[Targets], tally: Tally) -> list[str]:
+    def _accumulate(
+        self, taught: Sequence[Lesson], targets: Sequence[Targets], tally: Tally, passes: Iterable[Pass]
+    ) -> list[str]:
         """Adds the whole batch's gradient up, a pass at a time. Returns the turns whose loss was not finite."""
         not_finite: list[str] = []
-        readings = [one.reading() for one in taught]
-        for one in read(self.model, readings, self._settings.max_tokens_per_pass):
+        for one in passes:
             gradient = torch.zeros_like(one.hidden)
             for index, rows in one.parts:
                 is_own = not taught[index].is_taught and self._is_own(taught[index].sample)
@@ -243,8 +275,8 @@ class LoraTrainer:
         device, weights = self.model.device, self._method.weights
         ids = [torch.tensor([one.sample.response[at] for at in one.trained], device=device) for one in taught]
         old = [torch.tensor([one.sample.logp[at] for at in one.trained], device=device) for one in taught]
-        reference = self._reference(taught, ids) if self._method.kl_beta > 0 else [None] * len(taught)
-        teachers = self._teachers(taught, ids)
+        reference, behind = self._read_fixed(taught, ids)
+        teachers = self._chosen(taught, ids, behind)
         found: list[Targets] = []
         for index, (one, share) in enumerate(zip(taught, shares(taught, self._method), strict=True)):
             teacher = teachers[index]
@@ -263,24 +295,33 @@ class LoraTrainer:
             found.append(targets)
         return found
 
-    def _reference(self, taught: Sequence[Lesson], ids: Sequence[Tensor]) -> list[Tensor | None]:
-        at_once = self._settings.logits_per_chunk
-        with self.model.base() as base:
-            hidden = read_once(base, [one.reading() for one in taught], self._settings.max_tokens_per_pass)
-            return [token_logp(base, rows, own, at_once) for rows, own in zip(hidden, ids, strict=True)]
+    def _read_fixed(
+        self, taught: Sequence[Lesson], ids: Sequence[Tensor]
+    ) -> tuple[Sequence[Tensor | None], list[list[Tensor]]]:
+        """The base's log-probabilities without a hint, for the anchor, and the teacher's hidden states given each hint.
 
-    def _teachers(self, taught: Sequence[Lesson], ids: Sequence[Tensor]) -> list[Tensor | None]:
-        """The teacher's hidden states behind the hint each token learns under, lesson by lesson."""
+        Where the base is the teacher, both are read at once: they share all that stands in front of the hints.
+        """
         pairs = [(index, hint) for index, one in enumerate(taught) for hint in one.hints]
-        if not pairs:
-            return [None] * len(taught)
-        readings = [taught[index].reading(hint.tokens) for index, hint in pairs]
-        with self._teaching() as teacher:
-            hidden = read_once(teacher, readings, self._settings.max_tokens_per_pass)
+        hinted = [taught[index].reading(hint.tokens) for index, hint in pairs]
+        plain = [one.reading() for one in taught] if self._method.kl_beta > 0 else []
+        at_once, budget = self._settings.logits_per_chunk, self._settings.max_tokens_per_pass
+        is_base = self._teacher is None and not self._ema
+        reference: Sequence[Tensor | None] = [None] * len(taught)
+        hidden: list[Tensor] = []
+        if plain or (is_base and hinted):
+            with self.model.base() as base:
+                found = read_once(base, [*plain, *(hinted if is_base else [])], budget)
+                bare, hidden = found[: len(plain)], found[len(plain) :]
+                if plain:
+                    reference = [token_logp(base, rows, own, at_once) for rows, own in zip(bare, ids, strict=True)]
+        if hinted and not is_base:
+            with self._teaching() as teacher:
+                hidden = read_once(teacher, hinted, budget)
         behind: list[list[Tensor]] = [[] for _ in taught]
         for (index, _), rows in zip(pairs, hidden, strict=True):
             behind[index].append(rows)
-        return self._chosen(taught, ids, behind)
+        return reference, behind
 
     @contextmanager
     def _teaching(self) -> Iterator[Speaker]:
@@ -344,25 +385,12 @@ def _anchored(reference: Tensor | None, told: Tensor | None) -> Tensor | None:
     return ((told - reference).abs() < HINTED_NATS).to(told.dtype)
 
 
-def _metrics(tally: Tally, taught: Sequence[Lesson], norm: float) -> dict[str, float]:
-    found = {
-        "loss": tally.loss,
-        "loss_policy": tally.policy,
-        "loss_distill": tally.distill,
-        "loss_anchor": tally.anchor,
-        "kl": tally.kl / max(1, tally.tokens),
-        "grad_norm": norm,
+def _counts(taught: Sequence[Lesson]) -> dict[str, float]:
+    return {
         "samples": float(len(taught)),
         "samples_scored": float(sum(one.advantage is not None for one in taught)),
         "samples_hinted": float(sum(bool(one.hints) for one in taught)),
-        "tokens": float(tally.tokens),
     }
-    if tally.advantage_tokens:
-        found["advantage_abs"] = tally.advantage / tally.advantage_tokens
-        found["clip_fraction"] = tally.clipped / tally.advantage_tokens
-    if tally.gap_tokens:
-        found["train_rollout_logp_gap"] = tally.gap / tally.gap_tokens
-    return found
 
 
 def _as_json(settings: TrainerSettings) -> dict[str, Json]:

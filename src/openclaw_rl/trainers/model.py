@@ -21,6 +21,7 @@ from openclaw_rl.trainers.checkpoint import lora_config
 from openclaw_rl.trainers.linear import Frozen, Lora, Under, can_pack
 from openclaw_rl.trainers.recompute import Recompute
 from openclaw_rl.trainers.settings import TrainerSettings
+from openclaw_rl.trainers.trees import Trees
 
 SMALL = 100_000_000  # parameters; below it float32 on a CPU is no burden, and a step may be bold
 ALL_LINEAR = "all-linear"
@@ -34,6 +35,7 @@ class Speaker(Protocol):
 
     device: torch.device
     vocabulary: int
+    trees: Trees | None  # reads sequences as trees of what they share; None for a model that cannot
 
     def hidden(self, ids: Tensor) -> Tensor:
         """The last layer's output: [B, T] ids, padded on the right, in; [B, T, H] out."""
@@ -62,6 +64,7 @@ class CausalModel:
         self._trunk: nn.Module = model.base_model
         self._head = head_of(model)
         self._recompute = Recompute(model, always=settings.recompute_layers)
+        self.trees = Trees.of(model, self._recompute)
 
     def config(self, rank: int, alpha: float) -> dict[str, Json]:
         """PEFT's adapter_config.json for weights of this rank beside this model."""

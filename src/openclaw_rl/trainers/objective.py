@@ -57,6 +57,23 @@ class Tally:
         """The whole loss."""
         return self.policy + self.distill + self.anchor
 
+    def metrics(self) -> dict[str, float]:
+        """The terms and the means over tokens, for the log and the manifest."""
+        found = {
+            "loss": self.loss,
+            "loss_policy": self.policy,
+            "loss_distill": self.distill,
+            "loss_anchor": self.anchor,
+            "kl": self.kl / max(1, self.tokens),
+            "tokens": float(self.tokens),
+        }
+        if self.advantage_tokens:
+            found["advantage_abs"] = self.advantage / self.advantage_tokens
+            found["clip_fraction"] = self.clipped / self.advantage_tokens
+        if self.gap_tokens:
+            found["train_rollout_logp_gap"] = self.gap / self.gap_tokens
+        return found
+
 
 class Objective:
     """The loss of lessons' tokens, and its gradient with respect to the hidden states that predict them."""

@@ -190,8 +190,13 @@ class TrainerSettings:
     """Largest norm of a gradient; longer ones are scaled down to it."""
     seed: int = 0
     """What the first LoRA weights are drawn from."""
+    prompts: Literal["auto", "constant", "exact"] = "auto"
+    """Whether the gradient also flows through how prompts are read. With `constant` a step reads each prompt once, by
+    the weights it starts from, and its updates touch replies alone; with `exact` every update reads prompts anew.
+    `auto` is constant for LoRA steps of several updates toward a teacher, and exact for all others."""
     max_tokens_per_pass: int = 2048
-    """Tokens in one forward and backward pass; bounds memory. A longer sequence goes alone."""
+    """Tokens in one forward and backward pass, beside those that all of it shares; bounds memory. A longer sequence
+    goes alone."""
     logits_per_chunk: int = 1 << 20
     """Logits that exist at once."""
     recompute_layers: bool = False

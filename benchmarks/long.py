@@ -1,0 +1,155 @@
+"""What a step costs after long prompts: CPU seconds and memory, against what reading each distinct token costs.
+
+Run with `python -m benchmarks.long`. Each case is a process of its own, so that its memory is its own. A corrected
+reply of 60 tokens has a hint and four replies that the teacher shows, as settings come; eight corrections share the
+first nine tenths of their prompts, as requests of one agent do. Bounds are measured in the same process: a forward,
+and a forward and backward pass over each distinct token, in one causal row.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from statistics import median
+
+from benchmarks.common import Figures, conditions, finish, is_quick, progress
+from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
+from openclaw_rl.core.version import BASE
+
+LENGTHS = (3000, 8000, 15000)
+REPLY, SHOWN, HINT = 60, 4, 12
+SHARED = 0.9
+UPDATES = 8
+FEW = 4  # are taken where each reads the whole; what further ones cost is what these did
+FORMS = ("constant", "exact", "apart")
+
+
+def ids(count: int, seed: str) -> tuple[int, ...]:
+    """Random ids of the bundled model."""
+    chance = random.Random(seed)
+    return tuple(chance.randrange(10, 900) for _ in range(count))
+
+
+def corrections(length: int, count: int) -> list[Sample]:
+    """Corrected replies to prompts of this length that begin alike."""
+    made = []
+    for number in range(count):
+        name, common = str(number), ids(int(length * SHARED), "common")
+        prompt = common + ids(length - len(common), name)
+        hint = HintPrompt("Answer in plain words.", prompt[:-6] + ids(HINT, "hint") + prompt[-6:])
+        shown = tuple(SampledReply(ids(REPLY, f"{name}.{reply}"), (-5.0,) * REPLY, BASE) for reply in range(SHOWN))
+        logp, mask = (-5.0,) * REPLY, (True,) * REPLY
+        reply = ids(REPLY, f"{name}.said")
+        made.append(Sample(name, name, "user", prompt, reply, logp, mask, BASE, score=-1.0, hints=(hint,), shown=shown))
+    return made
+
+
+def measured(form: str, length: int, count: int) -> Figures:
+    """One case, in this process: CPU seconds of a step and of an update, the bounds, and the most memory."""
+    import torch
+
+    from openclaw_rl.tiny.world import bundled_model
+    from openclaw_rl.trainers.forest import planted
+    from openclaw_rl.trainers.lessons import lessons
+    from openclaw_rl.trainers.lora import LoraTrainer
+    from openclaw_rl.trainers.settings import TrainerSettings
+    from openclaw_rl.trainers.trees import Trees
+
+    torch.set_num_threads(1)
+    if form == "apart":
+        Trees.of = classmethod(lambda cls, *given: None)  # type: ignore[assignment, method-assign]
+    # at a small rate no update is undone, and each costs the same
+    settings = TrainerSettings(
+        lr=1e-4, prompts="constant" if form == "constant" else "exact", updates=UPDATES, enough=0.0, threads=1
+    )
+    trainer = LoraTrainer.open(bundled_model(), settings)
+    samples = corrections(length, count)
+    loaded = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    most = UPDATES if form == "constant" else FEW
+    times: dict[int, float] = {}
+    for updates in (2, most):
+        trainer._settings = replace(settings, updates=updates)
+        trainer.restore(None)
+        began = time.process_time()
+        report = trainer.step(samples)
+        times[updates] = time.process_time() - began
+        assert report.metrics["updates"] == updates and not report.metrics["updates_undone"]
+    update = (times[most] - times[2]) / (most - 2)
+    found: Figures = {
+        "cpu_s": times[most] + (UPDATES - most) * update,
+        "update_cpu_s": update,
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - loaded,
+    }
+    if form == "apart":
+        return found
+    taught = lessons(samples, settings.method)
+    whole = planted([lesson.reading().needed for lesson in taught])
+    prompts = planted([lesson.sample.prompt for lesson in taught])
+    found["forward_cpu_s"] = _row(trainer, len(prompts.tokens), backward=False)
+    found["pass_cpu_s"] = _row(trainer, len(whole.tokens), backward=True)
+    return found
+
+
+def _row(trainer: object, length: int, *, backward: bool) -> float:
+    """CPU seconds of one causal row of this length; the median of three."""
+    import torch
+
+    from openclaw_rl.trainers.lora import LoraTrainer
+
+    assert isinstance(trainer, LoraTrainer)
+    row = torch.tensor([ids(length, "row")])
+    spent = []
+    for _ in range(3):
+        began = time.process_time()
+        if backward:
+            hidden = trainer.model.hidden(row)
+            hidden[0, -REPLY:].sum().backward()  # type: ignore[no-untyped-call]
+        else:
+            with torch.no_grad():
+                trainer.model.hidden(row)
+        spent.append(time.process_time() - began)
+    return median(spent)
+
+
+def case(form: str, length: int, count: int) -> dict[str, float]:
+    """The same in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.long", form, str(length), str(count)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    progress(
+        f"{count} corrections after {length} tokens, {form}: " + ", ".join(f"{k} {v:.4g}" for k, v in found.items())
+    )
+    return found
+
+
+def main() -> None:
+    """All cases; the last line is the figures."""
+    if len(sys.argv) == 4:
+        print(json.dumps(measured(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))
+        return
+    figures: Figures = {}
+    for length in LENGTHS[:1] if is_quick() else LENGTHS:
+        told: Figures = {}
+        for count in (1, 8):
+            forms = FORMS if length == LENGTHS[0] else FORMS[:2]  # apart, the longer ones take half an hour
+            found = {form: case(form, length, count) for form in forms}
+            constant, exact = found["constant"], found["exact"]
+            # A whole step of the constant form, over one forward pass over each prompt token and its updates.
+            bound = constant["forward_cpu_s"] + constant["update_cpu_s"] * UPDATES
+            told[str(count)] = {
+                "update_over_bound": round(exact["update_cpu_s"] / exact["pass_cpu_s"], 3),
+                "step_over_bound": round(constant["cpu_s"] / bound, 3),
+                "cpu_s": {form: round(one["cpu_s"], 3) for form, one in found.items()},
+                "peak_bytes": {form: round(one["peak_bytes"]) for form, one in found.items()},
+            }
+        figures[str(length)] = told
+    finish(figures | {"updates": UPDATES, "conditions": conditions("bundled", threads=1, seeds=[0], repeats=1)})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""Updates toward a teacher that find their own size: one after which the distance rises is undone, and made smaller.
+
+No rate is right for every model: one that brings one model nearer throws another far off. The distance itself tells,
+and costs nothing: each update reads how far the last one came.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch.optim import Optimizer
+
+from openclaw_rl.trainers.objective import Tally
+
+SMALLER, LARGER = 0.5, 1.3  # the rate's factors after a rise and after a fall
+LEAST = 1e-4  # of the first rate: below it nothing is to be gained any more
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Sums at a point, the gradient's norm there or None where it is not finite, and the turns that made it so."""
+
+    tally: Tally
+    norm: float | None
+    not_finite: list[str]
+
+
+@dataclass(slots=True)
+class Walk:
+    """What came of a step's updates: sums at the first point, the distance at the last that is kept, and counts.
+
+    `not_finite` names the turns whose loss was not finite where nothing was learned for it, else it is None.
+    """
+
+    first: Tally = field(default_factory=Tally)
+    norm: float = 0.0
+    distance: float = 0.0
+    updates: int = 0
+    undone: int = 0
+    not_finite: list[str] | None = None
+
+
+def walked(
+    descent: Descent, measure: Callable[[], Measured], distance: Callable[[], float], *, most: int, enough: float
+) -> Walk:
+    """Takes at most so many updates beside those it undoes, until the distance is this share of what it was.
+
+    `measure` leaves the gradient in the weights; `distance` reads how far off they are. The last update is looked at
+    too, so no step ends farther off than it could have.
+    """
+    walk = Walk()
+    is_first = True
+    while walk.updates - descent.undone < most:
+        found = measure()
+        if is_first:
+            walk.first, walk.norm, walk.distance = found.tally, found.norm or 0.0, found.tally.distill
+        if found.norm is None and (is_first or not descent.can_undo):
+            walk.not_finite = found.not_finite
+            break
+        is_first = False
+        is_kept = descent.arrived(found.tally.distill if found.norm is not None else math.inf)
+        if is_kept:
+            walk.distance = found.tally.distill
+        elif descent.is_over:
+            break
+        descent.update()
+        walk.updates += 1
+        if is_kept and found.tally.distill < enough * walk.first.distill:  # so little was left before this update
+            break
+    if descent.can_undo and walk.not_finite is None and not descent.is_over:
+        if (last := distance()) <= walk.distance:
+            walk.distance = last
+        else:
+            descent.undo()
+    descent.close()
+    walk.undone = descent.undone
+    walk.updates -= descent.undone
+    return walk
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """Weights, the optimiser's moments and the gradient at a point, and the distance there."""
+
+    distance: float
+    weights: dict[str, Tensor]
+    moments: dict[str, dict[str, Tensor]]
+    gradient: dict[str, Tensor | None]
+
+
+class Descent:
+    """Takes updates with an optimiser of one rate and, with `can_undo`, takes back those that lead away."""
+
+    def __init__(self, optimizer: Optimizer, parameters: Mapping[str, Parameter], *, can_undo: bool) -> None:
+        self.can_undo = can_undo
+        self.undone = 0
+        self._optimizer = optimizer
+        self._parameters = parameters
+        self._first = float(optimizer.param_groups[0]["lr"])
+        self._rate = self._first
+        self._point: _Point | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no smaller update is worth trying."""
+        return self._rate < LEAST * self._first
+
+    def arrived(self, distance: float) -> bool:
+        """Whether the last update is kept, at the distance read after it; the gradient is that of this point.
+
+        Where it is not, weights, moments and gradient are those of before it, and the rate is smaller.
+        """
+        if not self.can_undo:
+            return True
+        if self._point is not None:
+            if not distance <= self._point.distance:
+                self.undo()
+                self._rate *= SMALLER
+                return False
+            self._rate = min(self._first, self._rate * LARGER)
+        self._point = self._here(distance)
+        return True
+
+    def undo(self) -> None:
+        """Goes back to the point that was kept last, if there is one."""
+        if self._point is None:
+            return
+        self.undone += 1
+        with torch.no_grad():
+            for name, parameter in self._parameters.items():
+                parameter.copy_(self._point.weights[name])
+                held = self._point.gradient[name]
+                parameter.grad = None if held is None else held.clone()
+                if name not in self._point.moments:
+                    self._optimizer.state.pop(parameter, None)
+                    continue
+                for kind, value in self._point.moments[name].items():
+                    self._optimizer.state[parameter][kind].copy_(value)
+
+    def update(self) -> None:
+        """One update along the gradient at hand, of the size that is tried now."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._rate
+        self._optimizer.step()
+
+    def close(self) -> None:
+        """The next step begins with the first rate again."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._first
+
+    def _here(self, distance: float) -> _Point:
+        moments = {
+            name: {kind: value.clone() for kind, value in self._optimizer.state[parameter].items()}
+            for name, parameter in self._parameters.items()
+            if parameter in self._optimizer.state
+        }
+        return _Point(
+            distance,
+            {name: parameter.detach().clone() for name, parameter in self._parameters.items()},
+            moments,
+            {name: None if one.grad is None else one.grad.clone() for name, one in self._parameters.items()},
+        )

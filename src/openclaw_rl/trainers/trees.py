@@ -1,0 +1,247 @@
+"""A model reads forests: tokens that sequences share are computed once, forwards and backwards.
+
+Also with prompts taken as constant: their keys and values are computed once, by the weights that are there then, and
+later passes compute the rest of each sequence alone. What a model's attention cannot do this way is found out by a
+small trial when the model is opened; then it reads sequences apart.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, PreTrainedModel
+
+from openclaw_rl.trainers.forest import Flags, Forest, Ids, planted
+from openclaw_rl.trainers.recompute import Recompute
+
+log = logging.getLogger(__name__)
+NAME = "openclaw_rl_trees"
+PLAIN = "sdpa"
+MASK_PLACES = 1 << 26  # of one call: 64 MB
+TRIED = ((5, 6, 7, 8, 9), (5, 6, 7, 10), (5, 6, 7, 10, 8, 6), (9, 8))
+CLOSE = 1e-3  # of the largest value, in float32; rounding in half precision is a hundred times coarser
+CLOSE_HALF = 5e-2
+
+
+@dataclass(frozen=True, slots=True)
+class Bank:
+    """Keys and values of a forest by layer, [1, heads, T, d] each, as its tokens had them when they were read."""
+
+    forest: Forest
+    layers: dict[int, tuple[Tensor, Tensor]]
+
+
+@dataclass(slots=True)
+class Plan:
+    """What attends to what in one pass: calls over rows `first` to `last` of the queries, and keys up to `until`.
+
+    Keys begin at `since`. With a bank they are the bank's first and then the pass's own.
+    """
+
+    positions: Ids  # of the queries, [Q]
+    key_positions: Ids  # [K]
+    owners: Ids  # node of each query, [Q]
+    key_owners: Ids  # [K]
+    ancestors: Flags  # [nodes of queries, nodes of keys]
+    calls: list[tuple[int, int, int, int]]
+    bank: Bank | None = None
+    spans: list[slice] = field(default_factory=list)  # of the bank, that are read
+    kept: dict[int, tuple[Tensor, Tensor]] | None = None  # where keys and values are to be kept
+    masks: dict[tuple[int, int | None], Tensor | None] = field(default_factory=dict)
+
+    def mask(self, call: int, window: int | None, device: torch.device) -> Tensor | None:
+        """Which keys each query of a call sees, [1, 1, q, k]; None where each sees all before it and itself."""
+        if (call, window) not in self.masks:
+            first, last, since, until = self.calls[call]
+            is_plain = first == since and last == until and bool((self.owners[first:last] == self.owners[first]).all())
+            seen: Tensor | None = None
+            if not is_plain or (window is not None and last - first > window) or self.bank is not None:
+                at, key_at = self.positions[first:last, None], self.key_positions[None, since:until]
+                held = self.ancestors[self.owners[first:last]][:, self.key_owners[since:until]] & (key_at <= at)
+                if window is not None:
+                    held &= key_at > at - window
+                seen = torch.from_numpy(held).to(device)[None, None]
+            self.masks[call, window] = seen
+        return self.masks[call, window]
+
+
+def plan_of(forest: Forest) -> Plan:
+    """Each tree's first node on its own, and then what stands on it, some rows at a time."""
+    calls: list[tuple[int, int, int, int]] = []
+    for begin, stem, end in forest.trees:
+        calls.append((begin, stem, begin, stem))
+        first = stem
+        while first < end:
+            last = min(end, first + max(1, MASK_PLACES // (end - begin)))
+            calls.append((first, last, begin, last))
+            first = last
+    positions, owners = forest.positions, forest.owners
+    return Plan(positions, positions, owners, owners, forest.ancestors, calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Twig:
+    """What is left of a sequence after its constant part: so many tokens from `start` on, behind `path` of the bank."""
+
+    tokens: tuple[int, ...]
+    start: int
+    path: tuple[int, ...]
+
+
+def plan_behind(bank: Bank, twigs: Sequence[Twig]) -> Plan:
+    """Sequences that go on from a bank's, each for itself; of the bank they read the nodes on their paths alone."""
+    forest = bank.forest
+    nodes = sorted({index for twig in twigs for index in twig.path})
+    place = {index: number for number, index in enumerate(nodes)}
+    spans = [
+        range(forest.nodes[index].offset, forest.nodes[index].offset + forest.nodes[index].size) for index in nodes
+    ]
+    sizes = [len(twig.tokens) for twig in twigs]
+    positions = np.concatenate([np.arange(twig.start, twig.start + len(twig.tokens)) for twig in twigs])
+    owners = np.repeat(np.arange(len(twigs)), sizes)
+    ancestors = np.zeros((len(twigs), len(nodes) + len(twigs)), dtype=np.bool_)
+    for index, twig in enumerate(twigs):
+        ancestors[index, [*(place[node] for node in twig.path), len(nodes) + index]] = True
+    before, size = sum(map(len, spans)), len(positions)
+    calls = []
+    for first in range(0, size, rows := max(1, MASK_PLACES // (before + size))):
+        last = min(size, first + rows)
+        calls.append((first, last, 0, before + last))
+    held = [forest.positions[span.start : span.stop] for span in spans]
+    keys = np.concatenate([*held, positions])
+    key_owners = np.concatenate([np.repeat(np.arange(len(nodes)), [len(span) for span in spans]), owners + len(nodes)])
+    return Plan(positions, keys, owners, key_owners, ancestors, calls, bank=bank, spans=_joined(spans))
+
+
+def _joined(spans: Sequence[range]) -> list[slice]:
+    """The same tokens in as few pieces as there are."""
+    found: list[slice] = []
+    for span in spans:
+        if found and found[-1].stop == span.start:
+            found[-1] = slice(found[-1].start, span.stop)
+        else:
+            found.append(slice(span.start, span.stop))
+    return found
+
+
+class Trees:
+    """Reads forests with the layers of one model."""
+
+    def __init__(self, model: PreTrainedModel, recompute: Recompute | None = None) -> None:
+        self._model = model
+        self._trunk: nn.Module = model.base_model
+        self._recompute = recompute
+
+    @classmethod
+    def of(cls, model: PreTrainedModel, recompute: Recompute | None = None) -> Trees | None:
+        """For a model that says the same of sequences read as trees; None for any other, which is left as it was.
+
+        The model attends by a plan from then on, also where its layers are computed again on the way back.
+        """
+        own = model.config.get_text_config()._attn_implementation
+        if own != PLAIN:
+            log.info("sequences are read apart: this model's attention is %s", own)
+            return None
+        trees = cls(model, recompute)
+        try:
+            worst = trees._worst()
+        except (TypeError, ValueError, RuntimeError, KeyError, AttributeError) as problem:
+            log.info("sequences are read apart, since this model cannot read them as trees: %s", problem)
+        else:
+            if worst <= (CLOSE if model.dtype == torch.float32 else CLOSE_HALF):
+                return trees
+            log.info("sequences are read apart, since read as trees they come out otherwise, by %.2g", worst)
+        model.set_attn_implementation(own)
+        return None
+
+    def hidden(self, forest: Forest) -> Tensor:
+        """The last layer's output of every token of a forest, [T, H]."""
+        return self._read(forest.tokens, plan_of(forest))
+
+    def bank(self, forest: Forest) -> Bank:
+        """The keys and values of a forest by the weights as they are now; nothing is remembered for a gradient."""
+        plan = plan_of(forest)
+        plan.kept = {}
+        if len(forest.tokens):
+            with torch.no_grad():
+                self._read(forest.tokens, plan)
+        return Bank(forest, plan.kept)
+
+    def behind(self, bank: Bank, twigs: Sequence[Twig]) -> Tensor:
+        """The last layer's output of the twigs' tokens, one twig after the other, [Q, H]."""
+        tokens = np.concatenate([np.asarray(twig.tokens, dtype=np.int64) for twig in twigs])
+        return self._read(tokens, plan_behind(bank, twigs))
+
+    def _read(self, tokens: Ids, plan: Plan) -> Tensor:
+        device = self._model.device
+        ids = torch.from_numpy(tokens).to(device)[None]
+        positions = torch.from_numpy(plan.positions).to(device)[None]
+        with nullcontext() if self._recompute is None else self._recompute.over(ids.numel()):
+            found = self._trunk(input_ids=ids, position_ids=positions, use_cache=False, openclaw_plan=plan)
+        hidden: Tensor = found.last_hidden_state
+        return hidden[0]
+
+    def _worst(self) -> float:
+        """How far off the trial comes out, as a share of the largest value."""
+        device, worst, largest = self._model.device, 0.0, 1e-9
+        with torch.no_grad():
+            apart = [
+                self._trunk(input_ids=torch.tensor([one], device=device), use_cache=False).last_hidden_state[0]
+                for one in TRIED
+            ]
+        AttentionInterface.register(NAME, _attend)
+        self._model.set_attn_implementation(NAME)
+        forest = planted(TRIED)
+        bank = self.bank(planted([one[:2] for one in TRIED]))
+        twigs = [Twig(one[2:], 2, path) for one, path in zip(TRIED, bank.forest.paths, strict=True) if len(one) > 2]
+        with torch.no_grad():
+            whole, behind = self.hidden(forest), self.behind(bank, twigs)
+            at = 0
+            for index, one in enumerate(TRIED):
+                pairs = [(apart[index], whole[torch.from_numpy(forest.places(index))])]
+                if len(one) > 2:
+                    pairs.append((apart[index][2:], behind[at : at + len(one) - 2]))
+                    at += len(one) - 2
+                worst = max(worst, *(float((a - b).abs().max()) for a, b in pairs))
+                largest = max(largest, float(apart[index].abs().max()))
+        return worst / largest
+
+
+def _attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    openclaw_plan: Plan | None = None,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    **more: object,
+) -> tuple[Tensor, None]:
+    """Attention of a pass, call by call: [B, heads, Q, d] in, [B, Q, heads, d] out; without a plan each row is one."""
+    foreign = sorted(name for name in ("softcap", "s_aux", "position_bias") if more.get(name) is not None)
+    if foreign:
+        raise ValueError(f"its attention has {', '.join(foreign)}")
+    plan, layer = openclaw_plan, int(module.layer_idx)  # type: ignore[arg-type]
+    if plan is None:
+        plan = plan_of(planted([range(query.shape[2])]))
+    if plan.kept is not None:
+        plan.kept[layer] = key.detach(), value.detach()
+    if plan.bank is not None and plan.spans:
+        keys, values = plan.bank.layers[layer]
+        key = torch.cat([*(keys[:, :, span] for span in plan.spans), key], 2)
+        value = torch.cat([*(values[:, :, span] for span in plan.spans), value], 2)
+    usual = AttentionInterface()[PLAIN]
+    parts = []
+    for number, (first, last, since, until) in enumerate(plan.calls):
+        mask = plan.mask(number, sliding_window, query.device)
+        held = (query[:, :, first:last], key[:, :, since:until], value[:, :, since:until])
+        parts.append(usual(module, *held, mask, scaling=scaling, is_causal=mask is None)[0])
+    return torch.cat(parts, 1), None
