@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import resource
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from openclaw_rl.cli import app
+from openclaw_rl.store.connection import SCHEMA_VERSION
 from openclaw_rl.store.db import Store
+from openclaw_rl.testing.folders import lived_in
+from openclaw_rl.testing.turns import a_turn
 
 COMMANDS = (
     ("serve", "--port", "0"),
@@ -31,6 +38,16 @@ COMMANDS = (
     ("check", "--repair"),
     ("forget", "--user", "ann", "--yes"),
     ("export", "{home}/out.jsonl"),
+)
+
+
+READING = (
+    ("inspect", "--json"),
+    ("turns",),
+    ("turns", "one0"),
+    ("versions",),
+    ("hints", "list"),
+    ("check",),
 )
 
 
@@ -79,6 +96,11 @@ def _mounted(place: Path, *options: str) -> Iterator[None]:
         subprocess.run(["umount", "-l", str(place)], check=True)
 
 
+def _closed(place: Path) -> None:
+    """From now on nothing can be written there, not even by root."""
+    subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
+
+
 def _fill(place: Path) -> None:
     with contextlib.suppress(OSError), (place / "filler").open("wb", buffering=0) as filler:
         while True:
@@ -119,9 +141,64 @@ def test_commands_on_a_disk_that_is_full(home: Path, tmp_path: Path) -> None:
 def test_commands_on_a_disk_that_is_mounted_read_only(home: Path, tmp_path: Path) -> None:
     with _mounted(tmp_path / "small", "-o", "size=8m"):
         small = Path(shutil.copytree(home, tmp_path / "small" / "home"))
-        subprocess.run(["mount", "-o", "remount,ro", str(tmp_path / "small")], check=True)
+        _closed(tmp_path / "small")
         for words in COMMANDS:
+            if words in (("inspect",), *READING):
+                continue
+            if words[0] == "export":
+                _said(_run(*words, home=small), "out.jsonl cannot be written", "name another folder")
+                continue
             _said(_run(*words, home=small), "cannot be written", "read-only", "mount it writable")
         found = _run("doctor", home=small)
         assert "store.db is whole" in found.stdout and "backup" not in found.stdout, found.stdout
         assert "Traceback" not in found.stderr
+
+
+def _read(*words: str, home: Path) -> tuple[str, str]:
+    """What a command wrote, and what it said beside it; nothing of the folder's place in it."""
+    done = CliRunner().invoke(app, [*(word.format(home=home) for word in words), "--home", str(home)])
+    assert done.exit_code == 0, (words, done.stderr, done.exception)
+    return done.stdout.replace(str(home), ""), done.stderr
+
+
+def test_reading_commands_work_on_a_disk_that_is_mounted_read_only(tmp_path: Path) -> None:
+    asyncio.run(lived_in(tmp_path / "home"))
+    (tmp_path / "prompts").write_text("Hello.\n", "utf-8")
+    diff = ("diff", "0", "0", "--json", "--max-tokens", "1", "--prompts", str(tmp_path / "prompts"))
+    said = {words: _read(*words, home=tmp_path / "home")[0] for words in (*READING, diff)}
+    with _mounted(tmp_path / "small", "-o", "size=8m"):
+        small = Path(shutil.copytree(tmp_path / "home", tmp_path / "small" / "home"))
+        _closed(tmp_path / "small")
+        for words in (*READING, diff):
+            assert _read(*words, home=small)[0] == said[words]
+        assert "`openclaw-rl forget` will not clean it" in _read("export", str(tmp_path / "o"), home=small)[1]
+        assert len((tmp_path / "o").read_text("utf-8").splitlines()) == 14
+
+
+@pytest.mark.parametrize("has_index", [True, False])
+async def test_what_lies_in_the_log_alone_is_read_or_missed_aloud(tmp_path: Path, has_index: bool) -> None:
+    store = await Store.open(tmp_path / "home")
+    await store.add_turn(a_turn("t"), chain="c")
+    with _mounted(tmp_path / "small", "-o", "size=8m"):
+        small = Path(shutil.copytree(tmp_path / "home", tmp_path / "small" / "home"))
+        await store.aclose()
+        assert (small / "store.db-wal").stat().st_size
+        if not has_index:
+            (small / "store.db-shm").unlink()
+        _closed(tmp_path / "small")
+        done = _run("turns", "--json", home=small)
+        if has_index:
+            assert done.returncode == 0 and '"id": "t"' in done.stdout, done.stderr
+        else:
+            _said(done, "store.db-wal holds what was written last", "copy the whole folder to a disk")
+
+
+async def test_an_older_store_that_cannot_be_written_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    await lived_in(tmp_path / "home")
+    with _mounted(tmp_path / "small", "-o", "size=8m"):
+        small = Path(shutil.copytree(tmp_path / "home", tmp_path / "small" / "home"))
+        with closing(sqlite3.connect(small / "store.db", isolation_level=None)) as sql:
+            sql.execute(f"PRAGMA user_version={SCHEMA_VERSION - 1}")
+        _closed(tmp_path / "small")
+        for words in (("inspect",), ("check",)):
+            _said(_run(*words, home=small), "older version of openclaw-rl", "start the server once")

@@ -10,11 +10,17 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from openclaw_rl.cli import app
 from openclaw_rl.core.adapter import WEIGHTS
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.version import SHARED, PolicyVersion
+from openclaw_rl.errors import ConfigError, StoreError
 from openclaw_rl.runtime.checking import Report, check_home
+from openclaw_rl.runtime.doctor import examine
+from openclaw_rl.runtime.doctor_learning import Level
+from openclaw_rl.store.connection import MAKE_STORE, SCHEMA_VERSION
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 from openclaw_rl.testing.folders import lived_in
@@ -188,3 +194,49 @@ async def test_links_out_of_the_folder_are_not_followed(home: Path, tmp_path: Pa
     with pytest.raises(Exception, match="is a link to"):
         check_home(home, repair=True)
     assert sorted(path.name for path in elsewhere.iterdir()) == ["shared.1", "shared.2"]
+
+
+def names(home: Path) -> list[Path]:
+    """All that lies in the folder, but for the lock."""
+    return sorted(path for path in home.rglob("*") if path.name != "lock")
+
+
+@pytest.mark.parametrize("harm", ["missing", "a folder", "empty"])
+async def test_where_there_is_no_store_looking_makes_none_and_repairing_takes_the_versions_in(
+    home: Path, harm: str
+) -> None:
+    kept, store = weights(home), home / "store.db"
+    store.unlink()
+    if harm == "a folder":
+        store.mkdir()
+        (store / "notes").write_text("kept", "utf-8")
+    elif harm == "empty":
+        store.touch()
+    before = names(home)
+    (found,) = check_home(home).findings
+    assert found.what.startswith(f"{store} is {harm}")
+    doctored = await examine(home)
+    (said,) = [item for item in doctored.findings if item.stage == "store"]
+    assert (said.level, said.said, said.fix) == (Level.MEND, found.what, MAKE_STORE)
+    assert doctored.story == "the store cannot be read"
+    assert names(home) == before
+    done = CliRunner().invoke(app, ["check", "--repair", "--home", str(home)])
+    assert done.exit_code == 0, done.output
+    assert weights(home) == kept and (await rows(home)).keys() == {PolicyVersion(SHARED, 0), ONE, TWO}
+    if harm == "a folder":
+        assert [path.read_text("utf-8") for path in (home / "aside").glob("store.db.*/notes")] == ["kept"]
+
+
+async def test_looking_brings_no_older_store_up_to_date(home: Path) -> None:
+    with closing(sqlite3.connect(home / "store.db", isolation_level=None)) as sql:
+        sql.execute(f"PRAGMA user_version={SCHEMA_VERSION - 1}")
+    with pytest.raises(StoreError, match=r"older version of openclaw-rl.*Start the server once"):
+        check_home(home)
+
+
+def test_a_folder_in_place_of_the_store_is_named_by_every_command(tmp_path: Path) -> None:
+    (tmp_path / "store.db").mkdir()
+    with pytest.raises(ConfigError, match=r"store.db is a folder, not a store.*check --repair"):
+        CliRunner().invoke(app, ["inspect", "--home", str(tmp_path)], catch_exceptions=False)
+    assert CliRunner().invoke(app, ["check", "--repair", "--home", str(tmp_path)]).exit_code == 0
+    assert (tmp_path / "store.db").is_file()

@@ -22,7 +22,9 @@ async def _post(server: Serving, body: object, path: str = "/v1/chat/completions
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     async with aiohttp.ClientSession() as session, session.post(server.url + path, data=data, headers=KEY) as answer:
         held = await answer.json()
-        assert set(held["error"]) == {"message", "type", "param", "code"}
+        assert set(held["error"]) - {"fix"} == {"message", "type", "param", "code"}
+        fix = held["error"].get("fix", "")
+        assert held["error"]["message"].endswith(fix[:1].upper() + fix[1:])
         return answer.status, held["error"]
 
 

@@ -148,8 +148,11 @@ async def test_a_folder_that_cannot_be_made_is_said_in_plain_words(tmp_path: Pat
     with pytest.raises(StoreError, match=r"cannot be written.*Give --home a folder of your own"):
         await Store.open(tmp_path / "file" / "home")
     (tmp_path / "home" / "store.db").mkdir(parents=True)
-    with pytest.raises(StoreError, match="cannot be written"):
+    with pytest.raises(StoreError, match=r"store.db cannot be written: it is a folder.*check --repair"):
         await Store.open(tmp_path / "home")
+    (tmp_path / "other" / "lock").mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"lock cannot be written: it is a folder. Remove or rename .*other/lock"):
+        await Store.open(tmp_path / "other")
 
 
 async def test_a_new_store_knows_the_base_model_and_serves_it(tmp_path: Path) -> None:

@@ -26,17 +26,17 @@ Home = Annotated[Path | None, typer.Option("--home", help="The installation's fo
 def home_of(given: Path | None, *, needs_store: bool = True) -> Path:
     """The folder of an installation that has been started at least once; one whose store is lost has its versions."""
     from openclaw_rl.config import read_config
+    from openclaw_rl.core.manifest import has_versions
+    from openclaw_rl.store.connection import MAKE_STORE
 
     home = read_config(overrides={"home": None if given is None else str(given)}).home
-    has_versions = any((home / "versions").glob("*/manifest.json"))
-    if not (home / "store.db").is_file() and has_versions:
+    store = home / "store.db"
+    if not store.is_file() and (store.is_dir() or has_versions(home)):
         if not needs_store:
             return home
-        raise ConfigError(
-            f"{home} holds versions but no store",
-            fix="put store.db back from a copy, or let `openclaw-rl check --repair` make a store from the versions",
-        )
-    if not (home / "store.db").is_file():
+        what = f"{store} is a folder, not a store" if store.is_dir() else f"{home} holds versions but no store"
+        raise ConfigError(what, fix=MAKE_STORE)
+    if not store.is_file():
         raise ConfigError(f"{home} holds no store", fix="name the folder a server was started with, by --home")
     return home
 

@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 from rich.table import Column, Table
 
-from openclaw_rl.commands.common import Home, home_of, print_table
+from openclaw_rl.commands.common import Home, home_of, print_table, say
 
 app = typer.Typer()
 
@@ -78,10 +78,14 @@ def export(
 
     Works while the server runs, which then hands them out itself, and while it does not.
     """
-    from openclaw_rl.runtime.inspection import export_to
+    from openclaw_rl.runtime.inspection import export_to, notes_exports
 
-    turns, sides = asyncio.run(export_to(home_of(home), out, user=user, with_side=side))
+    folder = home_of(home)
+    turns, sides = asyncio.run(export_to(folder, out, user=user, with_side=side))
     print(f"{turns} turns{f' and {sides} side requests' if side else ''} in {out}")
+    if not notes_exports(folder):
+        note = f"{folder} cannot be written, so it does not know of this file: `openclaw-rl forget` will not clean it"
+        say.print(escape(note), soft_wrap=True)
 
 
 @app.command()

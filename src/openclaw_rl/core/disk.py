@@ -30,6 +30,8 @@ def unwritable(place: Path, problem: OSError) -> DiskError:
         return DiskError(
             f"{place} cannot be written: {said}", fix="the disk may be failing: copy the folder to another one"
         )
+    if problem.errno == errno.EISDIR:
+        return DiskError(f"{place} cannot be written: it is a folder", fix=f"remove or rename {place}")
     return DiskError(f"{place} cannot be written: {said}", fix="give --home a folder of your own")
 
 

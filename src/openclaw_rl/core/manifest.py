@@ -35,6 +35,11 @@ class Manifest:
             raise ValueError("the base model has no manifest")
 
 
+def has_versions(home: Path) -> bool:
+    """Whether the home folder holds any version, known to a store or not."""
+    return any(versions_folder(home).glob(f"*/{FILE_NAME}"))
+
+
 def versions_folder(home: Path) -> Path:
     """Where the versions of an installation lie."""
     return home / "versions"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from openclaw_rl.config import read_config
 from openclaw_rl.core.adapter import Adapter
+from openclaw_rl.core.disk import is_read_only
 from openclaw_rl.core.inside import move_aside
 from openclaw_rl.core.manifest import versions_folder
 from openclaw_rl.core.trainer_state import FACTS, STATE, problem_with
@@ -24,8 +25,8 @@ from openclaw_rl.runtime.keys import FILE as KEYS
 from openclaw_rl.runtime.keys import kept_keys
 from openclaw_rl.store import ledger, versions
 from openclaw_rl.store.check import Finding, check_rows
-from openclaw_rl.store.connection import NAME, in_plain_words, open_reader, open_writer
-from openclaw_rl.store.lock import FolderLock
+from openclaw_rl.store.connection import NAME, absence, in_plain_words, open_read_only, open_reader, open_writer
+from openclaw_rl.store.lock import FolderLock, check_free
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 from openclaw_rl.store.salvage import copy_aside, salvage
 
@@ -57,10 +58,12 @@ def check_home(home: Path, *, repair: bool = False, now: Callable[[], float] = t
     What is replaced or cannot be used is put aside in the folder, never removed. Raises StoreError where another
     process has the folder, or its store is newer than this program.
     """
-    lock = FolderLock(home)
+    lock = None if is_read_only(home) and not repair else FolderLock(home)
     try:
+        if lock is None:
+            check_free(home)
         found = [*_config(home), *_keys(home, now() if repair else None)]
-        damage = _opening(home / NAME)
+        damage = _opening(home / NAME, repair=repair)
         if damage is None:
             try:
                 return _looked_at(home, found, lock if repair else None, at_s=now())
@@ -72,7 +75,8 @@ def check_home(home: Path, *, repair: bool = False, now: Callable[[], float] = t
         found.append(Finding(damage, f"{kept.rows} rows were carried over; the old file is {kept.aside}", True))
         return _looked_at(home, found, lock, at_s=now())
     finally:
-        lock.free()
+        if lock is not None:
+            lock.free()
 
 
 def check_beside(home: Path) -> Report:
@@ -117,7 +121,7 @@ def _looked_at(home: Path, found: Sequence[Finding], lock: FolderLock | None, *,
     repair = lock is not None
     if lock is not None:
         finish_erasing(home, lock=lock)  # or what was to be forgotten would be taken in again
-    sql = open_writer(home / NAME)
+    sql = open_writer(home / NAME) if repair else open_read_only(home / NAME)
     seen = list(found)
     try:
         if repair and any(item.mend for item in check_rows(sql, repair=False)):
@@ -139,7 +143,7 @@ def _looked_at(home: Path, found: Sequence[Finding], lock: FolderLock | None, *,
 
 def _folders(ground: Ground) -> Iterator[Finding]:
     """Version folders against their rows, in one transaction, and what a crash left unfinished."""
-    ground.sql.execute("BEGIN IMMEDIATE")
+    ground.sql.execute("BEGIN IMMEDIATE" if ground.repair else "BEGIN")
     try:
         damaged: set[PolicyVersion] = set()
         for row in _rows(ground.sql):
@@ -176,10 +180,15 @@ def _keys(home: Path, repair_s: float | None) -> Iterator[Finding]:
             yield Finding(problem.problem, f"put it aside: {then}" if is_mended else problem.fix, is_mended)
 
 
-def _opening(path: Path) -> str | None:
-    """What is wrong with the file as a whole. A store of another program, or of a newer one, is nobody's to mend."""
+def _opening(path: Path, *, repair: bool) -> str | None:
+    """What is wrong with the file as a whole. A store of another program, or of a newer one, is nobody's to mend.
+
+    Without `repair` nothing is made or brought up to date.
+    """
+    if absence(path) and (path.exists() or not repair):
+        return absence(path)
     try:
-        open_writer(path).close()
+        (open_writer if repair else open_read_only)(path).close()
     except StoreError as problem:
         if "is damaged" not in problem.problem:
             raise

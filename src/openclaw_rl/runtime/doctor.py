@@ -14,6 +14,7 @@ import msgspec
 
 from openclaw_rl.config import Config, read_config
 from openclaw_rl.core.adapter import digest_of_folder
+from openclaw_rl.core.manifest import has_versions
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.trainer_state import problem_with
 from openclaw_rl.errors import ConfigError, OpenClawRLError, StoreError
@@ -107,7 +108,9 @@ async def _looked_up(config: Config) -> tuple[str, list[Finding]]:
     """What the store tells where no server runs."""
     found = [Finding(Level.NOTE, "serve", "no server is running on this folder", "openclaw-rl serve")]
     found += await _judge(config)
-    if not (config.home / connection.NAME).is_file():
+    if not _is_unused(config.home) and connection.absence(config.home / connection.NAME):
+        return "the store cannot be read", found
+    if _is_unused(config.home):
         return "nothing has been served yet", found
     try:
         signs = await asyncio.to_thread(_signs, config)
@@ -133,8 +136,11 @@ def _signs(config: Config) -> Signs:
 def _stored(home: Path) -> list[Finding]:
     """Whether the store is whole, and the adapters are what the steps wrote."""
     path = home / connection.NAME
-    if not path.is_file():
+    if _is_unused(home):
         return []
+    absent = connection.absence(path)
+    if absent:
+        return [Finding(Level.MEND, "store", absent, connection.MAKE_STORE)]
     try:
         with closing(connection.open_to_look(path)) as sql:
             form = int(sql.execute("PRAGMA user_version").fetchone()[0])
@@ -154,6 +160,11 @@ def _stored(home: Path) -> list[Finding]:
         return [Finding(Level.MEND, "store", told.problem, told.fix)]
     except StoreError as problem:
         return [Finding(Level.MEND, "store", problem.problem, problem.fix)]
+
+
+def _is_unused(home: Path) -> bool:
+    """Whether there is neither a store nor anything that one was made for."""
+    return not (home / connection.NAME).exists() and not has_versions(home)
 
 
 def _adapters(sql: sqlite3.Connection) -> list[Finding]:

@@ -27,7 +27,7 @@ async def hints_of(home: Path, user: str | None) -> list[dict[str, Json]]:
         listed = (await asked(home, "GET", PATH + query))["hints"]
         assert isinstance(listed, list)
         return [item for item in listed if isinstance(item, dict)]
-    async with opened(home) as store:
+    async with opened(home, to_read=True) as store:
         kept = await (store.hints.everyone() if user is None else store.hints.of_user(user))
         return [hint_json(item) for item in kept]
 

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 
 import aiohttp
 
+from openclaw_rl.core.disk import is_read_only
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import parse_version
@@ -33,7 +34,7 @@ async def ledger_of(home: Path) -> dict[str, Json]:
         ledger = status["ledger"]
         assert isinstance(ledger, dict)
         return ledger
-    async with opened(home) as store:
+    async with opened(home, to_read=True) as store:
         return dict(await store.counts())
 
 
@@ -49,7 +50,7 @@ async def turns_of(
         rows = (await asked(home, "GET", f"/v1/rl/turns?{words}"))["turns"]
         assert isinstance(rows, list)
         return [row for row in rows if isinstance(row, dict)]
-    async with opened(home) as store:
+    async with opened(home, to_read=True) as store:
         found = await store.rows(limit=limit, session=session, state=None if state is None else State(state))
         return [turn_line(row) for row in found]
 
@@ -58,7 +59,7 @@ async def turn_of(home: Path, name: str) -> dict[str, Json]:
     """One turn with all that is known of it. Raises ConfigError where there is none."""
     if address_of(home) is not None:
         return await asked(home, "GET", f"/v1/rl/turns/{quote(name, safe='')}")
-    async with opened(home) as store:
+    async with opened(home, to_read=True) as store:
         row = await store.row(turn_of_response(name))
     if row is None:
         raise ConfigError(f"there is no turn {name}", fix="`openclaw-rl turns` lists them")
@@ -99,9 +100,15 @@ async def export_to(home: Path, out: Path, *, user: str | None = None, with_side
 
     if address_of(home) is not None:
         return await _received(home, await asyncio.to_thread(out.resolve), user=user, with_side=with_side)
-    async with opened(home) as store:
-        await store.exports.note(out, at_s=time.time())  # what is forgotten is taken out of it
+    async with opened(home, to_read=True) as store:
+        if await asyncio.to_thread(notes_exports, home):
+            await store.exports.note(out, at_s=time.time())  # what is forgotten is taken out of it
         return await export(store, out, Wanted(user=user, with_side=with_side))
+
+
+def notes_exports(home: Path) -> bool:
+    """Whether the folder remembers where records were written to; one that cannot be written does not."""
+    return address_of(home) is not None or not is_read_only(home)
 
 
 async def _received(home: Path, out: Path, *, user: str | None, with_side: bool) -> tuple[int, int]:
@@ -131,9 +138,10 @@ async def _received(home: Path, out: Path, *, user: str | None, with_side: bool)
 
 
 @asynccontextmanager
-async def opened(home: Path) -> AsyncIterator[Store]:
-    """The store of a folder that no server runs on. Raises StoreError."""
-    store = await Store.open(home)
+async def opened(home: Path, *, to_read: bool = False) -> AsyncIterator[Store]:
+    """The store of a folder that no server runs on; `to_read`, of one that cannot be written too. Raises StoreError."""
+    only_reads = to_read and await asyncio.to_thread(is_read_only, home)
+    store = await (Store.open_to_read(home) if only_reads else Store.open(home))
     try:
         yield store
     finally:
@@ -185,6 +193,10 @@ async def _answer_of(response: aiohttp.ClientResponse) -> dict[str, Json]:
             fix="start the server without --api-key, or ask it over HTTP with that key",
         )
     if response.status != 200 or not isinstance(answer, dict):
-        detail = answer.get("error", {}).get("message", answer) if isinstance(answer, dict) else answer
-        raise ConfigError(f"the server says: {detail}")
+        error = answer.get("error") if isinstance(answer, dict) else None
+        if not isinstance(error, dict) or "message" not in error:
+            raise ConfigError(f"the server says: {answer}")
+        fix = str(error.get("fix", ""))
+        problem = str(error["message"]).removesuffix(str(ConfigError("", fix=fix)))
+        raise ConfigError(f"the server says: {problem}", fix=fix)
     return answer

@@ -29,7 +29,7 @@ async def version_tree(home: Path, *, limit: int | None = None) -> dict[str, Jso
     """The newest versions, or all, with what each learned, which are pinned, and whether training is frozen."""
     if address_of(home) is not None:
         return await paged(partial(_asked_page, home), limit)
-    async with opened(home) as store:
+    async with opened(home, to_read=True) as store:
         return await paged(partial(_read_page, store), limit)
 
 
@@ -154,7 +154,7 @@ async def _compared_offline(
     from openclaw_rl.runtime.models import model_folder
 
     folder = await asyncio.to_thread(model_folder, config.model)
-    async with opened(config.home) as store:
+    async with opened(config.home, to_read=True) as store:
         renderer = ChatRenderer(await asyncio.to_thread(read_template, folder), config.render)
         engine = await LocalEngine.start(replace(config.engine, model=str(folder)))
         try:

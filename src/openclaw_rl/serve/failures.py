@@ -30,11 +30,12 @@ _ANTHROPIC = "/v1/messages"
 _MOST_SAID = 2000  # characters of a message
 
 
-class _Problem(msgspec.Struct):
+class _Problem(msgspec.Struct, omit_defaults=True):
     message: str
     type: str
     param: str | None
     code: str | None
+    fix: str = ""  # what to do about it, as the message ends; left out where nobody knows
 
 
 class _Body(msgspec.Struct):
@@ -45,7 +46,7 @@ def error_body(problem: BaseException) -> tuple[int, bytes]:
     """Status and JSON for any error; what nobody foresaw is logged with an id that the client is told."""
     match problem:
         case RequestError():
-            return problem.status, _encoded(str(problem), problem.status, problem.param, problem.code)
+            return problem.status, _encoded(problem, problem.status, problem.param, problem.code)
         case msgspec.ValidationError():
             message, param = _what_and_where(str(problem))
             return 400, _encoded(message, 400, param, "invalid_type")
@@ -57,22 +58,22 @@ def error_body(problem: BaseException) -> tuple[int, bytes]:
             return problem.status, _encoded(problem.reason.lower(), problem.status, None, None)
         case DiskError():
             log.error("not stored: %s", problem)
-            return 507, _encoded(str(problem), 507, None, "cannot_be_stored")
+            return 507, _encoded(problem, 507, None, "cannot_be_stored")
         case DamageError():
             log.error("the store is damaged: %s", problem)
-            return 500, _encoded(str(problem), 500, None, "store_damaged")
+            return 500, _encoded(problem, 500, None, "store_damaged")
         case StoreError():
             log.error("store failed: %s", problem)
-            return 503, _encoded(str(problem), 503, None, "store_unavailable")
+            return 503, _encoded(problem, 503, None, "store_unavailable")
         case EngineError():
             log.error("engine failed: %s", problem)
-            return 503, _encoded(str(problem), 503, None, "engine_unavailable")
+            return 503, _encoded(problem, 503, None, "engine_unavailable")
         case ConfigError() | AdapterError():  # an order about a version that cannot be met as things stand
-            return 409, _encoded(str(problem), 409, None, "conflict")
+            return 409, _encoded(problem, 409, None, "conflict")
     name = uuid.uuid4().hex[:12]
     log.error("unexpected error id=%s", name, exc_info=problem)
-    text = str(problem) if isinstance(problem, OpenClawRLError) else f"unexpected error {name}: see the server's log"
-    return 500, _encoded(text, 500, None, "internal_error")
+    known = problem if isinstance(problem, OpenClawRLError) else f"unexpected error {name}: see the server's log"
+    return 500, _encoded(known, 500, None, "internal_error")
 
 
 def told_of(body: bytes) -> tuple[str | None, str, str | None]:
@@ -121,10 +122,15 @@ def _what_and_where(text: str) -> tuple[str, str | None]:
     return (f"{param}: {what[:1].lower()}{what[1:]}" if param else what), param
 
 
-def _encoded(message: str, status: int, param: str | None, code: str | None) -> bytes:
-    message = _shortened(message.encode("utf-8", "replace").decode())
+def _encoded(problem: str | OpenClawRLError, status: int, param: str | None, code: str | None) -> bytes:
+    message = _shortened(_plain(str(problem)))
+    fix = _shortened(_plain(problem.fix)) if isinstance(problem, OpenClawRLError) else ""
     kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
-    return msgspec.json.encode(_Body(_Problem(message, kind, param, code)))
+    return msgspec.json.encode(_Body(_Problem(message, kind, param, code, fix)))
+
+
+def _plain(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
 
 
 def _shortened(message: str) -> str:

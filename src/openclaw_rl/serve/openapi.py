@@ -138,6 +138,7 @@ _OPENAI_ERROR: Json = {
                 "type": _TEXT,
                 "param": {"type": ["string", "null"]},
                 "code": {"type": ["string", "null"]},
+                "fix": _TEXT,
             },
         }
     },

@@ -16,6 +16,7 @@ from openclaw_rl.store.migrations import NEWEST, migrate
 NAME = "store.db"
 SCHEMA_VERSION = NEWEST
 APPLICATION_ID = 0x4F43524C  # "OCRL", so that another program's file is not taken for a store
+MAKE_STORE = "put store.db back from a copy, or let `openclaw-rl check --repair` make a store from the versions"
 CHECK_UP_TO_BYTES = 512 << 20  # a full check reads the whole file; above this size an opening would take too long
 
 
@@ -24,6 +25,8 @@ def open_writer(path: Path) -> sqlite3.Connection:
 
     Raises StoreError where it is damaged, newer than this program, or cannot be written.
     """
+    if path.is_dir():
+        raise StoreError(f"{path} cannot be written: it is a folder, not a store", fix=MAKE_STORE)
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         path.chmod(0o600)
@@ -50,25 +53,70 @@ def open_writer(path: Path) -> sqlite3.Connection:
 
 def open_reader(path: Path) -> sqlite3.Connection:
     """A second connection, for reading alone."""
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
-    _adjust(connection)
-    connection.execute("PRAGMA query_only=ON")
-    return connection
+    return _for_reading(str(path))
 
 
 def open_to_look(path: Path) -> sqlite3.Connection:
     """A connection for reading where no server runs, also on a disk that is full or read-only. Raises StoreError."""
+    uri, cannot_write = f"file:{quote(str(path))}", is_read_only(path.parent)
     try:
-        connection = open_reader(path)
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        connection = _for_reading(f"{uri}?mode=ro" if cannot_write else str(path), is_uri=cannot_write)
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except BaseException:
+            connection.close()
+            raise
     except (sqlite3.Error, UnicodeDecodeError) as problem:
-        told, log = in_plain_words(problem, path), path.with_name(path.name + "-wal")
-        if not isinstance(told, DiskError) or (log.exists() and log.stat().st_size):
-            raise told from problem
+        said, log = in_plain_words(problem, path), path.with_name(path.name + "-wal")
+        has_log = log.exists() and log.stat().st_size > 0
+        if has_log and cannot_write and isinstance(said, DiskError):
+            raise DiskError(
+                f"{log} holds what was written last, and cannot be read where nothing can be written",
+                fix="copy the whole folder to a disk that can be written, and name the copy by --home",
+            ) from problem
+        if has_log or not isinstance(said, DiskError):
+            raise said from problem
         # SQLite makes a file beside the store to read it, unless it is told that nobody writes meanwhile.
-        connection = sqlite3.connect(f"file:{quote(str(path))}?immutable=1", uri=True, isolation_level=None)
-        connection.execute("PRAGMA query_only=ON")
+        connection = _for_reading(f"{uri}?immutable=1", is_uri=True)
     return connection
+
+
+def open_read_only(path: Path) -> sqlite3.Connection:
+    """A connection for reading a store that is whole, ours and of this version. Nothing is made or migrated.
+
+    Raises StoreError.
+    """
+    absent = absence(path)
+    if absent:
+        raise StoreError(absent, fix=MAKE_STORE)
+    connection = open_to_look(path)
+    try:
+        _check(connection, path)
+        version = _pragma(connection, "user_version")
+    except (sqlite3.Error, UnicodeDecodeError) as problem:
+        connection.close()
+        raise in_plain_words(problem, path) from problem
+    except StoreError:
+        connection.close()
+        raise
+    if version < SCHEMA_VERSION:
+        connection.close()
+        raise StoreError(
+            f"{path} was written by an older version of openclaw-rl (store version {version}, this program reads "
+            f"{SCHEMA_VERSION})",
+            fix="start the server once, or run `openclaw-rl check --repair`, on this folder or, where it cannot be "
+            "written, on a copy of it: that brings the store up to date",
+        )
+    return connection
+
+
+def absence(path: Path) -> str:
+    """Why no store is at this path; empty where one may be. An empty file must not be opened: that would fill it."""
+    if path.is_dir():
+        return f"{path} is a folder, not a store"
+    if not path.exists():
+        return f"{path} is missing"
+    return "" if path.stat().st_size else f"{path} is empty"
 
 
 def in_plain_words(problem: sqlite3.Error | UnicodeDecodeError, path: Path | None = None) -> StoreError:
@@ -92,6 +140,13 @@ def in_plain_words(problem: sqlite3.Error | UnicodeDecodeError, path: Path | Non
     if "locked" in said or "busy" in said:
         return StoreError(f"the store is held by another program: {said}", fix="close whatever has store.db open")
     return damaged(said, path)
+
+
+def _for_reading(name: str, *, is_uri: bool = False) -> sqlite3.Connection:
+    connection = sqlite3.connect(name, isolation_level=None, check_same_thread=False, cached_statements=256, uri=is_uri)
+    _adjust(connection)
+    connection.execute("PRAGMA query_only=ON")
+    return connection
 
 
 def _adjust(connection: sqlite3.Connection) -> None:

@@ -30,7 +30,7 @@ from openclaw_rl.store.exports import ExportBook
 from openclaw_rl.store.forgettings import ForgettingBook
 from openclaw_rl.store.hint_book import HintBook
 from openclaw_rl.store.keeping import KeepingBook
-from openclaw_rl.store.lock import FolderLock
+from openclaw_rl.store.lock import FolderLock, check_free
 from openclaw_rl.store.order_book import OrderBook
 from openclaw_rl.store.overview import Overview, overview
 from openclaw_rl.store.reader import Reader
@@ -67,16 +67,28 @@ class Store:
             raise
         return cls(home, lock, writing, reading, masker or Masker(()))
 
+    @classmethod
+    async def open_to_read(cls, home: Path) -> Store:
+        """The store of a folder that cannot be written: nothing is locked or made. Raises StoreError."""
+        await asyncio.to_thread(check_free, home)
+        reading = await asyncio.to_thread(connection.open_read_only, home / connection.NAME)
+        return cls(home, None, connection.open_to_look(home / connection.NAME), reading, Masker(()))
+
     def __init__(
-        self, home: Path, lock: FolderLock, writing: sqlite3.Connection, reading: sqlite3.Connection, masker: Masker
+        self,
+        home: Path,
+        lock: FolderLock | None,
+        writing: sqlite3.Connection,
+        reading: sqlite3.Connection,
+        masker: Masker,
     ) -> None:
-        self._lock = lock
+        self._lock = lock  # None where nothing can be written
         self._masker = masker  # used by the writer's thread alone
         self._moved = {state: asyncio.Event() for state in State}
         self._writer = Writer(writing, self._wake)
         self._reader = Reader(reading)
         self.hints = HintBook(self._writer, self._reader)
-        self.exports = ExportBook(self._writer, home / connection.NAME)
+        self.exports = ExportBook(self._writer, home / connection.NAME, is_alone=lock is None)
         self.forgettings = ForgettingBook(self._writer, self._reader, self.hints, self.exports)
         self.orders = OrderBook(self._writer, self._reader)
         self.effects = EffectBook(self._reader)
@@ -95,7 +107,8 @@ class Store:
         self._is_closed = True
         await asyncio.to_thread(self._reader.close)
         await asyncio.to_thread(self._writer.close)
-        self._lock.free()
+        if self._lock is not None:
+            self._lock.free()
 
     async def wait(self, state: State, *, timeout_s: float) -> bool:
         """Until some turn has moved into `state` since the last call, or the time is up; False then.

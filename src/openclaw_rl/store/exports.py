@@ -13,7 +13,7 @@ from typing import TypeVar
 from openclaw_rl.core.to_end import to_end
 from openclaw_rl.store import turns, versions
 from openclaw_rl.store.codec import plain
-from openclaw_rl.store.connection import in_plain_words, open_reader
+from openclaw_rl.store.connection import in_plain_words, open_reader, open_to_look
 from openclaw_rl.store.writer import Transaction, Writer
 
 Result = TypeVar("Result")
@@ -49,9 +49,10 @@ class Snapshot:
 class ExportBook:
     """What is known of records written elsewhere."""
 
-    def __init__(self, writer: Writer, path: Path) -> None:
+    def __init__(self, writer: Writer, path: Path, *, is_alone: bool) -> None:
         self._writer = writer
         self._path = path
+        self._opened = open_to_look if is_alone else open_reader  # nobody writes meanwhile, or this program does
 
     async def note(self, path: Path, *, at_s: float) -> None:
         """Remembers where records are written to: from the home folder on, where they lie in it."""
@@ -66,7 +67,7 @@ class ExportBook:
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Snapshot]:
         """The store as it is now. Its log is not cut off before this is over."""
-        snapshot = Snapshot(await asyncio.to_thread(open_reader, self._path))
+        snapshot = Snapshot(await asyncio.to_thread(self._opened, self._path))
         try:
             await snapshot.do(_begun)
             yield snapshot

@@ -32,10 +32,7 @@ class FolderLock:
                 raise StoreError(
                     f"{self._path} cannot be locked: {problem.strerror}", fix="put the folder on a local disk"
                 ) from problem
-            raise StoreError(
-                f"{folder} is in use by process {holder or 'unknown'}",
-                fix="stop that server first, or give --home another folder",
-            ) from None
+            raise _in_use(folder, holder) from None
         try:
             os.ftruncate(self._handle, 0)
             os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
@@ -48,6 +45,14 @@ class FolderLock:
         with contextlib.suppress(OSError):  # a disk that became read-only meanwhile; the lock ends all the same
             os.ftruncate(self._handle, 0)
         os.close(self._handle)
+
+
+def check_free(folder: Path) -> None:
+    """For those who only read a folder that cannot be written or locked. Raises StoreError where a process holds it."""
+    check_links(folder)
+    holder = holder_of(folder)
+    if holder is not None:
+        raise _in_use(folder, str(holder))
 
 
 def holder_of(folder: Path) -> int | None:
@@ -82,6 +87,13 @@ def _take(handle: int) -> None:
     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def _in_use(folder: Path, holder: str) -> StoreError:
+    return StoreError(
+        f"{folder} is in use by process {holder or 'unknown'}",
+        fix="stop that server first, or give --home another folder",
+    )
+
+
 def _holder(handle: int) -> str:
     return os.pread(handle, 32, 0).decode("ascii", "replace").strip()
 
@@ -91,6 +103,8 @@ def _opened(folder: Path, path: Path) -> int:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         os.fchmod(handle, 0o600)
+    except IsADirectoryError as problem:
+        raise unwritable(path, problem) from problem
     except OSError as problem:
         raise unwritable(folder, problem) from problem
     return handle

@@ -67,7 +67,7 @@ def salvage(home: Path, path: Path, *, at_s: float) -> Salvaged:
             log.rename(aside.with_name(aside.name + suffix))
     new = open_writer(path)
     try:
-        return Salvaged(_carried(aside, new), aside)
+        return Salvaged(0 if aside.is_dir() else _carried(aside, new), aside)
     finally:
         new.close()
 
