@@ -15,10 +15,8 @@ from benchmarks.owner_truth import prints, reading, state_of
 
 LEFT = {"4 kB": 4096, "64 kB": 65_536, "512 kB": 524_288, "3 MB": 3_145_728}
 CHECK = Call("check")
-# What needs no writing, so that it must do its work on a folder that cannot be written.
-READS = frozenset(
-    {"settings", "inspect", "turns", "versions", "doctor", "check", "export", "hints list", "keys list", "diff"}
-)
+# What needs no writing, so that it must do its work on a folder that cannot be written; doctor says that it cannot be.
+READS = frozenset({"settings", "inspect", "turns", "versions", "check", "export", "hints list", "keys list", "diff"})
 
 
 def unwritable(place: Place, costs: Sequence[Cost]) -> None:

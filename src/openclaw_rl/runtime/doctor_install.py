@@ -63,10 +63,13 @@ def _missing() -> Iterator[Finding]:
         yield Finding(Level.OK, "install", ", ".join(f"{name} {number}" for name, number in found.items()))
 
 
+WRITABLE = "make it writable before a server starts on it, or name another by --home; commands that only read work"
+
+
 def _home(home: Path) -> Iterator[Finding]:
     place = _existing(home)
     if not os.access(place, os.W_OK | os.X_OK) or not place.is_dir():
-        yield Finding(Level.MEND, "home", f"{place} cannot be written", "give --home a folder of your own")
+        yield Finding(Level.MEND, "home", f"{place} cannot be written", WRITABLE)
     elif place != home:
         yield Finding(Level.NOTE, "home", f"{home} is not there yet; it is made at the first start")
     else:
