@@ -30,7 +30,7 @@ from benchmarks.owner_disks import NoMountError, apart, place_at
 from benchmarks.owner_forked import preload
 from benchmarks.owner_ground import CONFIG, made
 from benchmarks.owner_messages import same, write_messages
-from benchmarks.owner_run import Run
+from benchmarks.owner_run import CRASHES, Run
 from openclaw_rl.store.connection import SCHEMA_VERSION
 
 BUILD = Path("build/owner").resolve()
@@ -71,13 +71,18 @@ def _figures(done: list[Done], runs: list[Run]) -> Figures:
             said.setdefault((run.command, same(text)), []).append(run.situation)
     for (command, text), where in said.items():
         progress(f"WRONG {len(where)} times | {command} | {text[:300]} | {'; '.join(dict.fromkeys(where))[:300]}")
+    foreign = sum(int(str(one["strayed"])) for one in done)
     return {
         "cases": len(done),
         "cases_left_out": sum(bool(one["left_out"]) for one in done),
         "calls": sum(run.seconds > 0 for run in runs),
-        "messages_to_read": str((BUILD / "messages.md").relative_to(Path.cwd())),
-        "changed_in_other_folders": sum(int(str(one["strayed"])) for one in done),
-        "sound_turns_lost": sum(int(str(one["lost_turns"])) for one in done),
+        "messages": str((BUILD / "messages.md").relative_to(Path.cwd())),
+        "foreign_files_changed": foreign,
+        "foreign_bytes_changed": None if foreign else 0,  # files are compared whole: of one that changed nobody counts
+        "crashes": sum(
+            run.code not in (0, 1, 2) or any(word in run.stdout + run.stderr for word in CRASHES) for run in runs
+        ),
+        "turns_lost": sum(int(str(one["lost_turns"])) for one in done),
         "sound_versions_lost": sum(int(str(one["lost_versions"])) for one in done),
         "messages_without_a_way": sum("what to do" in text for run in wrong for text in run.complaints),
         "wrong_in_all": sum(len(run.complaints) for run in wrong),
