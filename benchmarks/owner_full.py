@@ -55,7 +55,7 @@ def full_before(place: Place, costs: Sequence[Cost]) -> None:
 def _again(place: Place, call: Call, was_done: bool) -> None:
     """The same call where it was refused; what was done already may be refused now."""
     if not was_done:
-        watched(place, call, succeeds=True)
+        watched(place, call, succeeds=call.command != "doctor")  # who finds such a small disk small
 
 
 def full_during(place: Place, left: str) -> None:
@@ -80,7 +80,7 @@ def full_after(place: Place) -> None:
     """What was done while there was room is there when there is none, and commands that read work."""
     for call in (one for one in calls(Cost.CHEAP) if one.writes):
         folder = on_disk(place)
-        watched(place, call, succeeds=True)
+        watched(place, call, succeeds=call.command != "doctor")  # who finds such a small disk small
         fill(folder)
         watched(place, CHECK)
         watched(place, Call("doctor"))
