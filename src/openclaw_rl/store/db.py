@@ -18,12 +18,12 @@ from typing import TypeVar
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.masked import Private
+from openclaw_rl.core.message import Message
 from openclaw_rl.core.next_state import Feedback, NextState
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.turn import Session, Turn
 from openclaw_rl.core.verdict import Verdict
-from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
-from openclaw_rl.errors import StoreError
+from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.store import connection, hints, ledger, lessons, listing, samples, sessions, spent, turns, versions
 from openclaw_rl.store.effects import EffectBook
 from openclaw_rl.store.exports import ExportBook
@@ -31,6 +31,7 @@ from openclaw_rl.store.forgettings import ForgettingBook
 from openclaw_rl.store.hint_book import HintBook
 from openclaw_rl.store.keeping import KeepingBook
 from openclaw_rl.store.lock import FolderLock, check_free
+from openclaw_rl.store.long_texts import LongTexts, long_texts
 from openclaw_rl.store.order_book import OrderBook
 from openclaw_rl.store.overview import Overview, overview
 from openclaw_rl.store.reader import Reader
@@ -60,7 +61,7 @@ class Store:
         """
         lock = await asyncio.to_thread(FolderLock, home)
         try:
-            writing = await asyncio.to_thread(_opened, home / connection.NAME)
+            writing = await asyncio.to_thread(versions.opened, home / connection.NAME)
             reading = connection.open_reader(home / connection.NAME)
         except BaseException:
             lock.free()
@@ -83,7 +84,8 @@ class Store:
         masker: Masker,
     ) -> None:
         self._lock = lock  # None where nothing can be written
-        self._masker = masker  # used by the writer's thread alone
+        self._masker = masker
+        self._long_texts = LongTexts(masker)
         self._moved = {state: asyncio.Event() for state in State}
         self._writer = Writer(writing, self._wake)
         self._reader = Reader(reading)
@@ -102,6 +104,7 @@ class Store:
 
     async def aclose(self) -> None:
         """Finishes what is queued, closes the file and frees the folder."""
+        await self._long_texts.settled()
         if self._is_closed:
             return
         self._is_closed = True
@@ -140,6 +143,7 @@ class Store:
         A turn with a thumb up or down is paired with it; siblings of a turn that was gone on from are dropped as
         NOT_FOLLOWED, the others as NO_NEXT_STATE.
         """
+        await self._long_texts.settled()  # the last words of the session may be among them
         await self._writer.do(lambda tx: sessions.end(tx, session, why=why, at_s=at_s))
 
     async def open_sessions(self, *, seen_before_s: float) -> list[Session]:
@@ -176,7 +180,7 @@ class Store:
                 tx.moved.add(state)
             return True
 
-        return await self._writer.do(work)
+        return await self._written(turn.messages, work)
 
     async def turn(self, turn: str) -> Turn | None:
         """The turn of this id."""
@@ -230,8 +234,8 @@ class Store:
         return await self.begin_pair(next_state)
 
     def begin_pair(self, next_state: NextState) -> asyncio.Future[bool]:
-        """As `pair`, without waiting: it is written before whatever is asked of the store from now on."""
-        return self._writer.begin(lambda tx: ledger.pair(tx, self._masker.next_state(next_state)))
+        """As `pair`, without waiting: it is written before the turn of its own request, and before a session ends."""
+        return self._written(next_state.messages, lambda tx: ledger.pair(tx, self._masker.next_state(next_state)))
 
     async def paired(
         self, *, limit: int, failed: Mapping[str, int] = MappingProxyType({})
@@ -378,22 +382,13 @@ class Store:
             await self.drop(turn, DropReason.DAMAGED)
         return found
 
+    def _written(self, messages: Sequence[Message], work: Callable[[Transaction], bool]) -> asyncio.Future[bool]:
+        """The work of the writing thread; what takes long to look through is so before, beside that thread."""
+        texts = long_texts(messages)
+        if not texts:
+            return self._writer.begin(work)
+        return self._long_texts.written(texts, lambda: self._writer.begin(work))
+
     def _wake(self, moved: set[State]) -> None:
         for state in moved:
             self._moved[state].set()
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    """The writing connection, on a store that knows at least the base model."""
-    writing = connection.open_writer(path)
-    try:
-        if versions.get(writing, BASE) is None:
-            base = VersionRow(BASE, None, None, "", VersionStatus.LIVE, "the base model", time.time())
-            versions.insert(writing, base)
-    except sqlite3.Error as problem:
-        writing.close()
-        raise connection.in_plain_words(problem, path) from problem
-    except StoreError:
-        writing.close()
-        raise
-    return writing

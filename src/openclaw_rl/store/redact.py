@@ -7,6 +7,7 @@ something private has marks in its text and no ids at all, since ids say what th
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,17 +22,21 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.store.redact_find import Finder, Found, finders
 from openclaw_rl.store.settings import Redact
 
+LONG_CHARS = 65_536  # it takes some hundredths of a second to look through so much
+REMEMBERED_LONG = 64  # of those that hold something private, with what they hold
 REMEMBERED = 20_000  # texts known to hold nothing private: a conversation comes again whole with every request
 NO_IDS = Prompt((0,))
 
 
 @dataclass(slots=True)
 class Masker:
-    """Puts marks in the place of what its finders find. Used by one thread at a time: the store's writer."""
+    """Puts marks in the place of what its finders find: in the store's writing thread, and `look` beside it."""
 
     finders: tuple[Finder, ...]
     counted: Counter[Private] = field(default_factory=Counter)
     _clean: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    _held: OrderedDict[str, list[Found]] = field(default_factory=OrderedDict)  # by long texts
+    _lock: threading.Lock = field(default_factory=threading.Lock)  # of what is remembered, never while looking
 
     @classmethod
     def of(cls, kinds: Sequence[Redact]) -> Masker:
@@ -42,15 +47,8 @@ class Masker:
         """The text with marks; the text itself where it holds nothing private."""
         if not self.finders or len(text) < 6:
             return text
-        digest = hashed((text,))
-        if digest in self._clean:
-            self._clean.move_to_end(digest)
-            return text
-        found = _apart(item for finder in self.finders for item in finder(text))
+        found = self._found(text)
         if not found:
-            self._clean[digest] = None
-            if len(self._clean) > REMEMBERED:
-                self._clean.popitem(last=False)
             return text
         pieces, at = list[str](), 0
         for item in found:
@@ -58,6 +56,33 @@ class Masker:
             self.counted[item.kind] += 1
             at = item.stop
         return "".join((*pieces, text[at:]))
+
+    def look(self, texts: Iterable[str]) -> None:
+        """Looks through long texts, so that `text` need not. May be called beside it."""
+        for text in texts:
+            if self.finders:
+                self._found(text)
+
+    def _found(self, text: str) -> list[Found]:
+        """What the text holds, by what is remembered where it is."""
+        digest = hashed((text,))
+        with self._lock:
+            if digest in self._clean:
+                self._clean.move_to_end(digest)
+                return []
+            if digest in self._held:
+                return self._held[digest]
+        found = _apart(item for finder in self.finders for item in finder(text))
+        with self._lock:
+            if not found:
+                self._clean[digest] = None
+                if len(self._clean) > REMEMBERED:
+                    self._clean.popitem(last=False)
+            elif len(text) > LONG_CHARS:
+                self._held[digest] = found
+                if len(self._held) > REMEMBERED_LONG:
+                    self._held.popitem(last=False)
+        return found
 
     def json(self, value: Json) -> Json:
         """The same data with its texts masked, names of fields aside."""

@@ -7,13 +7,15 @@ a folder that was copied or moved holds its own versions, and never reaches for 
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from openclaw_rl.core.manifest import version_folder
 from openclaw_rl.core.message import Json
-from openclaw_rl.core.version import PolicyVersion, parse_version
-from openclaw_rl.store import codec
+from openclaw_rl.core.version import BASE, PolicyVersion, parse_version
+from openclaw_rl.errors import StoreError
+from openclaw_rl.store import codec, connection
 from openclaw_rl.store.codec import listed, plain
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 
@@ -21,6 +23,22 @@ COLUMNS = (
     "scope, number, parent_scope, parent_number, folder, digest, status, why, made_s, turns, metrics, upon, rehearsed, "
     "pruned_s"
 )
+
+
+def opened(path: Path) -> sqlite3.Connection:
+    """The writing connection, on a store that knows at least the base model."""
+    writing = connection.open_writer(path)
+    try:
+        if get(writing, BASE) is None:
+            base = VersionRow(BASE, None, None, "", VersionStatus.LIVE, "the base model", time.time())
+            insert(writing, base)
+    except sqlite3.Error as problem:
+        writing.close()
+        raise connection.in_plain_words(problem, path) from problem
+    except StoreError:
+        writing.close()
+        raise
+    return writing
 
 
 def insert(sql: sqlite3.Connection, row: VersionRow) -> None:
