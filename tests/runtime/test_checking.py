@@ -211,6 +211,20 @@ async def test_a_store_with_torn_pages_is_put_aside_and_what_can_be_read_is_carr
     await store.aclose()
 
 
+async def test_what_is_wrong_with_a_store_is_said_in_one_line(tmp_path: Path) -> None:
+    await lived_in(tmp_path, sessions=40)
+    path = tmp_path / "store.db"
+    data = bytearray(path.read_bytes())
+    seen = []
+    for page in range(2, len(data) // 4096, 5):  # some of it shows to SQLite, in several lines
+        torn = bytearray(data)
+        torn[page * 4096 + 9] ^= 0x55
+        path.write_bytes(torn)
+        seen += [item.what for item in check_home(tmp_path).findings]
+    assert any("is damaged: " in what for what in seen)
+    assert not any("\n" in what or "***" in what for what in seen)
+
+
 async def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
     await lived_in(tmp_path)
     store = await Store.open(tmp_path)

@@ -46,9 +46,12 @@ def unpack(blob: bytes) -> bytes:
 
 
 def damaged(what: str, path: Path | None = None) -> DamageError:
-    """The error for a store whose bytes have changed under us."""
+    """The error for a store whose bytes have changed under us, in one line: SQLite's own words come in several."""
+    words = "; ".join(
+        line.strip(" *") for line in what.splitlines() if line.strip(" *") not in ("", "in database main")
+    )
     return DamageError(
-        f"the store {'' if path is None else f'{path} '}is damaged: {what}",
+        f"the store {'' if path is None else f'{path} '}is damaged: {words}",
         fix="stop the server and let `openclaw-rl check --repair` mend what it can, or move store.db and store.db-wal "
         "aside and put a copy back",
     )
