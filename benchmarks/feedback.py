@@ -22,8 +22,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from benchmarks.common import Figures, conditions, finish, is_quick, progress, quantile
 from openclaw_rl.core.message import Json
 from openclaw_rl.evals.client import Client, served_model
-from openclaw_rl.evals.demo import recipe
-from openclaw_rl.evals.methods import config_text, read_recipe
+from openclaw_rl.evals.methods import config_text
 from openclaw_rl.evals.server import Server, serving
 from openclaw_rl.tiny import world
 
@@ -142,7 +141,7 @@ def figures(found: list[dict[str, float]], missed: int) -> Figures:
         "corrections": len(found) + missed,
         "without_a_version": missed,
         "conditions": conditions("bundled", threads=1, seeds=[0], repeats=len(found))
-        | {"recipe": recipe().name, **CHANGES},
+        | {"recipe": "defaults", **CHANGES},
     }
 
 
@@ -150,7 +149,7 @@ async def main() -> None:
     """Runs it."""
     with tempfile.TemporaryDirectory(prefix="openclaw-rl-feedback-") as home:
         config = Path(home) / "settings.toml"
-        config.write_text(config_text(read_recipe(recipe()), CHANGES), "utf-8")
+        config.write_text(config_text({}, CHANGES), "utf-8")
         async with serving(Path(home), model="bundled", config=config) as server:
             found, missed = await measured(server, 4 if is_quick() else CORRECTIONS)
     finish(figures(found, missed))

@@ -30,7 +30,6 @@ from openclaw_rl.config import read_config
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.evals.client import Client, served_model
-from openclaw_rl.evals.demo import recipe
 from openclaw_rl.evals.learning import Run, RunSettings, measure
 from openclaw_rl.evals.users import Student
 from openclaw_rl.publish.swap import rollback
@@ -141,7 +140,7 @@ async def live(home: Path, seed: int) -> AsyncIterator[Live]:
             expects = rf"(?<!\d){re.escape(str(problem.answer))}(?!\d)"
             out.write(json.dumps({"prompt": world.request(problem, rng), "expect": expects}) + "\n")
     overrides: dict[str, Json] = {"home": str(home), "serve.port": 0, "serve.api_key": KEY, "publish.tasks": str(tasks)}
-    config = read_config(recipe(), environment={}, overrides=overrides)
+    config = read_config(None, environment={}, overrides=overrides)
     async with (
         installed(config) as parts,
         taken(config.serve) as place,

@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
-from openclaw_rl.evals.demo import recipe
 from openclaw_rl.evals.learning import AFTER, BEFORE, CONVERGED, Event, RunSettings, learn
 from openclaw_rl.evals.records import LearningReport, Measurement, SessionRecord
 from openclaw_rl.evals.report import as_json
@@ -27,7 +26,7 @@ FULL = RunSettings(sessions=24, problems=200)
 SEEDS = 5
 
 
-async def one(seed: int, settings: RunSettings, config: Path, model: str) -> LearningReport:
+async def one(seed: int, settings: RunSettings, config: Path | None, model: str) -> LearningReport:
     """A run of its own, server and all."""
 
     def tell(event: Event) -> None:
@@ -89,7 +88,7 @@ def main() -> None:
     options.add_argument("--seeds", type=int, nargs="*", default=list(range(2 if is_quick() else SEEDS)))
     options.add_argument("--sessions", type=int, default=10 if is_quick() else FULL.sessions)
     options.add_argument("--problems", type=int, default=40 if is_quick() else FULL.problems)
-    options.add_argument("--config", type=Path, default=recipe())
+    options.add_argument("--config", type=Path, help="settings; the defaults where left out")
     options.add_argument("--model", default=MODEL)
     given = options.parse_args()
     settings = replace(FULL, sessions=given.sessions, problems=given.problems)
@@ -97,7 +96,7 @@ def main() -> None:
     for seed in given.seeds:
         reports.append(asyncio.run(one(seed, settings, given.config, given.model)))
         progress(f"seed {seed}: converged at {reports[-1].converged_at}, {time.monotonic() - started:.0f} s so far")
-    finish(figures(reports, model=given.model, config=given.config.name))
+    finish(figures(reports, model=given.model, config="defaults" if given.config is None else given.config.name))
 
 
 if __name__ == "__main__":

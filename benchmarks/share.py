@@ -24,7 +24,6 @@ from openclaw_rl.config import read_config
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.sample import HintPrompt, Sample
 from openclaw_rl.core.version import BASE
-from openclaw_rl.evals.demo import recipe
 from openclaw_rl.evals.server import Server, serving
 from openclaw_rl.render.template import ChatTemplate, read_template
 from openclaw_rl.runtime.models import model_folder
@@ -142,11 +141,11 @@ async def run(model: str, *, rounds: int, seconds: float) -> dict[str, Phase]:
     folder = model_folder(model)
     batch = samples(read_template(folder), BATCH)
     phases = {name: Phase() for name in NAMES}
-    trainer = await TrainerProcess.start(folder, read_config(recipe(), environment={}).trainer)
+    trainer = await TrainerProcess.start(folder, read_config(None, environment={}).trainer)
     try:
         await trainer.step(batch, resume=None)  # the first one warms up
         with tempfile.TemporaryDirectory(prefix="openclaw-rl-share-") as home:
-            async with serving(Path(home), model=model, config=recipe(), options=("--no-learn",)) as server:
+            async with serving(Path(home), model=model, options=("--no-learn",)) as server:
                 await measure(server, Phase(), 99, seconds=min(5.0, seconds))
                 for number in range(rounds):
                     await measure(server, phases["idle"], number, seconds=seconds)

@@ -15,7 +15,6 @@ from typing import TypeVar
 from benchmarks.common import conditions, finish, is_quick, progress
 from openclaw_rl.core.message import Json
 from openclaw_rl.evals.client import Client, served_model
-from openclaw_rl.evals.demo import recipe
 from openclaw_rl.evals.learning import Event, RunSettings
 from openclaw_rl.evals.records import Measurement, SessionRecord
 from openclaw_rl.evals.server import serving
@@ -37,7 +36,7 @@ def tell(event: Event) -> None:
 async def served(talk: Callable[[Client], Awaitable[T]]) -> T:
     """What comes of talking to a server of one's own."""
     with tempfile.TemporaryDirectory(prefix="openclaw-rl-steady-") as home:
-        async with serving(Path(home), model="bundled", config=recipe()) as server:
+        async with serving(Path(home), model="bundled") as server:
             name = await served_model(server.base_url, server.key)
             async with Client(server.base_url, server.key, name) as client:
                 return await talk(client)
@@ -65,7 +64,7 @@ async def main() -> None:
             "sessions_first_median": statistics.median(firsts),
             "sessions_second_median": statistics.median(seconds),
             "random_user_accuracy_drop_points": round(statistics.mean(drops), 2),
-            "conditions": conditions("bundled", threads=1, seeds=seeds, repeats=1) | {"recipe": recipe().name},
+            "conditions": conditions("bundled", threads=1, seeds=seeds, repeats=1),
         }
     )
 

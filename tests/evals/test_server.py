@@ -6,10 +6,7 @@ from pathlib import Path
 import pytest
 
 from openclaw_rl.errors import EngineError
-from openclaw_rl.evals.demo import recipe
 from openclaw_rl.evals.server import serving
-
-ROOT = Path(__file__).parent.parent.parent
 
 
 async def test_a_server_that_does_not_come_up_is_reported_with_its_last_words(tmp_path: Path) -> None:
@@ -17,7 +14,3 @@ async def test_a_server_that_does_not_come_up_is_reported_with_its_last_words(tm
     with pytest.raises(EngineError, match=r"ended with code [12](.|\n)*no-such-model"):
         async with serving(tmp_path, model=nowhere, environment={**os.environ}):
             raise AssertionError("it came up")
-
-
-def test_the_recipe_in_the_package_is_the_one_among_the_recipes() -> None:
-    assert (ROOT / "recipes" / "demo.toml").read_text("utf-8") == recipe().read_text("utf-8")

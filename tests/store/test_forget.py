@@ -13,9 +13,9 @@ from store_doubles import said
 from openclaw_rl.core.hint import Hint, HintSource, PlacedHint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import Role, message
-from openclaw_rl.core.sample import HintPrompt
+from openclaw_rl.core.sample import Elsewhere, HintPrompt, SampledReply
 from openclaw_rl.core.verdict import Verdict, VerdictSource
-from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.store.connection import NAME
 from openclaw_rl.store.db import Store
@@ -192,6 +192,33 @@ async def test_a_sample_whose_teacher_heeded_such_a_hint_goes_and_its_turn_stays
     assert (row.state, row.has_sample) == (State.DROPPED, False)
     assert row.verdict is not None and row.next_state is not None
     await store.aclose()
+
+
+async def test_a_sample_that_holds_another_request_stays_without_it_and_what_learned_from_it_goes(
+    tmp_path: Path,
+) -> None:
+    store = await Store.open(tmp_path)
+    await taught(store, "a1", (f"first {CANARY}",), session="k:one", hint="Be kind.")
+    turn = a_turn("a2", session="k:two", user="ann")
+    await store.add_turn(turn, chain="a2")
+    await store.pair(said("a2"))
+    await store.judge(Verdict("a2", -1, VerdictSource.VOTES, hints=(Hint("Be brief."),)))
+    said_there = SampledReply((9,), (-0.1,), BASE)
+    from_first = Elsewhere(ids_of(CANARY), HintPrompt("Be brief.", ids_of(f"{CANARY} Be brief.")), said_there, "a1")
+    beside = Elsewhere(ids_of("mine"), HintPrompt("Be kind. Be brief.", ids_of("mine kind")), said_there)
+    kept = Elsewhere(ids_of("made up"), HintPrompt("Be brief.", ids_of("made up Be brief.")), said_there)
+    read = HintPrompt("Be brief.", ids_of("both"))
+    made = replace(a_sample(turn, score=-1.0), hints=(read,), elsewhere=(from_first, beside, kept))
+    await store.admit(made)
+    await stepped(store, 1, "a2")
+    what = await forgotten(store, What(session="k:one"))
+    assert (what.turns, what.unread, what.thinned) == (("a1",), (), ("a2",))
+    assert [row.version for row in what.versions] == [PolicyVersion("shared", 1)]
+    (left,) = await store.effects.samples(["a2"])
+    assert left == replace(made, elsewhere=(kept,))
+    await store.aclose()
+    compact(tmp_path / NAME)
+    assert not holds(tmp_path, CANARY)
 
 
 async def test_a_hint_that_others_gave_in_the_same_words_stays_theirs(tmp_path: Path) -> None:

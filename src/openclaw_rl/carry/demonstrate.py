@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from openclaw_rl.carry.asking import is_strange, reading, reply_logp, sampled_reply
+from openclaw_rl.carry.elsewhere import OtherRequests
 from openclaw_rl.carry.settings import HintsSettings
 from openclaw_rl.core.hint import PlacedHint, last_user_index
 from openclaw_rl.core.kept_hint import is_general
@@ -55,6 +56,12 @@ class Demonstrator:
     renderer: Renderer
     stop_ids: tuple[int, ...]
     settings: HintsSettings
+    others: OtherRequests | None = None
+
+    def let_go(self) -> None:
+        """Holds nothing in memory of any turn, as after a restart."""
+        if self.others is not None:
+            self.others.let_go()
 
     async def demonstrated(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
         """A corrected turn's sample, as `assembled` with hints for the teacher to heed beside the turn's own.
@@ -82,9 +89,17 @@ class Demonstrator:
                 found = await self._moving(turn, without, sample)
                 if found is None:
                     found = await self._moving(turn, bare, _lasting(await assembled(()), turn))
-            return replace(sample, hints=()) if found is None else found.sample
+            return replace(sample, hints=()) if found is None else await self._elsewhere(turn, known, found.sample)
         except EngineError:
             return await assembled(known)
+
+    async def _elsewhere(self, turn: Turn, known: Sequence[PlacedHint], sample: Sample) -> Sample:
+        """With what is said to other requests behind a hint that would mean the same there."""
+        (hint,) = sample.hints
+        if self.others is None or not is_general(hint.text, " ".join(item.text for item in turn.messages)):
+            return sample
+        beside = [item for item in known if item.text not in hint.text]
+        return replace(sample, elsewhere=await self.others.shown(turn, hint.text, beside))
 
     async def rehearsed(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
         """The sample of a reply that nobody corrected, with those of its user's known hints that it follows.

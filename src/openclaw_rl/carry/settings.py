@@ -26,6 +26,9 @@ class HintsSettings:
     shown_variants: int = 3
     """How many such replies are sampled at temperature 1 beside the likeliest, so that other ways to say it are taught,
     too."""
+    elsewhere: int = 8
+    """To how many other requests the base model's reply with a general hint is taught beside the corrected one, so that
+    the wish is learned and not the example: the user's own earlier ones, then such as the base model makes up."""
     probes: int = 8
     """On how many different requests of the user, answered behind a hint, the weights must follow without it."""
     replies: int = 2
@@ -36,8 +39,8 @@ class HintsSettings:
     """How many nats a token a hint may still add to what was said behind it, and be retired all the same."""
 
     def __post_init__(self) -> None:
-        if min(self.most, self.most_bridged, self.max_tokens, self.shown_variants) < 0:
-            raise ValueError("most, most_bridged, max_tokens and shown_variants cannot be negative")
+        if min(self.most, self.most_bridged, self.max_tokens, self.shown_variants, self.elsewhere) < 0:
+            raise ValueError("most, most_bridged, max_tokens, shown_variants and elsewhere cannot be negative")
         if min(self.probes, self.replies, self.probe_tokens) < 1:
             raise ValueError("probes, replies and probe_tokens are at least 1")
         if self.retire_gap < 0:

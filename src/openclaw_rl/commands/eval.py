@@ -38,12 +38,13 @@ Judge = Annotated[
     str,
     typer.Option(
         "--judge",
-        help="Who judges: nothing for the recipe's own judge, the base URL of another, or `scripted` for one that "
+        help="Who judges: nothing for the judge of the settings, the base URL of another, or `scripted` for one that "
         "knows every wish (an ablation: it tells the judge's mistakes from those of learning).",
     ),
 ]
 Recipe = Annotated[
-    Path | None, typer.Option("--recipe", help="A TOML file that every method builds on. [default: the shipped recipe]")
+    Path | None,
+    typer.Option("--recipe", help="A TOML file that every method builds on. [default: the settings as they come]"),
 ]
 Problems = Annotated[
     Path | None,
@@ -181,7 +182,6 @@ def wishes(
 
 def _plan(mode: Mode, methods: list[str], model: str, problems: Path | None, recipe: Path | None) -> Plan:
     """What is asked of which model; how often and how long is filled in after."""
-    from openclaw_rl.evals.demo import recipe as shipped
     from openclaw_rl.evals.exercises import ToyExercises, read_exercises
     from openclaw_rl.evals.methods import chosen, read_recipe
     from openclaw_rl.evals.personalization import Plan
@@ -190,7 +190,7 @@ def _plan(mode: Mode, methods: list[str], model: str, problems: Path | None, rec
         mode=mode,
         methods=chosen(methods),
         seeds=(),
-        recipe=read_recipe(recipe or shipped()),
+        recipe={} if recipe is None else read_recipe(recipe),
         folder=Path("eval"),
         model=model,
         exercises=read_exercises(problems) if problems else ToyExercises(),

@@ -39,6 +39,24 @@ class SampledReply:
 
 
 @dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What the base model says to another request with a correction's hint in the prompt.
+
+    `prompt` are that request's ids without the hint; those of `hint` have it, beside earlier ones that are followed
+    there. `turn` is the turn that the request was taken from, empty where it is nobody's.
+    """
+
+    prompt: tuple[int, ...]
+    hint: HintPrompt
+    reply: SampledReply
+    turn: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.prompt or not self.hint.tokens:
+            raise ValueError("another request has a prompt, with the hint and without it")
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One turn as training data.
 
@@ -49,7 +67,8 @@ class Sample:
     A sample that `is_taught` was sampled behind hints, by the teacher: `prompt` is the one without them, `hints` holds
     the one that was read, and `logp` is no policy's behind `prompt`, so that no ratio is taken to it. `own` is then
     what the policy says to `prompt` by itself. `shown` are replies of the base model behind the hint of a correction,
-    the likeliest first.
+    the likeliest first; `elsewhere` is what it says to other requests with the same hint, so that the wish is learned
+    and not the example.
 
     `rehearses` are the words of the user's kept hints that a promoted reply follows: its `hints` hold them alone.
     """
@@ -71,6 +90,7 @@ class Sample:
     is_taught: bool = False
     own: SampledReply | None = None
     shown: tuple[SampledReply, ...] = ()
+    elsewhere: tuple[Elsewhere, ...] = ()
     rehearses: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

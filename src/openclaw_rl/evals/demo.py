@@ -6,7 +6,6 @@ import json
 import sys
 import tempfile
 import time
-from importlib.resources import files
 from pathlib import Path
 
 from rich.console import Console
@@ -37,7 +36,7 @@ async def run_demo(
     try:
         with tempfile.TemporaryDirectory(prefix="openclaw-rl-demo-") as home, View(console) as view:
             view.say(f"starting the server on the model {model}")
-            async with serving(Path(home), model=model, config=recipe()) as server:
+            async with serving(Path(home), model=model) as server:
                 name = await served_model(server.base_url, server.key)
                 async with Client(server.base_url, server.key, name) as client:
                     run = Run(client, Student(seed), settings, seed=seed, on_event=view)
@@ -51,11 +50,6 @@ async def run_demo(
             _write(report, out, model)
             _tell(report, out, console)
             sys.stdout.write(json.dumps(as_json(report, model=model)) + "\n")
-
-
-def recipe() -> Path:
-    """The settings the demonstration learns with; `recipes/demo.toml` is the same file."""
-    return Path(str(files("openclaw_rl.evals").joinpath("demo.toml")))
 
 
 def _write(report: LearningReport, out: Path, model: str) -> None:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from openclaw_rl.carry.demonstrate import Demonstrator
+from openclaw_rl.carry.elsewhere import Opening, OtherRequests
 from openclaw_rl.carry.in_use import HintsInUse
 from openclaw_rl.carry.probes import Prober
 from openclaw_rl.carry.redone import Hindsight
 from openclaw_rl.carry.stage import CarryStage
 from openclaw_rl.config import Config
 from openclaw_rl.core.kept_hint import Carry
-from openclaw_rl.core.scope import own_scope
+from openclaw_rl.core.message import Json, Message, Tool
+from openclaw_rl.core.scope import Owner, own_scope, scope_of
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.engines.local.client import LocalEngine
 from openclaw_rl.publish.swap import Served
 from openclaw_rl.render.renderer import ChatRenderer
+from openclaw_rl.render.user_opening import user_opening
 from openclaw_rl.store.db import Store
 from openclaw_rl.train.entry import Entry
 from openclaw_rl.trainers.settings import Distill, Teacher
+
+EARLIER = 200  # of a user's turns are looked through for other requests
 
 
 def carrying_of(
@@ -35,12 +42,30 @@ def carrying_of(
     return CarryStage(store, hints, prober, renderer, config.hints)
 
 
+def others_of(carrying: CarryStage) -> OtherRequests:
+    """Where a hint is shown on other requests: a user's own are found in the store, others by the model's template."""
+    prober, renderer, store = carrying.prober, carrying.renderer, carrying.store
+    assert isinstance(renderer, ChatRenderer)
+
+    async def earlier(turn: Turn) -> list[Turn]:
+        rows = await store.rows(limit=EARLIER, scope=scope_of(Owner.USER, turn.user))
+        return [row.turn for row in rows if row.turn.is_main]
+
+    def opens(before: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None) -> Opening | None:
+        found = user_opening(renderer.template, before, tools, options)
+        return None if found is None else Opening(found.ids, found.end, renderer.table.text, renderer.encode)
+
+    return OtherRequests(prober.engine, prober.current, renderer, prober.stop_ids, carrying.settings, earlier, opens)
+
+
 def join(entry: Entry, carrying: CarryStage, config: Config) -> None:
     """Lets training ask what the weights say without hints, what else a teacher is to heed, and what it then says."""
     method, prober = config.trainer.method, carrying.prober
     is_base_model = method.teacher is Teacher.BASE and method.form is Distill.TAIL and method.weights.distill > 0
     if config.hints.shown_replies and is_base_model:
-        entry.guide = Demonstrator(prober.engine, prober.current, carrying.renderer, prober.stop_ids, config.hints)
+        entry.guide = Demonstrator(
+            prober.engine, prober.current, carrying.renderer, prober.stop_ids, config.hints, others_of(carrying)
+        )
         entry.hindsight = Hindsight(prober.engine, carrying.renderer)
     entry.weights_learn = carrying.hints.carry is not Carry.MEMORY
     entry.student = carrying.prober

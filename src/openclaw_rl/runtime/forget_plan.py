@@ -124,7 +124,7 @@ def plan_of(
         unsaid=going.unsaid,
         folders=(
             *(str(row.version) for row in going.versions if row.folder is not None),
-            *_unknown(versions.home_of(sql), rows, learned, gone),
+            *_unknown(versions.home_of(sql), rows, learned.union(going.thinned), gone),
         ),
         past=tuple(past_step(row, learned) for row in again),
         has_records=has_records,

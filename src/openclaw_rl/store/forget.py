@@ -36,7 +36,8 @@ class What:
 @dataclass(frozen=True, slots=True)
 class Going:
     """What goes. `unsaid` are turns that stay without what followed them, `unread` those that only lose their sample;
-    `versions` learned from any of it.
+    `thinned` keep one without what it says to requests that go, or behind hints of `words`. `versions` learned from any
+    of it.
     """
 
     turns: tuple[str, ...]  # oldest first
@@ -47,6 +48,8 @@ class Going:
     versions: tuple[VersionRow, ...]  # oldest first
     user: str | None = None  # who is forgotten whole
     touched: tuple[str, ...] = ()  # the sessions that lose a turn
+    thinned: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -64,13 +67,14 @@ def going(sql: sqlite3.Connection, what: What) -> Going:
     """What goes. Raises ConfigError where nothing of that name is there."""
     first = _named(sql, what)
     talk = _Talk(sql, _users_of(sql, first))
-    gone, unsaid, drawn, unread = talk.closed(first)
+    gone, unsaid, drawn, words = talk.closed(first)
+    unread, thinned = talk.read_behind(words, gone, unsaid)
     if what.user is not None:
         drawn |= {item.id for item in hints.of_user(sql, what.user)}
     ordered = tuple(name for name in talk.order if name in gone)
     learned = gone | unsaid | unread
     scope = None if what.user is None else scope_of(Owner.USER, what.user)
-    tainted = learners(versions.everything(sql), learned, scope)
+    tainted = learners(versions.everything(sql), learned | thinned, scope)
     counts = {name: _count(sql, name, gone | unsaid) for name in ("next_states", "verdicts", "feedback")}
     counts["samples"] = _count(sql, "samples", learned)
     return Going(
@@ -82,6 +86,8 @@ def going(sql: sqlite3.Connection, what: What) -> Going:
         versions=tainted,
         user=what.user,
         touched=tuple(sorted(talk.sessions(gone))),
+        thinned=tuple(sorted(thinned)),
+        words=tuple(sorted(words)),
         counts=counts,
     )
 
@@ -184,8 +190,8 @@ class _Talk:
         return {self._turns[name].session for name in names}
 
     def closed(self, first: set[str]) -> tuple[set[str], set[str], set[str], set[str]]:
-        """All turns that hold what is in the first ones, those it answered, the hints drawn from either, and the turns
-        whose samples were read behind such a hint.
+        """All turns that hold what is in the first ones, those it answered, the hints drawn from either, and all words
+        that are hints for these turns and for no others.
         """
         gone = set(first)
         while True:
@@ -194,7 +200,7 @@ class _Talk:
             drawn, words = self._drawn(gone | unsaid)
             behind = self._behind(drawn | words) - gone
             if not behind:
-                return gone, unsaid, drawn, self._read_behind(words, gone | unsaid)
+                return gone, unsaid, drawn, words
             gone |= behind
 
     def _later(self, gone: set[str]) -> set[str]:
@@ -253,17 +259,22 @@ class _Talk:
     def _behind(self, marks: set[str]) -> set[str]:
         return {name for name in self.order if not self._turns[name].carried.isdisjoint(marks)}
 
-    def _read_behind(self, words: set[str], names: set[str]) -> set[str]:
-        """Other turns whose samples' hints hold any of these words."""
-        found: set[str] = set()
-        if not words:
-            return found
-        for name, body in self._sql.execute("SELECT turn, body FROM samples"):
-            if str(name) in self._turns and str(name) not in names:
-                told = [str(text) for text in listed(mapped(codec.unpack_json(bytes(body)))["hints"])]
-                if any(word in text for word in words for text in told):
-                    found.add(str(name))
-        return found
+    def read_behind(self, words: set[str], gone: set[str], unsaid: set[str]) -> tuple[set[str], set[str]]:
+        """Other turns whose samples' hints hold any of these words, and those of which only what is said to other
+        requests does, or was asked in a turn that is gone.
+        """
+        read: set[str] = set()
+        beside: set[str] = set()
+        for name, packed in self._sql.execute("SELECT turn, body FROM samples"):
+            if str(name) not in self._turns or str(name) in gone | unsaid:
+                continue
+            body = mapped(codec.unpack_json(bytes(packed)))
+            others = [[str(part) for part in listed(one)[2:]] for one in listed(body.get("elsewhere", []))]
+            if any(word in str(text) for word in words for text in listed(body["hints"])):
+                read.add(str(name))
+            elif any(turn in gone or any(word in hint for word in words) for turn, hint in others):
+                beside.add(str(name))
+        return read, beside
 
 
 def _own_words(messages: tuple[Message, ...]) -> set[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.store import codec, versions
+from openclaw_rl.store import codec, samples, versions
 from openclaw_rl.store.codec import plain
 from openclaw_rl.store.connection import open_writer
 from openclaw_rl.store.forget import Going
@@ -30,6 +30,8 @@ def erase(sql: sqlite3.Connection, what: Going) -> None:
     _delete(sql, "hints", "id", what.hints)
     for turn in (*what.unsaid, *what.unread):
         _unteach(sql, turn, is_answered=turn not in what.unsaid)
+    for turn in what.thinned:
+        samples.thin(sql, turn, what.turns, what.words)
     _delete(sql, "turns", "id", what.turns)  # and what hangs on them
     _delete(sql, "sessions", "id", what.sessions)
     _drop_texts(sql, texts)

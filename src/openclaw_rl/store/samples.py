@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Json
-from openclaw_rl.core.sample import HintPrompt, Outcome, Sample, SampledReply
+from openclaw_rl.core.sample import Elsewhere, HintPrompt, Outcome, Sample, SampledReply
 from openclaw_rl.core.version import SHARED, parse_version
 from openclaw_rl.errors import DamageError
 from openclaw_rl.store import codec, ledger, lessons, versions
@@ -23,6 +24,37 @@ MOST_RODE = 512  # riders that are looked back on
 def admit(transaction: Transaction, sample: Sample, scopes: Sequence[str] = (SHARED,)) -> None:
     """JUDGED to READY, the sample stored, to train each scope once. Raises ValueError from any other state."""
     ledger.move(transaction, sample.turn, State.READY)
+    body, ids = _written(sample)
+    transaction.sql.execute(
+        "INSERT INTO samples (turn, body, ids, logp, mask, kind) VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            plain(sample.turn),
+            body,
+            ids,
+            codec.pack(codec.floats_bytes(sample.logp)),
+            codec.pack(bytes(sample.mask)),
+            kind_of(sample) if sample.is_rider else None,
+        ),
+    )
+    lessons.enter(transaction.sql, sample.turn, scopes)
+
+
+def thin(sql: sqlite3.Connection, turn: str, gone: Collection[str], words: Collection[str]) -> None:
+    """Takes out of a sample what is said to other requests: those of turns that go, and behind hints of these words."""
+    sample = of_turn(sql, turn)
+    if sample is None:
+        return
+    left = tuple(
+        other
+        for other in sample.elsewhere
+        if other.turn not in gone and not any(each in other.hint.text for each in words)
+    )
+    body, ids = _written(replace(sample, elsewhere=left))
+    sql.execute("UPDATE samples SET body = ?, ids = ? WHERE turn = ?", (body, ids, plain(turn)))
+
+
+def _written(sample: Sample) -> tuple[bytes, bytes]:
+    """What of a sample is kept as text, and its ids."""
     body: dict[str, Json] = {
         "turn": sample.turn,
         "session": sample.session,
@@ -40,21 +72,13 @@ def admit(transaction: Transaction, sample: Sample, scopes: Sequence[str] = (SHA
         "own": _said(sample.own),
         "shown": [_said(reply) for reply in sample.shown],
         "rehearses": list(sample.rehearses),
+        "elsewhere": [[*listed(_said(other.reply)), other.turn, other.hint.text] for other in sample.elsewhere],
     }
     ids = [codec.ids_bytes(each) for each in (sample.prompt, sample.response, *(h.tokens for h in sample.hints))]
     ids += [codec.ids_bytes(reply.tokens) for reply in (*sample.shown, sample.own) if reply is not None]
-    transaction.sql.execute(
-        "INSERT INTO samples (turn, body, ids, logp, mask, kind) VALUES (?, ?, ?, ?, ?, ?)",
-        (
-            plain(sample.turn),
-            codec.pack_json(body),
-            codec.pack(codec.joined(ids)),
-            codec.pack(codec.floats_bytes(sample.logp)),
-            codec.pack(bytes(sample.mask)),
-            kind_of(sample) if sample.is_rider else None,
-        ),
-    )
-    lessons.enter(transaction.sql, sample.turn, scopes)
+    others = ((other.prompt, other.hint.tokens, other.reply.tokens) for other in sample.elsewhere)
+    ids += [codec.ids_bytes(each) for three in others for each in three]
+    return codec.pack_json(body), codec.pack(codec.joined(ids))
 
 
 def ready(sql: sqlite3.Connection, limit: int, scope: str = SHARED) -> tuple[list[Sample], list[str]]:
@@ -146,6 +170,7 @@ def sample_of_row(row: Sequence[object]) -> Sample:
         body = mapped(codec.unpack_json(packed))
         prompt, response, *hinted = (codec.ids_of(piece) for piece in codec.split(codec.unpack(packed_ids)))
         texts = [str(text) for text in listed(body["hints"])]
+        elsewhere = _others(listed(body.get("elsewhere", [])), hinted)
         own = _reply(body.get("own"), hinted)
         shown = _replies(body.get("shown"), hinted)
         return Sample(
@@ -166,6 +191,7 @@ def sample_of_row(row: Sequence[object]) -> Sample:
             is_taught=bool(body.get("is_taught", False)),
             own=own,
             shown=shown,
+            elsewhere=elsewhere,
             rehearses=tuple(str(words) for words in listed(body.get("rehearses", []))),
         )
 
@@ -189,6 +215,18 @@ def _replies(held: Json, ids: list[tuple[int, ...]]) -> tuple[SampledReply, ...]
         kept = [held]
     found = [_reply(one, ids) for one in reversed(kept)]
     return tuple(reply for reply in reversed(found) if reply is not None)
+
+
+def _others(held: Sequence[Json], ids: list[tuple[int, ...]]) -> tuple[Elsewhere, ...]:
+    """What is said to other requests, the ids of each taken off the end of `ids`."""
+    found: list[Elsewhere] = []
+    for one in reversed(held):
+        version, logp, turn, hint = listed(one)
+        reply = _reply([version, logp], ids)
+        hinted, prompt = HintPrompt(str(hint), ids.pop()), ids.pop()
+        if reply is not None:
+            found.append(Elsewhere(prompt, hinted, reply, str(turn)))
+    return tuple(reversed(found))
 
 
 def _outcome(held: Json) -> Outcome | None:

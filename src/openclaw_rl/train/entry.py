@@ -82,6 +82,10 @@ class Hindsight(Protocol):
 class Guide(Protocol):
     """The teacher, asked about a turn's hints before anything is learned from them."""
 
+    def let_go(self) -> None:
+        """Holds nothing in memory of any turn, as after a restart."""
+        ...
+
     async def demonstrated(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
         """The turn's sample with what the teacher says behind its hint; without hints where none changes anything.
 
@@ -143,6 +147,8 @@ class Entry:
         self._looked = 0
         if self.floods is not None:
             self.floods.let_go()
+        if self.guide is not None:
+            self.guide.let_go()
 
     async def admit(self) -> bool:
         """Admits or drops what can be decided now; True where something was, or where there is more to look at.

@@ -41,16 +41,16 @@ class TrainStageSettings:
     """Whose adapters there are: shared, user, agent, shared+user or shared+agent; own ones stand on the shared one."""
     batch_size: int = 16
     """How many samples with a signal make a step due at once."""
-    min_batch: int = 4
+    min_batch: int = 1
     """How many are enough once the oldest has waited `max_wait_s`; never more than `batch_size`."""
     riders: int = 4
     """How many replies that nobody corrected ride along in a step, so that what was learned before holds."""
     rides_again: int = 8
     """Of how many such replies of each kind, the newest, some are read again where a step has room for more riders;
     0: each rides once."""
-    max_wait_s: float = 300.0
+    max_wait_s: float = 0.0
     """How long a sample waits for others before a smaller step is taken."""
-    max_lag: int = 4
+    max_lag: int = 16
     """Samples from more than this many served versions ago are dropped as stale."""
     max_sample_tokens: int = 32768
     """Turns longer than this, prompt and answer together, are not trained on. OpenClaw's own words take 12,000 and

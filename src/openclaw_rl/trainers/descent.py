@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from openclaw_rl.trainers.objective import Tally
 
 SMALLER, LARGER = 0.5, 1.3  # the rate's factors after a rise and after a fall
-LEAST = 1e-4  # of the first rate: below it nothing is to be gained any more
+LEAST, MOST = 1e-4, 20.0  # of the first rate: below nothing is to be gained any more, above it is not looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +96,15 @@ class _Point:
 class Descent:
     """Takes updates with an optimiser of one rate and, with `can_undo`, takes back those that lead away."""
 
-    def __init__(self, optimizer: Optimizer, parameters: Mapping[str, Parameter], *, can_undo: bool) -> None:
+    def __init__(
+        self, optimizer: Optimizer, parameters: Mapping[str, Parameter], *, can_undo: bool, first: float | None = None
+    ) -> None:
         self.can_undo = can_undo
         self.undone = 0
         self._optimizer = optimizer
         self._parameters = parameters
-        self._first = float(optimizer.param_groups[0]["lr"])
+        self._whole = float(optimizer.param_groups[0]["lr"])  # of a step that has one update
+        self._first = self._whole if first is None else first
         self._rate = self._first
         self._point: _Point | None = None
 
@@ -122,7 +125,7 @@ class Descent:
                 self.undo()
                 self._rate *= SMALLER
                 return False
-            self._rate = min(self._first, self._rate * LARGER)
+            self._rate = min(MOST * self._first, self._rate * LARGER)
         self._point = self._here(distance)
         return True
 
@@ -151,7 +154,7 @@ class Descent:
     def close(self) -> None:
         """The next step begins with the first rate again."""
         for group in self._optimizer.param_groups:
-            group["lr"] = self._first
+            group["lr"] = self._whole
 
     def _here(self, distance: float) -> _Point:
         moments = {

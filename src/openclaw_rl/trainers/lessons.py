@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from openclaw_rl.algo.advantage import baseline_advantage, group_advantage
-from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
+from openclaw_rl.core.sample import Elsewhere, HintPrompt, Sample, SampledReply
 from openclaw_rl.trainers.batch import Reading
 from openclaw_rl.trainers.settings import HintSelection, Mean, MethodSettings
 
@@ -78,9 +78,14 @@ def parts(sample: Sample) -> list[Sample]:
 
     A score is for what was served. Where that was the teacher's reply it is not the policy's to be praised for.
     """
-    served = replace(_unscored(sample) if sample.is_taught else sample, own=None, shown=())
+    served = replace(_unscored(sample) if sample.is_taught else sample, own=None, shown=(), elsewhere=())
     own = [] if sample.own is None else [_said_beside(served, sample.own, is_taught=False)]
-    return [served, *own, *(_said_beside(served, reply, is_taught=True) for reply in sample.shown)]
+    shown = [_said_beside(served, reply, is_taught=True) for reply in sample.shown]
+    return [served, *own, *shown, *(_said_elsewhere(served, other) for other in sample.elsewhere)]
+
+
+def _said_elsewhere(served: Sample, other: Elsewhere) -> Sample:
+    return replace(_said_beside(served, other.reply, is_taught=True), prompt=other.prompt, hints=(other.hint,))
 
 
 def _said_beside(served: Sample, reply: SampledReply, *, is_taught: bool) -> Sample:

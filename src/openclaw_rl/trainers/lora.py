@@ -33,6 +33,7 @@ from openclaw_rl.trainers.shelf import Shelf
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 ADAM_EPS = 1e-8
+FIRST_RATE = 1e-3  # of updates that are undone where they lead away, for a model of any size
 HINTED_NATS = 1.0  # a token whose log-probability a hint changes by so much is what the hint is about
 
 
@@ -114,7 +115,8 @@ class LoraTrainer:
     def _descent(self, taught: Sequence[Lesson]) -> Descent:
         """What takes the updates; where a distance tells, and weights are few enough to be held twice, undoing too."""
         can_undo = self._most_updates(taught) > 1 and self._settings.parameters == "lora"
-        return Descent(self._optimizer, self._parameters, can_undo=can_undo)
+        first = (self._settings.lr or FIRST_RATE) if can_undo else None
+        return Descent(self._optimizer, self._parameters, can_undo=can_undo, first=first)
 
     def _most_updates(self, taught: Sequence[Lesson]) -> int:
         """More than one only toward a distribution that says how far to go: a score or an advantage does not."""
