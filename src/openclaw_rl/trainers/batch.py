@@ -16,6 +16,7 @@ from openclaw_rl.trainers.trees import Bank, Trees, Twig
 
 MOST_WASTE = 1.5  # comparisons of a pass, as a multiple of those that are needed
 CHEAP = 1 << 20  # so many cost less than a pass of one's own
+WITHOUT_GRADIENT = 8  # times as many tokens are read at once where nothing is kept for a way back
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Prompts:
             return
         # A prompt of one token has nothing in front of what predicts: then its bank is empty.
         fronts = [one.tokens[: one.constant] for one in readings]
-        for group in packed(fronts, max_tokens):
+        for group in packed(fronts, WITHOUT_GRADIENT * max_tokens):
             forest = planted([fronts[index] for index in group if fronts[index]])
             self._banks.append((model.trees.bank(forest), group))
 
@@ -197,7 +198,7 @@ def read_once(model: Speaker, readings: Sequence[Reading], max_tokens: int) -> l
     """The hidden states of each reading, [n, H], without a graph."""
     found: dict[int, Tensor] = {}
     with torch.no_grad():
-        for one in read(model, readings, max_tokens):
+        for one in read(model, readings, WITHOUT_GRADIENT * max_tokens):
             for index, rows in one.parts:
                 found[index] = one.hidden[rows]
     return [found[index] for index in range(len(readings))]
