@@ -65,7 +65,8 @@ def _reads_as_json(said: str) -> bool:
     return True
 
 
-# Where no schema says what a value is (a path has one for `read`, none for `search`), a format that writes it bare cannot tell text that reads as a list from one.
+# Where no schema says what a value is, a format that writes it bare cannot tell text that reads as a list from one:
+# `search` has none for its path.
 UNTYPED = SAID.filter(lambda said: not _reads_as_json(said))
 VALUES: st.SearchStrategy[Json] = st.one_of(UNTYPED, st.integers(-5, 5), st.booleans(), st.lists(st.integers(0, 3)))
 ARGUMENTS = st.fixed_dictionaries({}, optional={"path": UNTYPED, "lines": st.integers(0, 9), "other": VALUES})
