@@ -42,7 +42,7 @@ async def measured(server: Server, count: int) -> tuple[list[dict[str, float]], 
     headers = {"Authorization": f"Bearer {server.key}"}
     async with Client(server.base_url, server.key, name) as client, aiohttp.ClientSession(headers=headers) as watch:
         for index in range(count):
-            parts = await _one(client, watch, server.base_url, index)
+            parts = await one_correction(client, watch, server.base_url, index)
             if parts is None:
                 missed += 1
             else:
@@ -51,11 +51,24 @@ async def measured(server: Server, count: int) -> tuple[list[dict[str, float]], 
     return found, missed
 
 
-async def _one(client: Client, watch: aiohttp.ClientSession, base_url: str, index: int) -> dict[str, float] | None:
+async def one_correction(
+    client: Client,
+    watch: aiohttp.ClientSession,
+    base_url: str,
+    index: int,
+    *,
+    system: str = "",
+    patience_s: float = PATIENCE_S,
+) -> dict[str, float] | None:
+    """A problem is asked and its reply corrected; the parts of the time until what came of it is served, in seconds.
+
+    `system` stands before all of it. None where no version came of it.
+    """
     words = Random(f"feedback {index}")
     style = STYLES[index % len(STYLES)]
     asked = world.request(world.problem(words), words)
-    said: list[ChatCompletionMessageParam] = [{"role": "user", "content": asked}]
+    said: list[ChatCompletionMessageParam] = [{"role": "system", "content": system}] if system else []
+    said.append({"role": "user", "content": asked})
     first = await client.say(said, session=f"feedback-{index}", temperature=0.7, max_tokens=200, seed=index)
     said += [
         {"role": "assistant", "content": first.text},
@@ -66,7 +79,7 @@ async def _one(client: Client, watch: aiohttp.ClientSession, base_url: str, inde
         client.say(said, session=f"feedback-{index}", temperature=0.7, max_tokens=200, seed=index)
     )
     trained = judged = None
-    while time.perf_counter() - began < PATIENCE_S:
+    while time.perf_counter() - began < patience_s:
         body = await _json(watch, f"{base_url}/rl/turns/{first.turn}")
         if judged is None and body.get("verdict"):
             judged = time.perf_counter() - began
@@ -75,7 +88,7 @@ async def _one(client: Client, watch: aiohttp.ClientSession, base_url: str, inde
             break
         await asyncio.sleep(POLL_S)
     await answer
-    row = None if not trained else await _served(watch, base_url, str(trained), began)
+    row = None if not trained else await _served(watch, base_url, str(trained), began + patience_s)
     await client.end(f"feedback-{index}")
     if row is None or judged is None:
         return None
@@ -96,9 +109,9 @@ async def _one(client: Client, watch: aiohttp.ClientSession, base_url: str, inde
     }
 
 
-async def _served(watch: aiohttp.ClientSession, base_url: str, version: str, began: float) -> dict[str, float] | None:
+async def _served(watch: aiohttp.ClientSession, base_url: str, version: str, until: float) -> dict[str, float] | None:
     """Once the version is the one being served: how long its step took. None where it is refused or does not come."""
-    while time.perf_counter() - began < PATIENCE_S:
+    while time.perf_counter() < until:
         listed = (await _json(watch, f"{base_url}/rl/versions"))["versions"]
         assert isinstance(listed, list)
         for row in listed:

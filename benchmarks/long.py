@@ -1,30 +1,42 @@
 """What a step costs after long prompts: CPU seconds and memory, against what reading each distinct token costs.
 
 Run with `python -m benchmarks.long`. Each case is a process of its own, so that its memory is its own. A corrected
-reply of 60 tokens has a hint and four replies that the teacher shows, as settings come; eight corrections share the
-first nine tenths of their prompts, as requests of one agent do. Bounds are measured in the same process: a forward,
-and a forward and backward pass over each distinct token, in one causal row.
+reply of 60 tokens has a hint and four replies that the teacher shows; eight corrections share the first nine tenths of
+their prompts, as requests of one agent do. Bounds are measured in the same process: a forward, and a forward and
+backward pass over each distinct token, in one causal row. At last a server is asked behind an agent's system text of
+15,000 tokens, corrected, and timed until what it learned is served.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import replace
+from pathlib import Path
 from statistics import median
 
+import aiohttp
+
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
+from benchmarks.feedback import one_correction
 from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
 from openclaw_rl.core.version import BASE
+from openclaw_rl.evals.client import Client, served_model
+from openclaw_rl.evals.server import serving
+from openclaw_rl.render.template import read_template
+from openclaw_rl.tiny import agents, world
 
 LENGTHS = (3000, 8000, 15000)
 REPLY, SHOWN, HINT = 60, 4, 12
 SHARED = 0.9
 UPDATES = 8
+PATIENCE_S = 3600.0
 FEW = 4  # are taken where each reads the whole; what further ones cost is what these did
 FORMS = ("constant", "exact", "apart")
 
@@ -127,6 +139,22 @@ def case(form: str, length: int, count: int) -> dict[str, float]:
     return found
 
 
+async def served(tokens: int) -> dict[str, float] | None:
+    """Seconds from a correction to the version that learned from it, behind a system text of so many tokens."""
+    template = read_template(world.bundled_model())
+    text = agents.system_text(random.Random("long"), chars=8 * tokens)
+    system = template.tokenizer.decode(template.encode(text)[:tokens], skip_special_tokens=False)
+    with tempfile.TemporaryDirectory(prefix="openclaw-rl-long-") as home:
+        async with serving(Path(home), model="bundled") as server:
+            name = await served_model(server.base_url, server.key)
+            headers = {"Authorization": f"Bearer {server.key}"}
+            async with (
+                Client(server.base_url, server.key, name) as client,
+                aiohttp.ClientSession(headers=headers) as watch,
+            ):
+                return await one_correction(client, watch, server.base_url, 0, system=system, patience_s=PATIENCE_S)
+
+
 def main() -> None:
     """All cases; the last line is the figures."""
     if len(sys.argv) == 4:
@@ -148,6 +176,9 @@ def main() -> None:
                 "peak_bytes": {form: round(one["peak_bytes"]) for form, one in found.items()},
             }
         figures[str(length)] = told
+    if not is_quick():
+        parts = asyncio.run(served(LENGTHS[-1]))
+        figures["seconds_to_served_15000"] = None if parts is None else round(parts["whole"], 1)
     finish(figures | {"updates": UPDATES, "conditions": conditions("bundled", threads=1, seeds=[0], repeats=1)})
 
 
