@@ -66,5 +66,13 @@ class TrainerError(OpenClawRLError):
     """A step failed; the samples are kept."""
 
 
+class StepTooDearError(TrainerError):
+    """A step took more time or memory than there is. `after_s` is when it was given up, None where it was memory."""
+
+    def __init__(self, problem: str, *, fix: str = "", after_s: float | None = None) -> None:
+        super().__init__(problem, fix=fix)
+        self.after_s = after_s
+
+
 class JudgeError(OpenClawRLError):
     """A judge did not answer, or answered nonsense; the turn waits."""

@@ -23,7 +23,8 @@ from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionStatus
 from openclaw_rl.testing.turns import a_sample, a_turn, ids_of
 from openclaw_rl.train.settings import TrainStageSettings, Wants
-from openclaw_rl.train.steps import ScopeSteps, StepParts
+from openclaw_rl.train.step_parts import StepParts
+from openclaw_rl.train.steps import ScopeSteps
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.settings import TrainerSettings
 

@@ -57,3 +57,21 @@ class StepReport:
     metrics: dict[str, float]
     dropped: tuple[tuple[str, str], ...] = ()
     why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepProgress:
+    """How far a step has come.
+
+    So many `tokens` were read before the first update, in `reading_s` so far, and so many `updates` of at most `most`
+    were made and kept in `updating_s`. `distance` is the share of the first distance to the teacher that is left, None
+    where none was measured yet; the step ends once it is `enough`.
+    """
+
+    tokens: int = 0
+    reading_s: float = 0.0
+    updates: int = 0
+    most: int = 0
+    distance: float | None = None
+    enough: float = 0.0
+    updating_s: float = 0.0

@@ -36,6 +36,7 @@ class DropReason(StrEnum):
     MEMORY_ONLY = "memory_only"  # carry = memory: the prompt remembers, the weights are left alone
     LEARNED = "learned"  # sampled behind hints, and said without them as well
     TOO_LONG = "too_long"
+    TOO_DEAR = "too_dear"  # set aside: a step over it alone takes too long, or too much memory, on this machine
     STALE = "stale"
     NOT_FINITE = "not_finite"
     TRAINER_FAILED = "trainer_failed"
@@ -51,6 +52,7 @@ MOVES: dict[State, frozenset[State]] = {
     State.TRAINED: frozenset(),
     State.DROPPED: frozenset(),
 }
+TAKEN_BACK = frozenset({DropReason.TOO_DEAR})  # with these reasons a dropped sample may wait for a step again
 
 
 def check_move(before: State, after: State, reason: DropReason | None) -> None:

@@ -36,6 +36,8 @@ WHAT_TO_DO: dict[str, str] = {
     DropReason.MEMORY_ONLY: "set carry to weights or bridge, if the weights are to learn too",
     DropReason.LEARNED: "nothing: it is said without its hints as well",
     DropReason.TOO_LONG: "raise train.max_sample_tokens, where memory allows",
+    DropReason.TOO_DEAR: "raise trainer.timeout_s or trainer.threads, or train on a GPU, and start the server again: "
+    "they wait for a step then; or lower train.max_sample_tokens to leave such turns out",
     DropReason.STALE: "raise train.max_lag, or lower train.batch_size so that samples wait less",
     DropReason.NOT_FINITE: "lower trainer.lr, or train in float32",
     DropReason.DAMAGED: "see to the disk, and run `openclaw-rl check`",

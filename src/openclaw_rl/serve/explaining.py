@@ -34,6 +34,8 @@ DROPPED = {
     DropReason.MEMORY_ONLY: "the prompt remembers the hint here (carry = memory), and the weights are left alone",
     DropReason.LEARNED: "it was sampled behind hints, and is said without them as well",
     DropReason.TOO_LONG: "prompt and answer are longer than train.max_sample_tokens",
+    DropReason.TOO_DEAR: "set aside: a step over it alone would take more time (train.step_share of trainer.timeout_s) "
+    "or memory than there is here; it is looked at again at the next start, by the settings of then",
     DropReason.STALE: "it is from more versions ago than train.max_lag",
     DropReason.NOT_FINITE: "training on it gave numbers that are not finite",
     DropReason.TRAINER_FAILED: "the trainer failed on it",

@@ -39,6 +39,7 @@ from openclaw_rl.store.redact import Masker
 from openclaw_rl.store.retention import erase_older
 from openclaw_rl.store.rows import Judged, StepRecord, TurnRow, VersionRow, VersionStatus
 from openclaw_rl.store.standing import Standing, standing
+from openclaw_rl.store.step_book import StepBook
 from openclaw_rl.store.turns import Served
 from openclaw_rl.store.writer import Transaction, Writer
 
@@ -95,6 +96,7 @@ class Store:
         self.orders = OrderBook(self._writer, self._reader)
         self.effects = EffectBook(self._reader)
         self.keeping = KeepingBook(self._writer, self._reader)
+        self.steps = StepBook(self._writer, self._reader)
         self._is_closed = False
 
     @property

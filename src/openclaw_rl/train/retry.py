@@ -13,6 +13,7 @@ from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.sample import Sample
 
 ALONE_TWICE = 2
+ALONE_OFTEN = 5  # times a sample may lack memory alone where no other is trained in between
 
 
 @dataclass(slots=True)
@@ -26,6 +27,7 @@ class Retries:
     _in_a_row: int = 0
     _steps: int = 0
     _alone: dict[str, tuple[int, int]] = field(default_factory=dict)  # turn -> failures, steps taken before
+    apart: set[str] = field(default_factory=set)  # turns that are tried alone, since they were the dearest of a step
 
     @property
     def put_off(self) -> dict[str, int]:
@@ -42,6 +44,27 @@ class Retries:
         if times < ALONE_TWICE or self._steps == before:
             return ()
         return self._given_up(samples[0].turn, DropReason.TRAINER_FAILED)
+
+    def too_dear(
+        self, samples: Sequence[Sample], dearest: str, now_s: float, *, is_proven: bool
+    ) -> tuple[tuple[str, DropReason], ...]:
+        """Notes that a step over these took too long or too much memory; returns what is to be set aside.
+
+        The `dearest` that teaches is tried alone from then on, and the others go on in smaller steps without it.
+        Alone it is set aside, at once where that is proven: memory may have been short for another program's sake.
+        """
+        if len(samples) > 1:
+            self.most = len(samples) // 2
+            self.apart.add(dearest)
+            return ()
+        if not is_proven:
+            self.paused(now_s)
+            times, before = self._fail_alone(dearest)
+            if times < ALONE_TWICE or (self._steps == before and times < ALONE_OFTEN):
+                return ()
+        self._alone.pop(dearest, None)
+        self.apart.discard(dearest)
+        return ((dearest, DropReason.TOO_DEAR),)
 
     def not_finite(self, samples: Sequence[Sample], now_s: float) -> tuple[tuple[str, DropReason], ...]:
         """Notes a loss or gradient that was not finite; the sample it comes from is given up after one retry alone."""
@@ -65,10 +88,12 @@ class Retries:
             self.most = None if self.most * 2 >= batch_size else self.most * 2
         for sample in samples:
             self._alone.pop(sample.turn, None)
+            self.apart.discard(sample.turn)
 
     def forget_but(self, turns: Collection[str]) -> None:
         """Keeps the memory of these alone."""
         self._alone = {turn: held for turn, held in self._alone.items() if turn in turns}
+        self.apart &= set(turns)
 
     def _fail_alone(self, turn: str) -> tuple[int, int]:
         times, before = self._alone.get(turn, (0, self._steps))

@@ -55,6 +55,9 @@ class TrainStageSettings:
     max_sample_tokens: int = 32768
     """Turns longer than this, prompt and answer together, are not trained on. OpenClaw's own words take 12,000 and
     more."""
+    step_share: float = 0.33
+    """How much of trainer.timeout_s a step may take, by what earlier ones took. Fewer samples make a shorter step; one
+    that would take longer alone is set aside (too_dear) until this, the timeout or the machine allows for it."""
     user_share: float = 0.5
     """How much of `batch_size` may come from one user in a step of a shared version, where several users teach."""
     same_words_a_day: int = 100
@@ -87,6 +90,8 @@ class TrainStageSettings:
             raise ValueError("riders and rides_again cannot be negative")
         if self.max_lag < 0 or self.max_wait_s < 0 or self.idle_s < 0:
             raise ValueError("max_lag, max_wait_s and idle_s cannot be negative")
+        if not 0.0 < self.step_share <= 1.0:
+            raise ValueError(f"step_share is {self.step_share}: it lies above 0 and is at most 1")
         if not 0.0 < self.user_share <= 1.0:
             raise ValueError(f"user_share is {self.user_share}: it lies above 0 and is at most 1")
         if min(self.same_words_a_day, self.user_samples_a_day, self.in_vain_turns) < 0:

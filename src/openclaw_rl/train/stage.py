@@ -14,15 +14,17 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from openclaw_rl.core.ledger import State
+from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.manifest import Manifest
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.store.db import Store
 from openclaw_rl.train import folders
+from openclaw_rl.train.costs import KEPT, Costs
 from openclaw_rl.train.entry import Entry
 from openclaw_rl.train.settings import TrainStageSettings, Wants
-from openclaw_rl.train.steps import Look, ScopeSteps, StepParts, Taken, TrainerHandle
+from openclaw_rl.train.step_parts import StepParts, TrainerHandle
+from openclaw_rl.train.steps import Look, ScopeSteps, Taken
 
 log = logging.getLogger(__name__)
 POLL_S = 2.0
@@ -67,6 +69,7 @@ class TrainStage:
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
     active: Callable[[], Collection[str]] = tuple
+    costs: Costs = field(default_factory=Costs)
     candidate_made: asyncio.Event = field(default_factory=asyncio.Event)
     version_settled: asyncio.Event = field(default_factory=asyncio.Event)
     _status: TrainStatus = field(default_factory=TrainStatus)
@@ -86,6 +89,7 @@ class TrainStage:
             self.clock,
             self.now,
             self.entry.holds,
+            self.costs,
         )
         self._status = replace(self._status, needed=self.settings.batch_size, why_waiting="training has not begun yet")
 
@@ -116,8 +120,14 @@ class TrainStage:
     async def start(self) -> None:
         """Removes what a crash left of a step that was never committed: its samples wait, so it is taken again.
 
-        Any other folder that the store does not know of may be all that is left of a version, and stays.
+        Any other folder that the store does not know of may be all that is left of a version, and stays. What was set
+        aside as too dear is looked at again, by what earlier steps took: settings may allow for it now.
         """
+        if not self.costs.is_known:
+            self.costs.note_all(await self.store.steps.newest(KEPT))
+        again = await self.store.steps.take_back(DropReason.TOO_DEAR)
+        if again:
+            log.info("looking again at %d samples that were too dear", len(again))
         await asyncio.to_thread(folders.remove_unfinished, self.home)
         known = {row.version for row in await self.store.versions()}
         for version, manifest in (await asyncio.to_thread(folders.orphans, self.home, known)).items():

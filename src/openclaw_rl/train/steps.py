@@ -8,77 +8,32 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
 
-from openclaw_rl.core.adapter import Adapter, StepReport
+from openclaw_rl.core.adapter import StepReport
 from openclaw_rl.core.kept_hint import KeptHint
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.manifest import Manifest
-from openclaw_rl.core.message import Json
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.to_end import to_end
 from openclaw_rl.core.version import SHARED, PolicyVersion
-from openclaw_rl.errors import AdapterError, TrainerError
-from openclaw_rl.store.db import Store
+from openclaw_rl.errors import AdapterError, StepTooDearError, TrainerError
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
 from openclaw_rl.train import folders
 from openclaw_rl.train.admit import teaches
+from openclaw_rl.train.affordable import Affordable
+from openclaw_rl.train.costs import Step, Work
 from openclaw_rl.train.fairness import most_of_one, shared_fairly
 from openclaw_rl.train.retry import Retries
 from openclaw_rl.train.riders import Room, again, fitting, is_asked_for, wished_since
 from openclaw_rl.train.schedule import Moment, batch, outdated, why_waiting
-from openclaw_rl.train.settings import TrainStageSettings, Wants
+from openclaw_rl.train.step_parts import StepParts
 
 log = logging.getLogger(__name__)
 RIDERS_KEPT = 16  # as many steps' riders may wait
-
-
-class TrainerHandle(Protocol):
-    """A trainer that lives in a process of its own. Its calls raise TrainerError, and it can be called again then."""
-
-    async def step(self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None) -> StepReport:
-        """One step that starts from exactly the weights in `resume`, None being fresh ones, on top of those in `under`.
-
-        That holds also where this trainer has since gone on from there: what was never committed, or refused at the
-        gate, must not come back. Without `under` the weights stand on the base model.
-        """
-        ...
-
-    async def rebase(self, *, resume: Path, under: Path | None) -> None:
-        """Puts the weights in `resume` on top of those in `under`, to be exported so."""
-        ...
-
-    async def export(self, folder: Path, version: PolicyVersion) -> Adapter:
-        """Writes the weights of the last step, and beside them what it takes to go on from there."""
-        ...
-
-
-async def holds_alone(rider: Sample, since: Sequence[str]) -> bool:
-    """Nobody is there to ask: whatever was wished since may speak against it."""
-    return not since
-
-
-@dataclass(frozen=True, slots=True)
-class StepParts:
-    """What the steps of all scopes share; see `TrainStage`.
-
-    `holds` tells whether a rider may be read again, given its user's hints since it was said.
-    """
-
-    store: Store
-    trainer: TrainerHandle
-    settings: TrainStageSettings
-    wants: Wants
-    home: Path
-    recipe: Mapping[str, Json]
-    idle_s: Callable[[], float]
-    clock: Callable[[], float]
-    now: Callable[[], float]
-    holds: Callable[[Sample, Sequence[str]], Awaitable[bool]] = holds_alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +73,12 @@ class ScopeSteps:
     parts: StepParts
     scope: str
     retries: Retries = field(init=False)
+    affordable: Affordable = field(init=False)
     _ready_since_s: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.retries = Retries(self.parts.settings.retry_s, self.parts.settings.retry_max_s)
+        self.affordable = Affordable(self.parts.costs)
 
     async def look(self) -> Look:
         """What is ready and whether a step is due; samples that waited too long are dropped on the way."""
@@ -140,9 +97,10 @@ class ScopeSteps:
         if self.scope == SHARED and await self.parts.store.has_several_teachers():
             ready = shared_fairly(ready, most_of_one(settings), self._teaches)
         room = Room(settings.riders if self.retries.most is None else 0, settings.max_sample_tokens)
-        samples = batch(ready, self._teaches, size=size, room=room, put_off=self.retries.put_off)
+        samples = await self._picked(ready, size, room)
         ground = await self._ground()
-        rehearsed = await self._rehearsed(samples, room, ground.number)
+        rehearsed = await self.affordable.with_room_for(await self._rehearsed(samples, room, ground.number), samples)
+        work = await asyncio.to_thread(self.parts.costs.work_of, (*samples, *rehearsed))
         started = self.parts.now()
         log.info(
             "training scope=%s samples=%d rehearsed=%d from=%s upon=%s",
@@ -150,8 +108,11 @@ class ScopeSteps:
         )  # fmt: skip
         try:
             report = await self.parts.trainer.step((*samples, *rehearsed), resume=ground.resume, under=ground.under)
+        except StepTooDearError as problem:
+            return await self._too_dear(problem, (*samples, *rehearsed), work)
         except (TrainerError, AdapterError) as problem:
             return await self._failed(str(problem), self.retries.failed((*samples, *rehearsed), self.parts.clock()))
+        took = self.parts.costs.taken(work, report)
         if not report.took_step:
             return await self._no_step(samples, rehearsed, report)
         unused = dict(_reasons(report.dropped))
@@ -160,7 +121,7 @@ class ScopeSteps:
         record = StepRecord(
             uuid.uuid4().hex, started, self.parts.now(), trained, dropped, report.metrics, None, self.scope
         )
-        return await self._committed(record, ground, samples, read)
+        return await self._committed(record, ground, samples, read, took=took)
 
     async def rebase(self) -> Taken | None:
         """The scope's version on top of the shared one being served now; None where it stands there already.
@@ -217,6 +178,10 @@ class ScopeSteps:
             place=lambda version: places[version],
         )
         old = (*old, *await self._no_longer_asked_for(ready, {turn for turn, _ in old}))
+        await self.affordable.look_at(ready)
+        dear = self.affordable.beyond([sample for sample in ready if self._teaches(sample)])
+        gone = {turn for turn, _ in old}
+        old = (*old, *((turn, DropReason.TOO_DEAR) for turn in dear if turn not in gone))
         await self._drop(old)
         gone = {turn for turn, _ in old}
         ready = [sample for sample in ready if sample.turn not in gone]
@@ -267,6 +232,18 @@ class ScopeSteps:
         row = await self.parts.store.version(version) if self.scope == SHARED else None
         return PolicyVersion(self.scope, 0) if row is None or row.upon is None else row.upon
 
+    async def _picked(self, ready: Sequence[Sample], size: int, room: Room) -> tuple[Sample, ...]:
+        """The samples of the next step and the riders beside them, as many as there is time for."""
+        put_off, apart = self.retries.put_off, self.retries.apart
+        teaching = [sample for sample in ready if self._teaches(sample) and sample.turn not in put_off]
+        chosen = await self.affordable.chosen(teaching, size=size, apart=apart)
+        names = {sample.turn for sample in chosen} if chosen else put_off.keys()
+        others = [sample for sample in ready if sample.turn in names or not self._teaches(sample)]
+        samples = batch(others, self._teaches, size=size, room=room, put_off=put_off)
+        along = [sample for sample in samples if not self._teaches(sample)]
+        timely = await self.affordable.with_room_for(along, [one for one in samples if self._teaches(one)])
+        return tuple(sample for sample in samples if self._teaches(sample) or sample in timely)
+
     def _why_waiting(self, teaching: Sequence[Sample]) -> str:
         now = self.parts.clock()
         if teaching and now < self.retries.not_before_s:
@@ -291,7 +268,13 @@ class ScopeSteps:
         return Ground(parent, resume, below.version, below.folder, number)
 
     async def _committed(
-        self, record: StepRecord, ground: Ground, samples: Sequence[Sample], rehearsed: tuple[str, ...] = ()
+        self,
+        record: StepRecord,
+        ground: Ground,
+        samples: Sequence[Sample],
+        rehearsed: tuple[str, ...] = (),
+        *,
+        took: Step | None = None,
     ) -> Taken:
         version = PolicyVersion(self.scope, ground.number)
         try:
@@ -307,9 +290,12 @@ class ScopeSteps:
         held = await store.effects.samples(rehearsed)
         if not {sample.turn for sample in samples} <= waiting or len(held) < len(rehearsed):
             return await self._discard(version, "some of what it was trained on was forgotten meanwhile")
-        await store.commit_step(replace(record, ended_s=self.parts.now(), version=made))
+        measured = {} if took is None else took.metrics(self.parts.costs.means)
+        metrics = record.metrics | measured
+        await store.commit_step(replace(record, ended_s=self.parts.now(), metrics=metrics, version=made))
         self.retries.succeeded(samples, self.parts.settings.batch_size)
         seconds = self.parts.now() - record.started_s
+        self.affordable.succeeded(seconds)
         log.info("made version=%s samples=%d seconds=%.1f", version, len(record.trained), seconds)
         return Taken(version, record.metrics)
 
@@ -356,6 +342,18 @@ class ScopeSteps:
         named = dict(_reasons(report.dropped))
         await self._drop([(item.turn, named.get(item.turn, DropReason.NO_SIGNAL)) for item in samples])
         return Taken()
+
+    async def _too_dear(self, problem: StepTooDearError, samples: Sequence[Sample], work: Work) -> Taken:
+        """A step that took too long or too much memory: its dearest sample goes alone, and alone it is set aside."""
+        dearest = self.affordable.dearest([sample for sample in samples if self._teaches(sample)])
+        is_proven = problem.after_s is not None
+        aside = self.retries.too_dear(samples, dearest, self.parts.clock(), is_proven=is_proven)
+        if problem.after_s is not None:
+            step, ended_s = self.parts.costs.given_up(work, problem.after_s), self.parts.now()
+            metrics = step.metrics(self.parts.costs.means)
+            record = StepRecord(uuid.uuid4().hex, ended_s - problem.after_s, ended_s, (), (), metrics, None, self.scope)
+            await self.parts.store.commit_step(record)
+        return await self._failed(str(problem), aside)
 
     async def _failed(self, why: str, given_up: Sequence[tuple[str, DropReason]] = ()) -> Taken:
         log.warning("no step, its samples are kept: %s", why)

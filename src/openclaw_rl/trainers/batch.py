@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,10 @@ from openclaw_rl.trainers.trees import Bank, Trees, Twig
 MOST_WASTE = 1.5  # comparisons of a pass, as a multiple of those that are needed
 CHEAP = 1 << 20  # so many cost less than a pass of one's own
 WITHOUT_GRADIENT = 8  # times as many tokens are read at once where nothing is kept for a way back
+
+
+def unheard(tokens: int) -> None:
+    """Nobody counts them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class Pass:
 
     hidden: Tensor
     parts: tuple[tuple[int, slice], ...]  # which reading, and its rows of `hidden`
+    tokens: int = 0  # that were computed
 
 
 class Prompts:
@@ -64,7 +69,9 @@ class Prompts:
     every round reads the whole.
     """
 
-    def __init__(self, model: Speaker, readings: Sequence[Reading], max_tokens: int) -> None:
+    def __init__(
+        self, model: Speaker, readings: Sequence[Reading], max_tokens: int, heard: Callable[[int], None] = unheard
+    ) -> None:
         self._model, self._readings, self._max_tokens = model, readings, max_tokens
         self._banks: list[tuple[Bank, list[int]]] = []
         if model.trees is None:
@@ -74,6 +81,7 @@ class Prompts:
         for group in packed(fronts, WITHOUT_GRADIENT * max_tokens):
             forest = planted([fronts[index] for index in group if fronts[index]])
             self._banks.append((model.trees.bank(forest), group))
+            heard(len(forest.tokens))
 
     def passes(self) -> Iterator[Pass]:
         """Every reading, a pass at a time; a pass keeps its graph where gradients are on."""
@@ -173,7 +181,8 @@ def read(model: Speaker, readings: Sequence[Reading], max_tokens: int) -> Iterat
             places.append(forest.places(number)[wanted])
             size += len(wanted)
         hidden = model.trees.hidden(forest)
-        yield Pass(hidden[torch.from_numpy(np.concatenate(places)).to(hidden.device)], tuple(parts))
+        rows = torch.from_numpy(np.concatenate(places)).to(hidden.device)
+        yield Pass(hidden[rows], tuple(parts), len(forest.tokens))
 
 
 def _read_rows(model: Speaker, readings: Sequence[Reading], max_tokens: int) -> Iterator[Pass]:
@@ -191,14 +200,17 @@ def _read_rows(model: Speaker, readings: Sequence[Reading], max_tokens: int) -> 
                 at_row += [number] * len(wanted)
                 at_column += [position - 1 for position in wanted]
         hidden = model.hidden(ids)[torch.tensor(at_row), torch.tensor(at_column)]
-        yield Pass(hidden, tuple(parts))
+        yield Pass(hidden, tuple(parts), ids.numel())
 
 
-def read_once(model: Speaker, readings: Sequence[Reading], max_tokens: int) -> list[Tensor]:
-    """The hidden states of each reading, [n, H], without a graph."""
+def read_once(
+    model: Speaker, readings: Sequence[Reading], max_tokens: int, heard: Callable[[int], None] = unheard
+) -> list[Tensor]:
+    """The hidden states of each reading, [n, H], without a graph. How many tokens a pass computed is `heard`."""
     found: dict[int, Tensor] = {}
     with torch.no_grad():
         for one in read(model, readings, WITHOUT_GRADIENT * max_tokens):
+            heard(one.tokens)
             for index, rows in one.parts:
                 found[index] = one.hidden[rows]
     return [found[index] for index in range(len(readings))]

@@ -46,12 +46,19 @@ class Walk:
 
 
 def walked(
-    descent: Descent, measure: Callable[[], Measured], distance: Callable[[], float], *, most: int, enough: float
+    descent: Descent,
+    measure: Callable[[], Measured],
+    distance: Callable[[], float],
+    *,
+    most: int,
+    enough: float,
+    arrived: Callable[[int, float], None] = lambda updates, share: None,
 ) -> Walk:
     """Takes at most so many updates beside those it undoes, until the distance is this share of what it was.
 
     `measure` leaves the gradient in the weights; `distance` reads how far off they are. The last update is looked at
-    too, so no step ends farther off than it could have.
+    too, so no step ends farther off than it could have. Each time `arrived` hears how many updates are kept and what
+    share of the distance is left.
     """
     walk = Walk()
     is_first = True
@@ -66,6 +73,7 @@ def walked(
         is_kept = descent.arrived(found.tally.distill if found.norm is not None else math.inf)
         if is_kept:
             walk.distance = found.tally.distill
+            arrived(walk.updates - descent.undone, walk.distance / walk.first.distill if walk.first.distill else 0.0)
         elif descent.is_over:
             break
         descent.update()

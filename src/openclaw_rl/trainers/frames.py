@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from openclaw_rl.core.adapter import Adapter, StepReport
+from openclaw_rl.core.adapter import Adapter, StepProgress, StepReport
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.trainers.settings import TrainerSettings
@@ -22,7 +22,8 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step from the version in `resume`, on top of that in `under`. Answered by a StepReport."""
+    """One step from the version in `resume`, on top of that in `under`. Answered by StepProgress now and then, and at
+    last by a StepReport."""
 
     samples: tuple[Sample, ...]
     resume: Path | None
@@ -52,11 +53,12 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The last thing a process says: what went wrong, and what to do about it."""
+    """The last thing a process says: what went wrong, whether memory was lacking, and what to do about it."""
 
     problem: str
     fix: str = ""
+    is_memory: bool = False
 
 
 Call = Open | Step | Rebase | Export
-Answer = Opened | StepReport | Adapter | Failed
+Answer = Opened | StepProgress | StepReport | Adapter | Failed

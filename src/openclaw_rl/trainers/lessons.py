@@ -180,3 +180,12 @@ def _worth_reading(hints: Sequence[HintPrompt], by: HintSelection) -> tuple[Hint
     if len(hints) > 1 and by is HintSelection.SHORTEST:
         return (min(hints, key=lambda hint: len(hint.text)),)
     return tuple(hints)
+
+
+def counts(taught: Sequence[Lesson]) -> dict[str, float]:
+    """How many lessons there are, and how many of them have which signal."""
+    return {
+        "samples": float(len(taught)),
+        "samples_scored": float(sum(one.advantage is not None for one in taught)),
+        "samples_hinted": float(sum(bool(one.hints) for one in taught)),
+    }

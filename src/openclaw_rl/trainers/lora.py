@@ -25,9 +25,10 @@ from openclaw_rl.trainers.batch import Pass, Prompts, read, read_once, token_log
 from openclaw_rl.trainers.descent import Descent, Measured, walked
 from openclaw_rl.trainers.fixed import load_teacher
 from openclaw_rl.trainers.full import FullModel, open_full
-from openclaw_rl.trainers.lessons import Lesson, lessons, shares
+from openclaw_rl.trainers.lessons import Lesson, counts, lessons, shares
 from openclaw_rl.trainers.model import CausalModel, Speaker, learning_rate, load
 from openclaw_rl.trainers.objective import Objective, Tally, Targets
+from openclaw_rl.trainers.reporting import Report, Reporting, silent
 from openclaw_rl.trainers.settings import Distill, HintSelection, Teacher, TrainerSettings
 from openclaw_rl.trainers.shelf import Shelf
 
@@ -57,6 +58,7 @@ class LoraTrainer:
         self._steps = 0  # updates of the optimiser so far
         self._upon: checkpoint.Under | None = None
         self._shelf = Shelf(settings.scopes_in_memory)
+        self._heard = Reporting(silent)
         self._spoken: PolicyVersion | None = BASE  # the version these weights are; None once they are none
         self.restore(None)
 
@@ -70,7 +72,7 @@ class LoraTrainer:
             teacher = load_teacher(Path(named), settings, student=folder, vocabulary=model.vocabulary)
         return cls(model, settings, teacher)
 
-    def step(self, samples: Sequence[Sample]) -> StepReport:
+    def step(self, samples: Sequence[Sample], report: Report = silent) -> StepReport:
         """One step of at most `trainer.updates` updates, until `trainer.enough`; its metrics are those of the first.
 
         An update that leads away from the teacher is undone and tried again half as large. None is taken where nothing
@@ -82,6 +84,7 @@ class LoraTrainer:
         taught = lessons([sample for sample in samples if sample.turn not in unusable], self._method)
         if not any(one.has_signal for one in taught):
             return StepReport(False, {}, tuple(dropped), "no sample carries a signal for this method")
+        self._heard = Reporting(report, most=self._most_updates(taught), enough=self._settings.enough)
         targets, passes = self._targets(taught), self._passes(taught)
         walk = walked(
             self._descent(taught),
@@ -89,6 +92,7 @@ class LoraTrainer:
             lambda: self._distance(taught, targets, passes()),
             most=self._most_updates(taught),
             enough=self._settings.enough,
+            arrived=self._heard.updated,
         )
         self._optimizer.zero_grad(set_to_none=True)
         if walk.not_finite is not None:
@@ -99,7 +103,7 @@ class LoraTrainer:
         self._steps += walk.updates
         metrics = (
             walk.first.metrics()
-            | _counts(taught)
+            | counts(taught)
             | {
                 "grad_norm": walk.norm,
                 "loss_distill_last": walk.distance,
@@ -132,7 +136,7 @@ class LoraTrainer:
             settings.prompts == "auto" and settings.parameters == "lora" and self._most_updates(taught) > 1
         )
         if is_constant:
-            return Prompts(self.model, readings, settings.max_tokens_per_pass).passes
+            return Prompts(self.model, readings, settings.max_tokens_per_pass, self._heard.read).passes
         return lambda: read(self.model, readings, settings.max_tokens_per_pass)
 
     def _gradient(self, taught: Sequence[Lesson], targets: Sequence[Targets], passes: Iterable[Pass]) -> Measured:
@@ -313,13 +317,13 @@ class LoraTrainer:
         hidden: list[Tensor] = []
         if plain or (is_base and hinted):
             with self.model.base() as base:
-                found = read_once(base, [*plain, *(hinted if is_base else [])], budget)
+                found = read_once(base, [*plain, *(hinted if is_base else [])], budget, self._heard.read)
                 bare, hidden = found[: len(plain)], found[len(plain) :]
                 if plain:
                     reference = [token_logp(base, rows, own, at_once) for rows, own in zip(bare, ids, strict=True)]
         if hinted and not is_base:
             with self._teaching() as teacher:
-                hidden = read_once(teacher, hinted, budget)
+                hidden = read_once(teacher, hinted, budget, self._heard.read)
         behind: list[list[Tensor]] = [[] for _ in taught]
         for (index, _), rows in zip(pairs, hidden, strict=True):
             behind[index].append(rows)
@@ -385,14 +389,6 @@ def _anchored(reference: Tensor | None, told: Tensor | None) -> Tensor | None:
     if reference is None or told is None:
         return None
     return ((told - reference).abs() < HINTED_NATS).to(told.dtype)
-
-
-def _counts(taught: Sequence[Lesson]) -> dict[str, float]:
-    return {
-        "samples": float(len(taught)),
-        "samples_scored": float(sum(one.advantage is not None for one in taught)),
-        "samples_hinted": float(sum(bool(one.hints) for one in taught)),
-    }
 
 
 def _as_json(settings: TrainerSettings) -> dict[str, Json]:

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from openclaw_rl.core import pipe
-from openclaw_rl.core.adapter import Adapter, StepReport
+from openclaw_rl.core.adapter import Adapter, StepProgress, StepReport
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.errors import TrainerError
+from openclaw_rl.errors import StepTooDearError, TrainerError
 from openclaw_rl.trainers.frames import Answer, Call, Export, Failed, Open, Opened, Rebase, Step
 from openclaw_rl.trainers.settings import TrainerSettings
+
+KILLED = "it was killed, as happens when memory runs out"
 
 
 class TrainerProcess:
@@ -28,6 +30,7 @@ class TrainerProcess:
         self._settings = settings
         self._child: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()  # one call at a time; others wait
+        self.progress: StepProgress | None = None  # of the step under way, as last heard
 
     @classmethod
     async def start(cls, model: Path, settings: TrainerSettings, *, resume: Path | None = None) -> TrainerProcess:
@@ -46,12 +49,15 @@ class TrainerProcess:
         """One step from the version whose folder is `resume`; None is a fresh adapter, which adds nothing.
 
         It stands on the adapter in `under`, None being the base model, and what is exported then holds both.
-        Raises TrainerError where the process died, took longer than `timeout_s` or could not do it. The next call
-        starts a new one.
+        Raises TrainerError where the process died or could not do it, and StepTooDearError where it took longer than
+        `timeout_s` or ran out of memory. The next call starts a new one.
         """
         async with self._turn:
             await self._ready(None)
-            answer = await self._ask(Step(tuple(samples), resume, under))
+            try:
+                answer = await self._ask(Step(tuple(samples), resume, under))
+            finally:
+                self.progress = None
         if not isinstance(answer, StepReport):
             raise TrainerError(f"the trainer answered a step with {type(answer).__name__}")
         return answer
@@ -102,18 +108,22 @@ class TrainerProcess:
                 answer = await self._exchange(call)
         except TimeoutError:
             await self._end()
-            raise TrainerError(
-                f"the trainer did not answer within {self._settings.timeout_s:g} s",
-                fix="raise trainer.timeout_s, or lower train.batch_size",
-            ) from None
+            problem = f"the trainer did not answer within {self._settings.timeout_s:g} s"
+            if isinstance(call, Step):
+                fix = "raise trainer.timeout_s, or train on a GPU"
+                raise StepTooDearError(problem, fix=fix, after_s=self._settings.timeout_s) from None
+            raise TrainerError(problem, fix="raise trainer.timeout_s") from None
         except (OSError, asyncio.IncompleteReadError):
-            raise TrainerError(f"the trainer's process ended: {await self._end()}") from None
+            how = await self._end()
+            kind = StepTooDearError if isinstance(call, Step) and how == KILLED else TrainerError
+            raise kind(f"the trainer's process ended: {how}") from None
         except BaseException:
             await self._end()
             raise
         if isinstance(answer, Failed):
             await self._end()
-            raise TrainerError(answer.problem, fix=answer.fix)
+            kind = StepTooDearError if isinstance(call, Step) and answer.is_memory else TrainerError
+            raise kind(answer.problem, fix=answer.fix)
         return answer
 
     async def _exchange(self, call: Call) -> Answer:
@@ -121,9 +131,12 @@ class TrainerProcess:
         assert child is not None and child.stdin is not None and child.stdout is not None
         child.stdin.write(pipe.packed(call))
         await child.stdin.drain()
-        (size,) = pipe.HEADER.unpack(await child.stdout.readexactly(pipe.HEADER.size))
-        answer: Answer = pickle.loads(await child.stdout.readexactly(size))
-        return answer
+        while True:
+            (size,) = pipe.HEADER.unpack(await child.stdout.readexactly(pipe.HEADER.size))
+            answer: Answer = pickle.loads(await child.stdout.readexactly(size))
+            if not isinstance(answer, StepProgress):
+                return answer
+            self.progress = answer
 
     async def _end(self) -> str:
         """Ends the process if it still runs, and says how it ended."""
@@ -140,5 +153,5 @@ class TrainerProcess:
             await child.wait()
         code = child.returncode
         if code == -signal.SIGKILL:
-            return "it was killed, as happens when memory runs out"
+            return KILLED
         return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"

@@ -9,16 +9,22 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import select
 import sys
 import threading
+import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
 from openclaw_rl.core import pipe
+from openclaw_rl.core.adapter import StepProgress
 from openclaw_rl.core.disk import FREE_SPACE, FULL
 from openclaw_rl.errors import OpenClawRLError
 from openclaw_rl.trainers.frames import Answer, Export, Failed, Open, Opened, Rebase, Step
+
+REPORT_S = 0.5  # between two reports of a step's progress
 
 
 def main() -> None:
@@ -35,7 +41,7 @@ def main() -> None:
             pipe.write(answers, Failed("the trainer cannot write its version: the disk is full", FREE_SPACE))
         elif is_out_of_memory(problem):
             fix = "lower trainer.max_tokens_per_pass, or train.max_sample_tokens where conversations are long"
-            pipe.write(answers, Failed("the trainer ran out of memory", fix))
+            pipe.write(answers, Failed("the trainer ran out of memory", fix, is_memory=True))
         else:
             traceback.print_exc()
             pipe.write(answers, Failed(f"{type(problem).__name__}: {problem}"))
@@ -66,6 +72,21 @@ def _listen(stream: BinaryIO, calls: queue.Queue[object]) -> None:
     os._exit(0)  # the owner is gone; a step in progress is of no use to anybody
 
 
+def _reporter(answers: BinaryIO) -> Callable[[StepProgress], None]:
+    """Tells the owner how far a step has come, now and then; never waits for an owner who does not listen."""
+    last_s = -REPORT_S
+
+    def report(progress: StepProgress) -> None:
+        nonlocal last_s
+        now_s = time.monotonic()
+        # A pipe that takes anything takes 4,096 bytes at once, and a report is far smaller.
+        if now_s - last_s >= REPORT_S and select.select([], [answers], [], 0)[1]:
+            last_s = now_s
+            pipe.write(answers, progress)
+
+    return report
+
+
 def _serve(calls: queue.Queue[object], answers: BinaryIO) -> None:
     first = calls.get()
     if not isinstance(first, Open):
@@ -92,7 +113,7 @@ def _serve(calls: queue.Queue[object], answers: BinaryIO) -> None:
                 held, is_held = (call.resume, call.under), True
             answer = Opened()
             if isinstance(call, Step):
-                answer = trainer.step(call.samples)
+                answer = trainer.step(call.samples, _reporter(answers))
                 is_held = False  # one that was given up may have made some of its updates
         elif isinstance(call, Export):
             answer = trainer.export(call.folder, call.version)

@@ -1,0 +1,93 @@
+"""Which samples share a step, so that short ones never wait for dear ones, nor dear ones for ever.
+
+A step holds samples that cost about the same, as many as its time allows. While short ones are ready they go first;
+what their steps took is owed to the dear ones, and when that is as much as a dear step takes, it is its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from openclaw_rl.core.sample import Sample
+from openclaw_rl.train.costs import Costs, Work
+
+QUICK = 0.1  # of the limit: steps as short as this delay nobody, whatever they hold
+ALIKE = 4.0  # times as dear as the cheapest one may be what shares a step with it
+
+
+@dataclass(slots=True)
+class Affordable:
+    """Chooses for one scope. What a sample costs alone is remembered while it waits."""
+
+    costs: Costs
+    _alone: dict[str, Work] = field(default_factory=dict)
+    _owed_s: float = 0.0
+    _is_owing: bool = False  # whether dear ones wait for the step that was chosen last
+
+    async def look_at(self, ready: Sequence[Sample]) -> None:
+        """Finds out what each of these costs alone, and forgets all others. Counting long prompts takes a while."""
+        new = [sample for sample in ready if sample.turn not in self._alone]
+        found = await asyncio.to_thread(lambda: {sample.turn: self.costs.work_of([sample]) for sample in new})
+        known = self._alone | found
+        self._alone = {sample.turn: known[sample.turn] for sample in ready}
+
+    def beyond(self, samples: Sequence[Sample]) -> list[str]:
+        """The turns that are sure to take longer than a step may, each alone."""
+        return [sample.turn for sample in samples if self.costs.is_beyond(self._work(sample))]
+
+    def dearest(self, samples: Sequence[Sample]) -> str:
+        """The turn that costs most alone; the first of equals."""
+        return max(samples, key=self._size).turn
+
+    async def chosen(self, teaching: Sequence[Sample], *, size: int, apart: Collection[str]) -> list[Sample]:
+        """At most so many of these for the next step, oldest first. Those that are `apart` go alone."""
+        least = min((self._size(sample) for sample in teaching if sample.turn not in apart), default=0.0)
+        short = [sample for sample in teaching if sample.turn not in apart and self._is_short(sample, least)]
+        dear = [sample for sample in teaching if sample not in short]
+        self._is_owing = bool(short and dear)
+        if not short:
+            return sorted(dear, key=self._size)[:1]
+        if dear and self._owed_s and self._owed_s >= self.costs.seconds(self._work(dear[0])):
+            self._is_owing = False
+            return dear[:1]
+        return await asyncio.to_thread(self._together, short, size)
+
+    async def with_room_for(self, riders: Sequence[Sample], chosen: Sequence[Sample]) -> list[Sample]:
+        """The riders, one after the other, that a step over the chosen ones has time for."""
+        return await asyncio.to_thread(self._beside, riders, chosen)
+
+    def succeeded(self, seconds: float) -> None:
+        """Notes how long the step that was chosen last took."""
+        self._owed_s = self._owed_s + seconds if self._is_owing else 0.0
+
+    def _size(self, sample: Sample) -> float:
+        return self.costs.size(self._work(sample))
+
+    def _work(self, sample: Sample) -> Work:
+        if sample.turn not in self._alone:
+            self._alone[sample.turn] = self.costs.work_of([sample])
+        return self._alone[sample.turn]
+
+    def _is_short(self, sample: Sample, least: float) -> bool:
+        return self._size(sample) <= ALIKE * least or self.costs.fits(self._work(sample), QUICK)
+
+    def _together(self, short: Sequence[Sample], size: int) -> list[Sample]:
+        """The first always; of the others those that there is time for, what all of them share counted once."""
+        found = list(short[:1])
+        for sample in short[1:]:
+            if len(found) < size and self.costs.fits(self.costs.work_of([*found, sample])):
+                found.append(sample)
+        return found
+
+    def _beside(self, riders: Sequence[Sample], chosen: Sequence[Sample]) -> list[Sample]:
+        """Those that neither make the step too long nor a short one several times as long."""
+        most = ALIKE * self.costs.size(self.costs.work_of(chosen))
+        found: list[Sample] = []
+        for rider in riders:
+            work = self.costs.work_of([*chosen, *found, rider])
+            is_short = self.costs.size(work) <= most or self.costs.fits(work, QUICK)
+            if is_short and self.costs.fits(work):
+                found.append(rider)
+        return found

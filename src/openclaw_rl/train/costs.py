@@ -1,0 +1,251 @@
+"""What a step costs on this machine, estimated from steps that were taken here.
+
+    seconds = rate * (tokens + positions / even)
+
+`tokens` counts those computed, forwards and backwards; `positions` sums how many tokens stand before each of them,
+which is what attention reads; at position `even` attention costs as much as all the rest. Both numbers are found from
+the steps themselves, since they depend on the model and on the machine.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from openclaw_rl.core.adapter import StepReport
+from openclaw_rl.core.sample import Sample
+
+BACKWARD = 3.0  # times what reading costs: an update reads forwards and backwards
+EVENS = tuple(125.0 * 2.0**power for power in range(11))  # 125 to 128,000
+LIKELY, AT_MOST = 1000.0, 8000.0  # `even` where steps leave it open: a small model's, and a large one's
+DOUBT = 0.01  # added to the squared relative error for each squared factor of two that `even` is away from that
+NOISE_S = 2.0  # of a step: what shorter ones say counts for less
+KEPT = 32  # steps looked at, taken or given up, each of both
+FADES = 0.9  # what a step counts after each later one
+GIVEN_UP = 1.5  # times the seconds after which a step was given up is what it is taken to need
+UNMEASURED = 24_000.0  # tokens of a first step, before any was measured: seconds on a CPU for the smallest models
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a step computes: what is `read` once, before the first update, and what `each` update computes both ways.
+
+    `read_before` and `each_before` are the positions of these tokens, summed up.
+    """
+
+    read: float = 0.0
+    read_before: float = 0.0
+    each: float = 0.0
+    each_before: float = 0.0
+
+    def units(self, updates: float, even: float) -> float:
+        """The work of so many updates as tokens that are read at a prompt's beginning."""
+        whole = BACKWARD * updates
+        return self.read + whole * self.each + (self.read_before + whole * self.each_before) / even
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step that was taken, or that was given up after so many seconds."""
+
+    work: Work
+    updates: float
+    seconds: float
+    is_given_up: bool = False
+
+    def metrics(self, means: float) -> dict[str, float]:
+        """As numbers to be stored with the step; `means` as in `Costs`."""
+        work = self.work
+        found = {"read": work.read, "read_before": work.read_before, "each": work.each, "each_before": work.each_before}
+        return {f"work_{name}": value for name, value in found.items()} | {
+            "work_updates": self.updates,
+            "work_seconds": self.seconds,
+            "work_given_up": float(self.is_given_up),
+            "work_means": means,
+        }
+
+
+def step_of(metrics: Mapping[str, float], means: float) -> Step | None:
+    """The step that `Step.metrics` told of; None for one of an older program, or one taken with other means."""
+    if metrics.get("work_means") != means or "work_seconds" not in metrics:
+        return None
+    names = ("work_read", "work_read_before", "work_each", "work_each_before")
+    work = Work(*(metrics.get(name, 0.0) for name in names))
+    return Step(work, metrics["work_updates"], metrics["work_seconds"], bool(metrics["work_given_up"]))
+
+
+@dataclass(slots=True)
+class Costs:
+    """Estimates, and the steps they are made of.
+
+    A step should take `limit_s` at most, and has `updates` at most. `reads_all` says that every update reads prompts
+    anew. `means` is a number for the settings that decide how fast a step is: other ones say nothing about these.
+    """
+
+    limit_s: float = float("inf")
+    updates: int = 1
+    reads_all: bool = False
+    means: float = 0.0
+    _taken: list[Step] = field(default_factory=list)
+    _given_up: list[Step] = field(default_factory=list)
+    _rates: dict[float, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a step to estimate from."""
+        return bool(self._taken or self._given_up)
+
+    def note(self, step: Step) -> None:
+        """One more step, the newest."""
+        held = self._given_up if step.is_given_up else self._taken
+        held.append(step)
+        del held[:-KEPT]
+        self._rates.clear()
+
+    def note_all(self, metrics: Iterable[Mapping[str, float]]) -> None:
+        """What was stored with earlier steps, oldest first."""
+        for one in metrics:
+            if (step := step_of(one, self.means)) is not None:
+                self.note(step)
+
+    def taken(self, work: Work, report: StepReport) -> Step | None:
+        """The step a trainer reports, noted; None where it does not tell how long it took."""
+        if "seconds" not in report.metrics:
+            return None
+        updates = report.metrics.get("updates", 1.0) + report.metrics.get("updates_undone", 0.0)
+        step = Step(work, updates, report.metrics["seconds"])
+        self.note(step)
+        return step
+
+    def given_up(self, work: Work, seconds: float) -> Step:
+        """A step that took longer than it may, noted."""
+        step = Step(work, float(self.updates), seconds, is_given_up=True)
+        self.note(step)
+        return step
+
+    def work_of(self, samples: Sequence[Sample]) -> Work:
+        """What a step over these samples computes."""
+        return work_of(samples, reads_all=self.reads_all)
+
+    def seconds(self, work: Work) -> float:
+        """How long a step is likely to take, rather too long than too short; before any was measured, infinitely."""
+        return self._estimate(work, LIKELY) if self.is_known else float("inf")
+
+    def at_least_s(self, work: Work) -> float:
+        """How long a step will take at least, as far as that can be known; before any was measured 0."""
+        return self._estimate(work, AT_MOST) if self.is_known else 0.0
+
+    def size(self, work: Work) -> float:
+        """What a step costs beside others: its likely seconds or, before any was measured, tokens."""
+        return self.seconds(work) if self.is_known else work.units(self.updates, LIKELY)
+
+    def fits(self, work: Work, share: float = 1.0) -> bool:
+        """Whether a step over so much is likely to take no more than this share of the limit."""
+        if not self.is_known:
+            return work.units(self.updates, LIKELY) <= UNMEASURED * share
+        return self.seconds(work) <= self.limit_s * share
+
+    def is_beyond(self, work: Work) -> bool:
+        """Whether a step over so much is sure to take longer than the limit, by what is known."""
+        return self.at_least_s(work) > self.limit_s
+
+    def _estimate(self, work: Work, usual: float) -> float:
+        if usual not in self._rates:
+            self._rates[usual] = self._fitted(usual)
+        rate, even = self._rates[usual]
+        return rate * work.units(self.updates, even)
+
+    def _fitted(self, usual: float) -> tuple[float, float]:
+        """The rate and `even` that explain the steps best; those given up count where they would come out shorter."""
+        times = GIVEN_UP if usual == LIKELY else 1.0
+        bounds = [Step(one.work, one.updates, times * one.seconds) for one in self._given_up]
+        rate, even = _fit(self._taken, usual) if self._taken else (0.0, usual)
+        short = [one for one in bounds if rate * one.work.units(one.updates, even) < one.seconds]
+        return _fit([*self._taken, *short], usual) if short else (rate, even)
+
+
+def _fit(steps: Sequence[Step], usual: float) -> tuple[float, float]:
+    """The rate and `even` with the least relative error, `usual` where the steps leave it open."""
+    best, found = float("inf"), (0.0, usual)
+    weights = [FADES**age * (one.seconds / (one.seconds + NOISE_S)) ** 2 for age, one in enumerate(reversed(steps))]
+    weights.reverse()
+    total = sum(weights) or 1.0
+    for even in sorted({*EVENS, usual}):
+        # relative errors: seconds / units is the rate as each step says it
+        shares = [one.work.units(one.updates, even) / max(one.seconds, 1e-9) for one in steps]
+        square = sum(weight * share * share for weight, share in zip(weights, shares, strict=True))
+        rate = sum(weight * share for weight, share in zip(weights, shares, strict=True)) / square if square else 0.0
+        wrong = sum(weight * (1.0 - rate * share) ** 2 for weight, share in zip(weights, shares, strict=True)) / total
+        wrong += DOUBT * math.log2(even / usual) ** 2
+        if wrong < best:
+            best, found = wrong, (rate, even)
+    return found
+
+
+def work_of(samples: Sequence[Sample], *, reads_all: bool) -> Work:
+    """What a step over these samples computes; what they share counts once.
+
+    The base model reads everything with the hints and without them, the policy reads the prompts, and each update
+    reads the replies, or with `reads_all` their prompts too.
+    """
+    plain: list[bytes] = []
+    hinted: list[bytes] = []
+    prompts: list[bytes] = []
+    said = before = 0
+    for sample in samples:
+        prompt = _packed(sample.prompt)
+        prompts.append(prompt)
+        for reply in _replies(sample):
+            packed = _packed(reply)
+            plain.append(prompt + packed)
+            hinted += [_packed(hint.tokens) + packed for hint in sample.hints]
+            said += len(reply)
+            before += _sum_of(len(sample.prompt), len(sample.prompt) + len(reply))
+    base, policy, whole = distinct([*plain, *hinted]), distinct(prompts), distinct(plain)
+    if reads_all:
+        return Work(base[0], base[1], whole[0], whole[1])
+    return Work(base[0] + policy[0], base[1] + policy[1], said, before)
+
+
+def distinct(sequences: Iterable[bytes]) -> tuple[int, int]:
+    """How many tokens these packed sequences hold, what several begin with counted once; and their positions summed."""
+    tokens = before = 0
+    last = b""
+    for one in sorted(set(sequences)):
+        shared = _shared(last, one) // SIZE
+        size = len(one) // SIZE
+        tokens += size - shared
+        before += _sum_of(shared, size)
+        last = one
+    return tokens, before
+
+
+SIZE = 8  # bytes of a packed id
+
+
+def _packed(ids: Sequence[int]) -> bytes:
+    return array("q", ids).tobytes()
+
+
+def _replies(sample: Sample) -> list[tuple[int, ...]]:
+    beside = (sample.own, *sample.shown)
+    return [sample.response, *(reply.tokens for reply in beside if reply is not None)]
+
+
+def _sum_of(first: int, last: int) -> int:
+    """first + ... + (last - 1)."""
+    return (last * (last - 1) - first * (first - 1)) // 2
+
+
+def _shared(one: bytes, other: bytes) -> int:
+    """How many bytes two sequences begin with alike."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
