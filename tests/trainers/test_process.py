@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,13 +13,15 @@ import pytest
 from trainer_models import Recorder, settings_of
 
 from openclaw_rl.core import pipe
+from openclaw_rl.core.adapter import StepProgress
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.errors import TrainerError
+from openclaw_rl.errors import StepTooDearError, TrainerError
 from openclaw_rl.trainers.frames import Open, Opened, Step
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.process import TrainerProcess
 from openclaw_rl.trainers.settings import Method, MethodSettings
+from openclaw_rl.trainers.worker import _reporter
 
 ONE = PolicyVersion("shared", 1)
 TWO = PolicyVersion("shared", 2)
@@ -131,11 +134,52 @@ async def test_a_step_that_takes_too_long_is_ended(trainer_model: Path, recorder
     assert trainer.pid is not None
     os.kill(trainer.pid, signal.SIGSTOP)
     hurried = TrainerProcess(trainer_model, replace(SETTINGS, timeout_s=0.05))
-    with pytest.raises(TrainerError, match=r"within 0.05 s"):
+    with pytest.raises(TrainerError, match=r"within 0.05 s") as told:
         await hurried.step(recorder.batch(), resume=None)
+    assert not isinstance(told.value, StepTooDearError)  # it was the model that took so long to be read
     assert hurried.pid is None
     await trainer.aclose()  # a stopped process cannot leave by itself, and is gone all the same
     assert trainer.pid is None
+
+
+async def test_a_step_that_takes_too_long_says_that_it_was_the_step(trainer_model: Path, recorder: Recorder) -> None:
+    trainer = await TrainerProcess.start(trainer_model, SETTINGS)
+    trainer._settings = replace(SETTINGS, timeout_s=0.05)
+    with pytest.raises(StepTooDearError, match=r"within 0.05 s") as told:
+        await trainer.step(long_batch(recorder) * 20, resume=None)
+    assert told.value.after_s == 0.05
+    assert trainer.pid is None
+
+
+async def test_how_far_a_step_has_come_is_heard_while_it_is_under_way(trainer_model: Path, recorder: Recorder) -> None:
+    method = MethodSettings(name=Method.TOPK)
+    trainer = await TrainerProcess.start(trainer_model, settings_of(method, nice=0, updates=400, enough=0.0, lr=1e-6))
+    hinted = recorder.batch()[0]
+    assert trainer.progress is None
+    step = asyncio.create_task(trainer.step([hinted] * 3, resume=None))
+    seen: list[StepProgress] = []
+    while not step.done():
+        if trainer.progress is not None and trainer.progress not in seen:
+            seen.append(trainer.progress)
+        await asyncio.sleep(0.01)
+    assert (await step).took_step
+    assert trainer.progress is None  # nothing is under way any more
+    assert seen[0].tokens > 0 and seen[-1].updates > 0
+    assert all(one.most == 400 for one in seen)
+    assert seen[-1].distance is not None and 0.0 < seen[-1].distance <= 1.0
+    await trainer.aclose()
+
+
+def test_nobody_who_listens_holds_up_no_step(trainer_model: Path, recorder: Recorder) -> None:
+    """Reports are left out where the pipe is full, and the answer still comes whole."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"x" * 4096)
+    os.set_blocking(writing, True)
+    with os.fdopen(writing, "wb") as answers, os.fdopen(reading, "rb"):
+        _reporter(answers)(StepProgress(1, 1.0))  # returns
 
 
 async def test_what_the_process_cannot_do_is_said_in_words(

@@ -1,4 +1,4 @@
-"""Commands that look at an installation: inspect, export, settings."""
+"""Commands that look at an installation: status, inspect, turns, export, settings."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from openclaw_rl.commands.common import Home, home_of, print_table, say
+from openclaw_rl.errors import ConfigError
 
 app = typer.Typer()
 
@@ -30,6 +31,30 @@ def inspect(home: Home = None, as_json: Annotated[bool, typer.Option("--json", h
     for name, count in facts.items():
         table.add_row(name, str(count))
     print_table(table)
+
+
+@app.command()
+def status(home: Home = None, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Say in a few lines how learning goes on the running server: the step under way, what waits, what to mend.
+
+    `openclaw-rl doctor` says more, and works without a server too.
+    """
+    from openclaw_rl.runtime.home import address_of
+    from openclaw_rl.runtime.inspection import server_status
+
+    folder = home_of(home)
+    if address_of(folder) is None:
+        raise ConfigError(f"no server runs on {folder}", fix="`openclaw-rl doctor` looks at what is stored")
+    found = asyncio.run(server_status(folder))
+    if as_json:
+        print(json.dumps(found))
+        return
+    training, warnings = found["train"], found["warnings"]
+    assert isinstance(training, dict) and isinstance(warnings, list)
+    print(found["story"])
+    print(training["doing"] or f"no step now: {training['why_waiting']}")
+    for warning in warnings:
+        print(f"warning: {warning}")
 
 
 @app.command()

@@ -16,6 +16,7 @@ SAME = 20  # votes that all say the same before a judge is suspected
 REFUSED = 3  # versions in a row
 VERSIONS = 5  # made, before their effect is asked about
 FEWER = 0.5  # of the corrections before: whoever can be taught corrects no more than that later on
+ASIDE = 0.1  # of as many as were trained on: so many samples set aside are not left to themselves
 OFTEN = 0.3  # share of corrected turns that no longer passes for now and then
 
 WHAT_TO_DO: dict[str, str] = {
@@ -273,9 +274,21 @@ def _trained(signs: Signs) -> Iterator[Finding]:
             f"{signs.seen.refused_why}",
             "lower trainer.lr, or see `openclaw-rl versions`; publish.kl_max and publish.probe_margin set the bounds",
         )
+    yield from _too_dear(signs)
     yield from _in_vain(signs)
     if signs.publish_notice:
         yield Finding(Level.MEND, "publish", signs.publish_notice, "see `openclaw-rl versions` and the server's log")
+
+
+def _too_dear(signs: Signs) -> Iterator[Finding]:
+    """Samples that this machine has not the time or the memory for; many of them are to be mended."""
+    aside = signs.count(f"dropped.{DropReason.TOO_DEAR}")
+    if aside:
+        level = Level.MEND if aside >= ASIDE * signs.count("trained") else Level.NOTE
+        said = (
+            f"{_many(aside, 'sample')} set aside: a step over one of them takes more time or memory than there is here"
+        )
+        yield Finding(level, "train", said, WHAT_TO_DO[DropReason.TOO_DEAR])
 
 
 def _in_vain(signs: Signs) -> Iterator[Finding]:
@@ -313,7 +326,7 @@ def _nothing(signs: Signs) -> str:
 
 def _next_step(signs: Signs) -> str:
     if signs.is_training:
-        return "a step is being taken"
+        return signs.doing or "a step is being taken"
     if signs.seen.frozen_since_s is not None:
         return "training is frozen"
     return f"a step needs {signs.needed}" + (f"; {signs.doing}" if signs.doing else "")

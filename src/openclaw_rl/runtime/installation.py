@@ -34,6 +34,7 @@ from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.activity import Activity
 from openclaw_rl.runtime.carrying import carrying_of, join
+from openclaw_rl.runtime.costing import costs_of
 from openclaw_rl.runtime.doctor_install import home_findings
 from openclaw_rl.runtime.forget_finish import Remaking, finish_erasing, rebuild_in_time
 from openclaw_rl.runtime.guarding import check_exposure, close_folder, key_of
@@ -242,6 +243,8 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
         recipe=recipe,
         idle_s=activity.idle_s,
         active=lambda: served.active,
+        costs=costs_of(config),
+        progress=lambda: built.trainer.progress,
         candidate_made=candidate_made,
         version_settled=version_settled,
     )

@@ -20,11 +20,12 @@ from openclaw_rl.core.sample import Sample
 BACKWARD = 3.0  # times what reading costs: an update reads forwards and backwards
 EVENS = tuple(125.0 * 2.0**power for power in range(11))  # 125 to 128,000
 LIKELY, AT_MOST = 1000.0, 8000.0  # `even` where steps leave it open: a small model's, and a large one's
-DOUBT = 0.01  # added to the squared relative error for each squared factor of two that `even` is away from that
+DOUBT = 0.002  # added to the squared relative error for each squared factor of two that `even` is away from that
 NOISE_S = 2.0  # of a step: what shorter ones say counts for less
 KEPT = 32  # steps looked at, taken or given up, each of both
 FADES = 0.9  # what a step counts after each later one
 GIVEN_UP = 1.5  # times the seconds after which a step was given up is what it is taken to need
+FAR = 10.0  # times the largest step there was: beyond that, what a step takes at least is not known
 UNMEASURED = 24_000.0  # tokens of a first step, before any was measured: seconds on a CPU for the smallest models
 
 
@@ -134,8 +135,10 @@ class Costs:
         return self._estimate(work, LIKELY) if self.is_known else float("inf")
 
     def at_least_s(self, work: Work) -> float:
-        """How long a step will take at least, as far as that can be known; before any was measured 0."""
-        return self._estimate(work, AT_MOST) if self.is_known else 0.0
+        """How long a step will take at least, as far as that can be known; else 0."""
+        largest = max((one.work.units(one.updates, AT_MOST) for one in (*self._taken, *self._given_up)), default=0.0)
+        is_far = work.units(self.updates, AT_MOST) > FAR * largest
+        return 0.0 if is_far else self._estimate(work, AT_MOST)
 
     def size(self, work: Work) -> float:
         """What a step costs beside others: its likely seconds or, before any was measured, tokens."""

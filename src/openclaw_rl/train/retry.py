@@ -27,7 +27,7 @@ class Retries:
     _in_a_row: int = 0
     _steps: int = 0
     _alone: dict[str, tuple[int, int]] = field(default_factory=dict)  # turn -> failures, steps taken before
-    apart: set[str] = field(default_factory=set)  # turns that are tried alone, since they were the dearest of a step
+    apart: dict[str, int] = field(default_factory=dict)  # turns tried alone, dearest of a failed step -> steps before
 
     @property
     def put_off(self) -> dict[str, int]:
@@ -55,15 +55,15 @@ class Retries:
         """
         if len(samples) > 1:
             self.most = len(samples) // 2
-            self.apart.add(dearest)
+            self.apart[dearest] = self._steps
             return ()
         if not is_proven:
             self.paused(now_s)
             times, before = self._fail_alone(dearest)
-            if times < ALONE_TWICE or (self._steps == before and times < ALONE_OFTEN):
+            if times < ALONE_TWICE or (self._steps == self.apart.get(dearest, before) and times < ALONE_OFTEN):
                 return ()
         self._alone.pop(dearest, None)
-        self.apart.discard(dearest)
+        self.apart.pop(dearest, None)
         return ((dearest, DropReason.TOO_DEAR),)
 
     def not_finite(self, samples: Sequence[Sample], now_s: float) -> tuple[tuple[str, DropReason], ...]:
@@ -88,12 +88,12 @@ class Retries:
             self.most = None if self.most * 2 >= batch_size else self.most * 2
         for sample in samples:
             self._alone.pop(sample.turn, None)
-            self.apart.discard(sample.turn)
+            self.apart.pop(sample.turn, None)
 
     def forget_but(self, turns: Collection[str]) -> None:
         """Keeps the memory of these alone."""
         self._alone = {turn: held for turn, held in self._alone.items() if turn in turns}
-        self.apart &= set(turns)
+        self.apart = {turn: steps for turn, steps in self.apart.items() if turn in turns}
 
     def _fail_alone(self, turn: str) -> tuple[int, int]:
         times, before = self._alone.get(turn, (0, self._steps))

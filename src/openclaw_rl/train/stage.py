@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from openclaw_rl.core.adapter import StepProgress
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.manifest import Manifest
 from openclaw_rl.core.message import Json
@@ -25,6 +26,7 @@ from openclaw_rl.train.entry import Entry
 from openclaw_rl.train.settings import TrainStageSettings, Wants
 from openclaw_rl.train.step_parts import StepParts, TrainerHandle
 from openclaw_rl.train.steps import Look, ScopeSteps, Taken
+from openclaw_rl.train.under_way import left_s, told
 
 log = logging.getLogger(__name__)
 POLL_S = 2.0
@@ -44,6 +46,8 @@ class TrainStatus:
     failures: int = 0
     is_training: bool = False
     doing: str = ""  # what is under way, in words; empty where nothing is
+    progress: StepProgress | None = None  # of the step under way, as the trainer last told
+    left_s: float | None = None  # how long that step is likely to take yet
     is_resting: bool = False  # all that is there was looked at, and nothing is due
     why_waiting: str = ""
     last_error: str = ""
@@ -55,7 +59,7 @@ class TrainStage:
     """Admits, decides and steps. `candidate_made` is rung for the gate, `version_settled` by it; both only save time.
 
     `recipe` is what the manifest tells of the settings a version was made with. `active` names the scopes in use,
-    whose versions follow the shared one when it moves.
+    whose versions follow the shared one when it moves. `progress` is how far the trainer has come with a step.
     """
 
     store: Store
@@ -70,12 +74,14 @@ class TrainStage:
     now: Callable[[], float] = time.time
     active: Callable[[], Collection[str]] = tuple
     costs: Costs = field(default_factory=Costs)
+    progress: Callable[[], StepProgress | None] = lambda: None
     candidate_made: asyncio.Event = field(default_factory=asyncio.Event)
     version_settled: asyncio.Event = field(default_factory=asyncio.Event)
     _status: TrainStatus = field(default_factory=TrainStatus)
     _parts: StepParts = field(init=False)
     _scopes: dict[str, ScopeSteps] = field(default_factory=dict)
     _is_at_gate: bool = False
+    _training: str = ""  # the scope that a step is taken for
 
     def __post_init__(self) -> None:
         self._parts = StepParts(
@@ -99,7 +105,14 @@ class TrainStage:
         held, looking = self._status, self.entry.looking_at
         if looking and not held.doing:
             held = replace(held, doing=f"looking at {looking} judged turn{'' if looking == 1 else 's'}")
-        if held.is_training or held.why_waiting:
+        if held.is_training:
+            progress, now_s = self.progress(), self.clock()
+            how_far = told(progress, self._parts.under_way, now_s)
+            over = self._parts.under_way.samples
+            doing = step_over(over, self._training) if over else held.doing
+            doing = f"{doing}: {how_far}" if how_far else doing
+            return replace(held, doing=doing, progress=progress, left_s=left_s(progress, self._parts.under_way, now_s))
+        if held.why_waiting:
             return held
         return replace(held, why_waiting=f"{held.doing or NOT_YET}; then it is seen whether a step is due")
 
@@ -166,8 +179,8 @@ class TrainStage:
         return moved
 
     async def _take(self, scope: str, look: Look) -> None:
-        count = min(look.teaching, self.settings.batch_size)
-        doing = f"taking a step over {count} sample{'' if count == 1 else 's'} for {scope}"
+        self._training = scope
+        doing = step_over(min(look.teaching, self.settings.batch_size), scope)
         self._status = replace(self._status, is_training=True, doing=doing)
         try:
             self._enter(await self._scopes[scope].step(look.ready), is_step=True)
@@ -216,3 +229,8 @@ class TrainStage:
         except TimeoutError:
             return
         self.version_settled.clear()
+
+
+def step_over(count: int, scope: str) -> str:
+    """A step in words."""
+    return f"taking a step over {count} sample{'' if count == 1 else 's'} for {scope}"

@@ -14,6 +14,7 @@ from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.store.db import Store
 from openclaw_rl.train.costs import Costs
 from openclaw_rl.train.settings import TrainStageSettings, Wants
+from openclaw_rl.train.under_way import UnderWay
 
 
 class TrainerHandle(Protocol):
@@ -59,3 +60,4 @@ class StepParts:
     now: Callable[[], float]
     holds: Callable[[Sample, Sequence[str]], Awaitable[bool]] = holds_alone
     costs: Costs = field(default_factory=Costs)
+    under_way: UnderWay = field(default_factory=UnderWay)

@@ -106,12 +106,16 @@ class ScopeSteps:
             "training scope=%s samples=%d rehearsed=%d from=%s upon=%s",
             self.scope, len(samples), len(rehearsed), ground.parent, ground.upon,
         )  # fmt: skip
+        teaching = sum(self._teaches(sample) for sample in samples)
+        self.parts.under_way.begin(teaching, work.read, self.parts.costs.seconds(work), self.parts.clock())
         try:
             report = await self.parts.trainer.step((*samples, *rehearsed), resume=ground.resume, under=ground.under)
         except StepTooDearError as problem:
             return await self._too_dear(problem, (*samples, *rehearsed), work)
         except (TrainerError, AdapterError) as problem:
             return await self._failed(str(problem), self.retries.failed((*samples, *rehearsed), self.parts.clock()))
+        finally:
+            self.parts.under_way.end()
         took = self.parts.costs.taken(work, report)
         if not report.took_step:
             return await self._no_step(samples, rehearsed, report)

@@ -1,0 +1,35 @@
+"""What is known of a step's cost before any is taken: how long it may take, and what decides how fast it is."""
+
+from __future__ import annotations
+
+import zlib
+
+import msgspec
+
+from openclaw_rl.config import Config
+from openclaw_rl.train.costs import Costs
+from openclaw_rl.trainers.settings import Distill, TrainerSettings
+
+NO_SPEED = ("timeout_s", "seed", "nice")  # settings under which a step is as fast as under any other
+
+
+def costs_of(config: Config) -> Costs:
+    """An empty record of costs for these settings."""
+    trainer = config.trainer
+    told = {name: value for name, value in msgspec.to_builtins(trainer).items() if name not in NO_SPEED}
+    return Costs(
+        limit_s=config.train.step_share * trainer.timeout_s,
+        updates=trainer.updates if _has_several(trainer) else 1,
+        reads_all=trainer.prompts == "exact" or (trainer.prompts == "auto" and not _is_constant(trainer)),
+        means=float(zlib.crc32(msgspec.json.encode([config.model, told], order="deterministic"))),
+    )
+
+
+def _has_several(trainer: TrainerSettings) -> bool:
+    """Whether a step has several updates: toward what a teacher says, not after a score."""
+    return trainer.method.weights.distill > 0
+
+
+def _is_constant(trainer: TrainerSettings) -> bool:
+    is_toward_all = trainer.method.form is Distill.TAIL
+    return trainer.parameters == "lora" and _has_several(trainer) and is_toward_all
