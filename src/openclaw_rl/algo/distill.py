@@ -108,16 +108,20 @@ def selected_objective(
     clip: float,
     clip_low: float,
     clip_high: float,
+    ratio_cap: float = 0.0,
 ) -> Tensor:
     """The clipped surrogate summed over a few tokens at each position, to be maximised. All [T, K], [T] out.
 
         w_v = softmax of log pi_old over those that count,  A_v = clip(log pi_T(v) - log pi_old(v), -C, C) * w_v
 
-    A position where none counts gives 0. Source: arXiv 2603.10165.
+    pi_old is the version that sampled, and `ratio_cap` truncates the ratio to it. A position where none counts gives 0.
+    Source: arXiv 2603.10165.
     """
     lowest = torch.finfo(logp_old.dtype).min
     weight = logp_old.masked_fill(~counts, lowest).softmax(-1) * counts
     gap = logp_teacher - logp_old
     advantage = (gap.clamp(-clip, clip) if clip > 0 else gap) * weight
-    surrogate = clipped_objective(logp, logp_old, advantage, clip_low=clip_low, clip_high=clip_high)
+    surrogate = clipped_objective(
+        logp, logp_old, advantage, clip_low=clip_low, clip_high=clip_high, ratio_cap=ratio_cap
+    )
     return surrogate.masked_fill(~counts, 0.0).sum(-1)

@@ -70,6 +70,12 @@ class FullModel:
         finally:
             self.set_weights(own)
 
+    @contextmanager
+    def speaking_through(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
+        """Speaks with these weights; as `speaking_as`, since nothing lies under them."""
+        with self.speaking_as(weights):
+            yield
+
     def weights(self) -> dict[str, Tensor]:
         """A copy of all weights, by the names of the model's own file."""
         return {name: parameter.detach().clone() for name, parameter in self.named()}

@@ -16,7 +16,6 @@ from openclaw_rl.algo.advantage import combined_advantage, hindsight_advantage
 from openclaw_rl.algo.distill import Choice, chosen_hint
 from openclaw_rl.core.adapter import Adapter, StepReport, digest_of_folder
 from openclaw_rl.core.ledger import DropReason
-from openclaw_rl.core.message import Json
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import AdapterError
@@ -29,6 +28,7 @@ from openclaw_rl.trainers.lessons import Lesson, counts, lessons, shares
 from openclaw_rl.trainers.model import CausalModel, Speaker, learning_rate, load
 from openclaw_rl.trainers.objective import Objective, Tally, Targets
 from openclaw_rl.trainers.reporting import Report, Reporting, silent
+from openclaw_rl.trainers.sampled import Samplers
 from openclaw_rl.trainers.settings import Distill, HintSelection, Teacher, TrainerSettings
 from openclaw_rl.trainers.shelf import Shelf
 
@@ -59,6 +59,8 @@ class LoraTrainer:
         self._upon: checkpoint.Under | None = None
         self._shelf = Shelf(settings.scopes_in_memory)
         self._heard = Reporting(silent)
+        self._samplers = Samplers(model, settings, teacher or model.teacher)
+        self._beside: Path | None = None  # a version's folder: others lie beside it
         self._spoken: PolicyVersion | None = BASE  # the version these weights are; None once they are none
         self.restore(None)
 
@@ -109,6 +111,7 @@ class LoraTrainer:
                 "loss_distill_last": walk.distance,
                 "updates": float(walk.updates),
                 "updates_undone": float(walk.undone),
+                "old_logp_missing": float(self._samplers.missing),
                 "seconds": time.perf_counter() - began_s,
             }
         )
@@ -169,7 +172,7 @@ class LoraTrainer:
             {name: one.cpu() for name, one in held.items()} for held in (self.model.weights(), self._state())
         )
         now = checkpoint.Checkpoint(weights, state, self._steps, version, self._upon)
-        checkpoint.write(folder, now, config, _as_json(settings))
+        checkpoint.write(folder, now, config, asdict(settings))
         self._shelf.put(folder, now)
         self._spoken = version
         return Adapter(folder, digest_of_folder(folder), version)
@@ -180,7 +183,7 @@ class LoraTrainer:
         They stand on the adapter in `under`, or for None on the base model, whatever the version stood on when it was
         exported. Raises AdapterError, and then nothing has changed.
         """
-        upon = None if under is None else self._under(under)
+        upon, self._beside = None if under is None else self._under(under), folder or under
         found = None
         if folder is not None:
             found = self._shelf.read(folder, {name: tuple(one.shape) for name, one in self._parameters.items()})
@@ -283,6 +286,8 @@ class LoraTrainer:
         old = [torch.tensor([one.sample.logp[at] for at in one.trained], device=device) for one in taught]
         reference, behind = self._read_fixed(taught, ids)
         teachers = self._chosen(taught, ids, behind)
+        is_once = self._most_updates(taught) == 1
+        selected = self._samplers.selected(taught, teachers, is_own=self._is_own, beside=self._beside, is_once=is_once)
         found: list[Targets] = []
         for index, (one, share) in enumerate(zip(taught, shares(taught, self._method), strict=True)):
             teacher = teachers[index]
@@ -297,8 +302,8 @@ class LoraTrainer:
             advantage = combined_advantage(rl, opd, w_rl=weights.rl, w_opd=weights.opd)
             kept = teacher if weights.distill or one.is_taught else None
             anchored = _anchored(reference[index], told)
-            targets = Targets(ids[index], old[index], share, advantage, reference[index], kept, one.is_taught, anchored)
-            found.append(targets)
+            held = (advantage, reference[index], kept, one.is_taught, anchored, selected[index])
+            found.append(Targets(ids[index], old[index], share, *held))
         return found
 
     def _read_fixed(
@@ -389,8 +394,3 @@ def _anchored(reference: Tensor | None, told: Tensor | None) -> Tensor | None:
     if reference is None or told is None:
         return None
     return ((told - reference).abs() < HINTED_NATS).to(told.dtype)
-
-
-def _as_json(settings: TrainerSettings) -> dict[str, Json]:
-    found: dict[str, Json] = asdict(settings)
-    return found

@@ -122,6 +122,19 @@ class CausalModel:
         finally:
             self.set_weights(own)
 
+    @contextmanager
+    def speaking_through(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
+        """Speaks with these LoRA weights alone, of any rank, as `stand_on` takes them."""
+        own, under = self.weights(), {path: layer.under for path, layer in self.loras.items()}
+        self.stand_on(weights)
+        self.set_weights({name: torch.zeros_like(one) for name, one in own.items()})
+        try:
+            yield
+        finally:
+            for path, layer in self.loras.items():
+                layer.under = under[path]
+            self.set_weights(own)
+
     def weights(self) -> dict[str, Tensor]:
         """A copy of the LoRA weights, by PEFT's names."""
         return {name: parameter.detach().clone() for name, parameter in self.named()}

@@ -12,6 +12,7 @@ from openclaw_rl.algo.loss import clipped_objective, is_clipped, kl_k3
 from openclaw_rl.trainers.batch import chunks
 from openclaw_rl.trainers.lessons import Shares
 from openclaw_rl.trainers.model import Speaker
+from openclaw_rl.trainers.sampled import Selected
 from openclaw_rl.trainers.settings import Distill, MethodSettings
 
 TAUGHT_TOP_K = 50  # tokens of the teacher's compared one by one where it sampled
@@ -24,7 +25,8 @@ class Targets:
     `logp_old` is as recorded when they were sampled; `advantage`, `logp_ref` [n] and `teacher` [n, H], the hidden
     states of the teacher behind its hint, are None where their terms do not apply. Where the teacher itself sampled
     (`is_taught`) the distance is the forward divergence, whatever the method's own form. `anchored` [n] is 1 where the
-    anchor to the base holds and 0 where it does not, None where it holds everywhere.
+    anchor to the base holds and 0 where it does not, None where it holds everywhere. `selected` is what the selected
+    form compares, None where it is the policy's as it is read.
     """
 
     ids: Tensor
@@ -35,6 +37,7 @@ class Targets:
     teacher: Tensor | None = None
     is_taught: bool = False
     anchored: Tensor | None = None
+    selected: Selected | None = None
 
 
 @dataclass(slots=True)
@@ -113,7 +116,7 @@ class Objective:
             tally.policy += float(policy.detach())
             loss = loss + policy
         if targets.teacher is not None:
-            distance = self._distill(all_logp, targets.teacher[rows], is_taught=targets.is_taught)
+            distance = self._distill(all_logp, targets, rows)
             distill = distance.sum() * targets.shares.distill
             tally.distill += float(distill.detach())
             loss = loss + distill
@@ -135,27 +138,33 @@ class Objective:
         objective = clipped_objective(logp, logp_old, advantage, clip_low=low, clip_high=high, ratio_cap=cap)
         return -objective.sum()
 
-    def _distill(self, all_logp: Tensor, teacher: Tensor, *, is_taught: bool) -> Tensor:
+    def _distill(self, all_logp: Tensor, targets: Targets, rows: slice) -> Tensor:
         """The distance to the teacher at each position, [c]."""
-        method = self._method
+        method, is_taught = self._method, targets.is_taught
+        assert targets.teacher is not None
         k = min(max(method.compared, TAUGHT_TOP_K) if is_taught else method.compared, self._model.vocabulary)
         with torch.no_grad():
-            teacher_logp = self._teacher.logits(teacher).log_softmax(-1)
+            teacher_logp = self._teacher.logits(targets.teacher[rows]).log_softmax(-1)
             teacher_top = teacher_logp.topk(k).indices
         if is_taught or method.form is Distill.TAIL:
             student_bins = with_tail(all_logp.gather(-1, teacher_top))
             teacher_bins = with_tail(teacher_logp.gather(-1, teacher_top))
             kind = Divergence.FORWARD if is_taught else Divergence(method.divergence)
             return bin_divergence(student_bins, teacher_bins, kind=kind)
-        student_top = all_logp.detach().topk(k).indices
-        ids, counts = members(student_top, teacher_top, subset=Subset(method.subset))
+        if targets.selected is None:  # these very weights sampled, or stand in for those that did
+            ids, counts = members(all_logp.detach().topk(k).indices, teacher_top, subset=Subset(method.subset))
+            logp_old = all_logp.detach().gather(-1, ids)
+        else:
+            ids, counts = targets.selected.ids[rows], targets.selected.counts[rows]
+            logp_old = targets.selected.logp_old[rows]
         logp = all_logp.gather(-1, ids)
         return -selected_objective(
             logp,
-            logp.detach(),
+            logp_old,
             teacher_logp.gather(-1, ids),
             counts,
             clip=method.clip,
             clip_low=method.clip_low,
             clip_high=method.clip_high,
+            ratio_cap=method.tis_clip,
         )
