@@ -194,3 +194,17 @@ def test_nor_less_where_most_of_what_they_ask_for_changes_nothing() -> None:
     ((stage, said),) = told(replace(seen(WELL, contentment=(one,), versions=3), counts=counts))
     assert stage == "learn" and "over 3 versions made and 2 corrections that changed nothing" in said
     assert not told(replace(seen(WELL, contentment=(one,), versions=2), counts=counts))
+
+
+def test_samples_set_aside_for_their_cost_are_named_with_a_cure() -> None:
+    few = replace(WELL, counts={**WELL.counts, "trained": 30, "dropped.too_dear": 1})
+    (found,) = [item for item in learning_findings(few) if "set aside" in item.said]
+    assert found.level is Level.NOTE and found.said.startswith("1 sample set aside")
+    assert "trainer.timeout_s" in found.fix and "GPU" in found.fix
+    many = replace(few, counts={**few.counts, "dropped.too_dear": 3})
+    assert ("train", found.said.replace("1 sample ", "3 samples ")) in told(many)
+
+
+def test_the_step_under_way_is_told_with_how_far_it_has_come() -> None:
+    words = "taking a step over 1 sample for shared: update 3 of at most 8, about 20 s to go"
+    assert words in story(replace(WELL, is_training=True, doing=words))

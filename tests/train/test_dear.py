@@ -220,11 +220,11 @@ UNDER_WAY = UnderWay(samples=1, tokens=12_000.0, seconds=90.0, began_s=1000.0)
     [
         (None, 1030.0, "about 60 s to go"),
         (StepProgress(tokens=4000, reading_s=25.0), 1030.0, "4,000 of 12,000 tokens read, about 60 s to go"),
-        # 20 s for two updates that left a quarter, a half each: a sixteenth takes two more, and a last look.
+        # 21 s for two updates and a third look, that left a quarter: a half each, so a sixteenth takes two more.
         (
-            StepProgress(12_000, 30.0, 2, 8, 0.25, 0.0625, 20.0),
-            1050.0,
-            "update 3 of at most 8, 25 % of the distance to the teacher left, about 30 s to go",
+            StepProgress(12_000, 30.0, 2, 8, 0.25, 0.0625, 21.0),
+            1051.0,
+            "update 3 of at most 8, 25 % of the distance to the teacher left, about 14 s to go",
         ),
     ],
 )

@@ -229,8 +229,7 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
     store, engine, renderer = built.store, built.engine, built.renderer
     keys = built.keys or Keys({OWNER: key})
     served = Served(store, engine, keep_loaded=config.publish.keep_loaded, room=_room(config))
-    weights = config.trainer.method.weights
-    wants = Wants.of(rl=weights.rl, hints=weights.opd + weights.distill)
+    wants = _wants(config)
     candidate_made, version_settled = asyncio.Event(), asyncio.Event()
     recipe: dict[str, Json] = msgspec.to_builtins({"train": config.train, "trainer": config.trainer})
     training = TrainStage(
@@ -262,8 +261,7 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
     training.entry.take_back = publishing.take_back
     judging = JudgeStage(store, built.judge, config.judge, is_idle=lambda: activity.is_idle)
     remaking = Remaking()
-    rebuilt = partial(rebuild_in_time, store, config, folder, remaking, served=served)
-    train = partial(_train, training, rebuilt)
+    train = partial(_train, training, partial(rebuild_in_time, store, config, folder, remaking, served=served))
     return Installation(
         config=config,
         folder=folder,
@@ -285,6 +283,11 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
         judge_model=built.judge_model,
         remaking=remaking,
     )
+
+
+def _wants(config: Config) -> Wants:
+    weights = config.trainer.method.weights
+    return Wants.of(rl=weights.rl, hints=weights.opd + weights.distill)
 
 
 def _room(config: Config) -> int:

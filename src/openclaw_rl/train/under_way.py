@@ -33,7 +33,7 @@ def left_s(progress: StepProgress | None, under_way: UnderWay, now_s: float) -> 
     """The seconds that are likely left; None where nobody can tell.
 
     Once there are updates they tell best: the distance falls by about the same factor at each, until it is `enough` or
-    there are no more updates.
+    there are no more updates. What was read once more than there are updates is in their time.
     """
     spent_s = now_s - under_way.began_s
     if progress is None or not progress.updates or progress.distance is None:
@@ -41,9 +41,9 @@ def left_s(progress: StepProgress | None, under_way: UnderWay, now_s: float) -> 
     count = float(progress.most)
     if 0.0 < progress.enough < 1.0 and 0.0 < progress.distance < 1.0:
         count = min(count, progress.updates * math.log(progress.enough) / math.log(progress.distance))
-    each_s = progress.updating_s / progress.updates
+    each_s = progress.updating_s / (progress.updates + 1)
     since_s = max(0.0, spent_s - progress.reading_s - progress.updating_s)
-    return max(0.0, each_s * max(1.0, count - progress.updates + 1.0) - since_s)
+    return max(0.0, each_s * max(1.0, count - progress.updates) - since_s)
 
 
 def told(progress: StepProgress | None, under_way: UnderWay, now_s: float) -> str:
