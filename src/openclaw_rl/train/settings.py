@@ -56,8 +56,8 @@ class TrainStageSettings:
     """Turns longer than this, prompt and answer together, are not trained on. OpenClaw's own words take 12,000 and
     more."""
     step_share: float = 0.33
-    """How much of trainer.timeout_s a step may take, by what earlier ones took. Fewer samples make a shorter step; one
-    that would take longer alone is set aside (too_dear) until this, the timeout or the machine allows for it."""
+    """How much of trainer.timeout_s a step may take, by what earlier ones took. It holds as many samples as fit; a
+    sample that would take longer alone is set aside (too_dear), and looked at again at each start."""
     user_share: float = 0.5
     """How much of `batch_size` may come from one user in a step of a shared version, where several users teach."""
     same_words_a_day: int = 100

@@ -215,7 +215,7 @@ class TrainerSettings:
     nice: int = 19
     """Priority of the trainer's process; 19 gives way to everything."""
     timeout_s: float = 1800.0
-    """How long one step may take before its process is ended."""
+    """How long one step may take before its process is ended; steps are made to fit into train.step_share of it."""
 
     def __post_init__(self) -> None:
         if min(self.rank, self.threads, self.max_tokens_per_pass, self.logits_per_chunk, self.updates) < 1:
