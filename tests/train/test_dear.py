@@ -91,6 +91,15 @@ async def test_short_samples_go_before_an_older_dear_one_which_goes_alone(tmp_pa
         assert await flow.state("d1") is State.TRAINED
 
 
+async def test_nor_does_a_dear_sample_of_one_user_go_before_short_ones_of_another(tmp_path: Path) -> None:
+    async with on_a_machine(tmp_path, FAST, size=1) as flow:
+        for name, scope in (("d1", "user:ann"), ("b1", "user:bob"), ("b2", "user:bob")):
+            await flow.judged(name, None)
+            await flow.store.admit(replace(sample(name), prompt=prompt_of(name)), scopes=(scope,))
+        await steps(flow)
+        assert flow.trainer.batches == [["b1"], ["b2"], ["d1"]]
+
+
 async def test_what_costs_about_the_same_shares_a_step_as_far_as_its_time_allows(tmp_path: Path) -> None:
     # They share all of their prompts but one token: a step over four of them reads about as much as one over one.
     async with on_a_machine(tmp_path, FAST) as flow:

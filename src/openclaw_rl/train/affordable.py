@@ -7,7 +7,7 @@ what their steps took is owed to the dear ones, and when that is as much as a de
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from openclaw_rl.core.sample import Sample
@@ -58,6 +58,11 @@ class Affordable:
         """The riders, one after the other, that a step over the chosen ones has time for."""
         return await asyncio.to_thread(self._beside, riders, chosen)
 
+    def least(self, teaching: Sequence[Sample], apart: Collection[str]) -> Work | None:
+        """What the cheapest of these costs, of those that need not go alone if there are any; None without samples."""
+        together = [sample for sample in teaching if sample.turn not in apart] or teaching
+        return min((self._work(sample) for sample in together), key=self.costs.size, default=None)
+
     def succeeded(self, seconds: float) -> None:
         """Notes how long the step that was chosen last took."""
         self._owed_s = self._owed_s + seconds if self._is_owing else 0.0
@@ -91,3 +96,30 @@ class Affordable:
             if is_short and self.costs.fits(work):
                 found.append(rider)
         return found
+
+
+@dataclass(slots=True)
+class ScopeTurns:
+    """Whose step is next, of scopes that each have one due: by the same rule as samples within a scope."""
+
+    costs: Costs
+    _owed_s: float = 0.0
+    _is_owing: bool = False
+
+    def chosen(self, due: Mapping[str, Work]) -> str:
+        """One of these, the one that waited longest named first; `due` is what the cheapest sample of each costs."""
+        least = min(map(self.costs.size, due.values()))
+        dear = [
+            name
+            for name, work in due.items()
+            if self.costs.size(work) > ALIKE * least and not self.costs.fits(work, QUICK)
+        ]
+        self._is_owing = bool(dear)
+        if dear and self._owed_s and self._owed_s >= self.costs.seconds(due[dear[0]]):
+            self._is_owing = False
+            return dear[0]
+        return next(name for name in due if name not in dear)
+
+    def took(self, seconds: float) -> None:
+        """Notes how long the step of the scope that was chosen last took."""
+        self._owed_s = self._owed_s + seconds if self._is_owing else 0.0

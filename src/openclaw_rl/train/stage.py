@@ -21,6 +21,7 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.store.db import Store
 from openclaw_rl.train import folders
+from openclaw_rl.train.affordable import ScopeTurns
 from openclaw_rl.train.costs import KEPT, Costs
 from openclaw_rl.train.entry import Entry
 from openclaw_rl.train.settings import TrainStageSettings, Wants
@@ -79,6 +80,7 @@ class TrainStage:
     version_settled: asyncio.Event = field(default_factory=asyncio.Event)
     _status: TrainStatus = field(default_factory=TrainStatus)
     _parts: StepParts = field(init=False)
+    _turns: ScopeTurns = field(init=False)
     _scopes: dict[str, ScopeSteps] = field(default_factory=dict)
     _is_at_gate: bool = False
     _training: str = ""  # the scope that a step is taken for
@@ -97,6 +99,7 @@ class TrainStage:
             self.entry.holds,
             self.costs,
         )
+        self._turns = ScopeTurns(self.costs)
         self._status = replace(self._status, needed=self.settings.batch_size, why_waiting="training has not begun yet")
 
     @property
@@ -166,9 +169,11 @@ class TrainStage:
         if await self.store.orders.frozen_since_s() is not None:
             self._status = replace(self._status, why_waiting=FROZEN)
             return moved
-        due = next((name for name, look in looks.items() if not look.why), None)
-        if due is not None:
-            await self._take(due, looks[due])
+        due = {name: look.cheapest for name, look in looks.items() if not look.why}
+        if due:
+            began_s, name = self.clock(), self._turns.chosen(due)
+            await self._take(name, looks[name])
+            self._turns.took(self.clock() - began_s)
             return True
         for name in active:
             if self._scopes[name].may_rebase and (await self._scopes[name].look()).at_gate is None:

@@ -38,12 +38,13 @@ RIDERS_KEPT = 16  # as many steps' riders may wait
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What there is to do for a scope: `why` no step is due, empty where one is."""
+    """What there is to do for a scope: `why` no step is due, empty where one is; what the `cheapest` sample costs."""
 
     why: str
     ready: tuple[Sample, ...] = ()
     teaching: int = 0
     at_gate: PolicyVersion | None = None
+    cheapest: Work = field(default_factory=Work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,8 @@ class ScopeSteps:
             return Look(f"version {at_gate} is at the gate", at_gate=at_gate)
         ready = await self._ready()
         teaching = [sample for sample in ready if self._teaches(sample)]
-        return Look(self._why_waiting(teaching), tuple(ready), len(teaching))
+        cheapest = self.affordable.least(teaching, self.retries.apart) or Work()
+        return Look(self._why_waiting(teaching), tuple(ready), len(teaching), cheapest=cheapest)
 
     async def step(self, ready: Sequence[Sample]) -> Taken:
         """One step over the next of these samples."""
