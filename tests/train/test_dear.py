@@ -221,26 +221,33 @@ async def test_riders_that_cost_much_do_not_make_a_short_step_long(tmp_path: Pat
         assert await flow.state("dr") is State.READY
 
 
-UNDER_WAY = UnderWay(samples=1, tokens=12_000.0, seconds=90.0, began_s=1000.0)
+UNDER_WAY = UnderWay(samples=1, tokens=12_000.0, seconds=90.0)
 
 
 @pytest.mark.parametrize(
-    ("progress", "now_s", "words"),
+    ("progress", "words"),
     [
-        (None, 1030.0, "about 60 s to go"),
-        (StepProgress(tokens=4000, reading_s=25.0), 1030.0, "4,000 of 12,000 tokens read, about 60 s to go"),
+        (None, "about 90 s to go"),  # the model is being loaded
+        (StepProgress(spent_s=30.0), "about 60 s to go"),
+        (
+            StepProgress(tokens=4000, reading_s=25.0, spent_s=30.0),
+            "4,000 of 12,000 tokens read, about 60 s to go",
+        ),
         # 21 s for two updates and a third look, that left a quarter: a half each, so a sixteenth takes two more.
         (
-            StepProgress(12_000, 30.0, 2, 8, 0.25, 0.0625, 21.0),
-            1051.0,
+            StepProgress(12_000, 30.0, 2, 8, 0.25, 0.0625, 21.0, 51.0),
             "update 3 of at most 8, 25 % of the distance to the teacher left, about 14 s to go",
+        ),
+        (
+            StepProgress(12_000, 30.0, 2, 3, 0.25, 0.0625, 21.0, 54.0),
+            "update 3 of at most 3, 25 % of the distance to the teacher left, about 4 s to go",
         ),
     ],
 )
-def test_how_far_a_step_has_come_is_said_in_words(progress: StepProgress | None, now_s: float, words: str) -> None:
-    assert told(progress, UNDER_WAY, now_s) == words
+def test_how_far_a_step_has_come_is_said_in_words(progress: StepProgress | None, words: str) -> None:
+    assert told(progress, UNDER_WAY) == words
 
 
 def test_before_any_step_was_measured_nobody_says_how_long_it_takes() -> None:
-    assert left_s(None, UnderWay(1, 10.0, float("inf"), 0.0), 1.0) is None
+    assert left_s(None, UnderWay(1, 10.0, float("inf"))) is None
     assert Costs().seconds(Costs().work_of([sample("a")])) == float("inf")

@@ -65,7 +65,7 @@ class StepProgress:
 
     So many `tokens` were read before the first update, in `reading_s` so far, and so many `updates` of at most `most`
     were made and kept in `updating_s`. `distance` is the share of the first distance to the teacher that is left, None
-    where none was measured yet; the step ends once it is `enough`.
+    where none was measured yet; the step ends once it is `enough`. `spent_s` is how long ago the trainer was asked.
     """
 
     tokens: int = 0
@@ -75,3 +75,4 @@ class StepProgress:
     distance: float | None = None
     enough: float = 0.0
     updating_s: float = 0.0
+    spent_s: float = 0.0

@@ -109,12 +109,11 @@ class TrainStage:
         if looking and not held.doing:
             held = replace(held, doing=f"looking at {looking} judged turn{'' if looking == 1 else 's'}")
         if held.is_training:
-            progress, now_s = self.progress(), self.clock()
-            how_far = told(progress, self._parts.under_way, now_s)
-            over = self._parts.under_way.samples
-            doing = step_over(over, self._training) if over else held.doing
+            progress, under_way = self.progress(), self._parts.under_way
+            how_far = told(progress, under_way)
+            doing = step_over(under_way.samples, self._training) if under_way.samples else held.doing
             doing = f"{doing}: {how_far}" if how_far else doing
-            return replace(held, doing=doing, progress=progress, left_s=left_s(progress, self._parts.under_way, now_s))
+            return replace(held, doing=doing, progress=progress, left_s=left_s(progress, under_way))
         if held.why_waiting:
             return held
         return replace(held, why_waiting=f"{held.doing or NOT_YET}; then it is seen whether a step is due")

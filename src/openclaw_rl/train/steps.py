@@ -109,7 +109,7 @@ class ScopeSteps:
             self.scope, len(samples), len(rehearsed), ground.parent, ground.upon,
         )  # fmt: skip
         teaching = sum(self._teaches(sample) for sample in samples)
-        self.parts.under_way.begin(teaching, work.read, self.parts.costs.seconds(work), self.parts.clock())
+        self.parts.under_way.begin(teaching, work.read, self.parts.costs.seconds(work))
         try:
             report = await self.parts.trainer.step((*samples, *rehearsed), resume=ground.resume, under=ground.under)
         except StepTooDearError as problem:

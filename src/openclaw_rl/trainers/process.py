@@ -8,7 +8,9 @@ import os
 import pickle
 import signal
 import sys
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from openclaw_rl.core import pipe
@@ -30,7 +32,8 @@ class TrainerProcess:
         self._settings = settings
         self._child: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()  # one call at a time; others wait
-        self.progress: StepProgress | None = None  # of the step under way, as last heard
+        self._heard: StepProgress | None = None  # of the step under way
+        self._asked_s = 0.0
 
     @classmethod
     async def start(cls, model: Path, settings: TrainerSettings, *, resume: Path | None = None) -> TrainerProcess:
@@ -45,6 +48,11 @@ class TrainerProcess:
         """The process's id while it lives."""
         return None if self._child is None or self._child.returncode is not None else self._child.pid
 
+    @property
+    def progress(self) -> StepProgress | None:
+        """How far the step under way has come, as last heard; None where none is."""
+        return None if self._heard is None else replace(self._heard, spent_s=time.monotonic() - self._asked_s)
+
     async def step(self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None) -> StepReport:
         """One step from the version whose folder is `resume`; None is a fresh adapter, which adds nothing.
 
@@ -54,10 +62,11 @@ class TrainerProcess:
         """
         async with self._turn:
             await self._ready(None)
+            self._heard, self._asked_s = StepProgress(), time.monotonic()
             try:
                 answer = await self._ask(Step(tuple(samples), resume, under))
             finally:
-                self.progress = None
+                self._heard = None
         if not isinstance(answer, StepReport):
             raise TrainerError(f"the trainer answered a step with {type(answer).__name__}")
         return answer
@@ -136,7 +145,7 @@ class TrainerProcess:
             answer: Answer = pickle.loads(await child.stdout.readexactly(size))
             if not isinstance(answer, StepProgress):
                 return answer
-            self.progress = answer
+            self._heard = answer
 
     async def _end(self) -> str:
         """Ends the process if it still runs, and says how it ended."""
