@@ -187,6 +187,7 @@ class SoakTrainer:
 
     steps: int = 0
     last: dict[str, float] = field(default_factory=dict)
+    progress: None = None  # a step is over at once
 
     async def step(self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None) -> StepReport:
         """A step that teaches nothing."""

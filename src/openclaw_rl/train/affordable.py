@@ -33,9 +33,10 @@ class Affordable:
         known = self._alone | found
         self._alone = {sample.turn: known[sample.turn] for sample in ready}
 
-    def beyond(self, samples: Sequence[Sample]) -> list[str]:
-        """The turns that are sure to take longer than a step may, each alone."""
-        return [sample.turn for sample in samples if self.costs.is_beyond(self._work(sample))]
+    def beyond(self, samples: Sequence[Sample]) -> dict[str, float]:
+        """The turns that are sure to take longer than a step may, each alone, and the seconds each is likely to take."""
+        works = {sample.turn: self._work(sample) for sample in samples}
+        return {turn: self.costs.seconds(work) for turn, work in works.items() if self.costs.is_beyond(work)}
 
     def dearest(self, samples: Sequence[Sample]) -> str:
         """The turn that costs most alone; the first of equals."""

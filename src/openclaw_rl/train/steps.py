@@ -186,6 +186,11 @@ class ScopeSteps:
         old = (*old, *await self._no_longer_asked_for(ready, {turn for turn, _ in old}))
         await self.affordable.look_at(ready)
         dear = self.affordable.beyond([sample for sample in ready if self._teaches(sample)])
+        for turn, seconds in dear.items():
+            log.warning(
+                "too dear: turn=%s takes about %.0f s alone, a step may take %.0f s",
+                turn, seconds, self.parts.costs.limit_s,
+            )  # fmt: skip
         gone = {turn for turn, _ in old}
         old = (*old, *((turn, DropReason.TOO_DEAR) for turn in dear if turn not in gone))
         await self._drop(old)
