@@ -8,7 +8,7 @@ import pytest
 from train_doubles import sample
 
 from openclaw_rl.core.adapter import StepReport
-from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
+from openclaw_rl.core.sample import Elsewhere, HintPrompt, Sample, SampledReply
 from openclaw_rl.core.version import BASE
 from openclaw_rl.train.costs import Costs, Step, Work, step_of, work_of
 
@@ -39,6 +39,23 @@ def test_what_samples_share_is_counted_once() -> None:
 def test_replies_beside_the_served_one_are_updated_too() -> None:
     shown = (SampledReply((7, 7, 7), (-1.0,) * 3, BASE),)
     assert work_of([replace(sample("a"), shown=shown)], reads_all=False).each == 2 + 3
+
+
+def test_replies_to_other_requests_are_read_behind_their_own_prompts() -> None:
+    other = Elsewhere((8, 8), HintPrompt("h", (8, 9, 8)), SampledReply((7, 7), (-1.0,) * 2, BASE))
+    found = work_of([replace(sample("a"), elsewhere=(other,))], reads_all=False)
+    # the sample alone: 5 tokens read by the base and 3 by the policy; the other: 8 8 7 7, 9 8 7 7 behind 8, and 8 8
+    assert (found.read, found.each) == (5 + 3 + 4 + 4 + 2, 2 + 2)
+    assert found.each_before == (3 + 4) + (2 + 3)
+
+
+def test_as_many_updates_are_reckoned_with_as_steps_made() -> None:
+    costs = Costs(limit_s=600.0, updates=40)
+    work = costs.work_of([replace(long("a", 1000), response=(7,) * 60, logp=(-1.0,) * 60, mask=(True,) * 60)])
+    for updates in (6.0, 12.0):
+        costs.taken(work, took(work, 1e-3 * work.units(updates, 1000.0), updates))
+    assert costs.seconds(work) == pytest.approx(1e-3 * work.units(12.0, 1000.0), rel=0.1)
+    assert costs.at_least_s(work) == pytest.approx(1e-3 * work.units(6.0, 1000.0), rel=0.2)
 
 
 def test_before_any_step_nothing_is_known_and_nothing_is_beyond() -> None:

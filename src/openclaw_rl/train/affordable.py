@@ -34,7 +34,7 @@ class Affordable:
         self._alone = {sample.turn: known[sample.turn] for sample in ready}
 
     def beyond(self, samples: Sequence[Sample]) -> dict[str, float]:
-        """The turns that are sure to take longer than a step may, each alone, and the seconds each is likely to take."""
+        """The turns that are sure to take longer than a step may, each alone, and the seconds each is likely to."""
         works = {sample.turn: self._work(sample) for sample in samples}
         return {turn: self.costs.seconds(work) for turn, work in works.items() if self.costs.is_beyond(work)}
 

@@ -15,8 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from openclaw_rl.core.adapter import StepReport
-from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.sample import HintPrompt, Sample
 
+Ids = tuple[int, ...]
 BACKWARD = 3.0  # times what reading costs: an update reads forwards and backwards
 EVENS = tuple(125.0 * 2.0**power for power in range(11))  # 125 to 128,000
 LIKELY, AT_MOST = 1000.0, 8000.0  # `even` where steps leave it open: a small model's, and a large one's
@@ -49,7 +50,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step that was taken, or that was given up after so many seconds."""
+    """A step that was taken, or that was given up after so many seconds; then nobody knows how many updates it made."""
 
     work: Work
     updates: float
@@ -122,7 +123,7 @@ class Costs:
 
     def given_up(self, work: Work, seconds: float) -> Step:
         """A step that took longer than it may, noted."""
-        step = Step(work, float(self.updates), seconds, is_given_up=True)
+        step = Step(work, 0.0, seconds, is_given_up=True)
         self.note(step)
         return step
 
@@ -136,8 +137,9 @@ class Costs:
 
     def at_least_s(self, work: Work) -> float:
         """How long a step will take at least, as far as that can be known; else 0."""
-        largest = max((one.work.units(one.updates, AT_MOST) for one in (*self._taken, *self._given_up)), default=0.0)
-        is_far = work.units(self.updates, AT_MOST) > FAR * largest
+        count = self._count(AT_MOST)
+        largest = max((one.work.units(count, AT_MOST) for one in (*self._taken, *self._given_up)), default=0.0)
+        is_far = work.units(count, AT_MOST) > FAR * largest
         return 0.0 if is_far else self._estimate(work, AT_MOST)
 
     def size(self, work: Work) -> float:
@@ -158,12 +160,17 @@ class Costs:
         if usual not in self._rates:
             self._rates[usual] = self._fitted(usual)
         rate, even = self._rates[usual]
-        return rate * work.units(self.updates, even)
+        return rate * work.units(self._count(usual), even)
+
+    def _count(self, usual: float) -> float:
+        """How many updates to reckon with: the most that steps made, or the fewest for what it takes at least."""
+        made = [one.updates for one in self._taken] or [float(self.updates)]
+        return max(made) if usual == LIKELY else min(made)
 
     def _fitted(self, usual: float) -> tuple[float, float]:
         """The rate and `even` that explain the steps best; those given up count where they would come out shorter."""
-        times = GIVEN_UP if usual == LIKELY else 1.0
-        bounds = [Step(one.work, one.updates, times * one.seconds) for one in self._given_up]
+        times, count = GIVEN_UP if usual == LIKELY else 1.0, self._count(usual)
+        bounds = [Step(one.work, count, times * one.seconds) for one in self._given_up]
         rate, even = _fit(self._taken, usual) if self._taken else (0.0, usual)
         short = [one for one in bounds if rate * one.work.units(one.updates, even) < one.seconds]
         return _fit([*self._taken, *short], usual) if short else (rate, even)
@@ -197,15 +204,14 @@ def work_of(samples: Sequence[Sample], *, reads_all: bool) -> Work:
     hinted: list[bytes] = []
     prompts: list[bytes] = []
     said = before = 0
-    for sample in samples:
-        prompt = _packed(sample.prompt)
-        prompts.append(prompt)
-        for reply in _replies(sample):
+    for prompt, hints, replies in (part for sample in samples for part in _parts(sample)):
+        prompts.append(_packed(prompt))
+        for reply in replies:
             packed = _packed(reply)
-            plain.append(prompt + packed)
-            hinted += [_packed(hint.tokens) + packed for hint in sample.hints]
+            plain.append(prompts[-1] + packed)
+            hinted += [_packed(hint.tokens) + packed for hint in hints]
             said += len(reply)
-            before += _sum_of(len(sample.prompt), len(sample.prompt) + len(reply))
+            before += _sum_of(len(prompt), len(prompt) + len(reply))
     base, policy, whole = distinct([*plain, *hinted]), distinct(prompts), distinct(plain)
     if reads_all:
         return Work(base[0], base[1], whole[0], whole[1])
@@ -232,9 +238,11 @@ def _packed(ids: Sequence[int]) -> bytes:
     return array("q", ids).tobytes()
 
 
-def _replies(sample: Sample) -> list[tuple[int, ...]]:
-    beside = (sample.own, *sample.shown)
-    return [sample.response, *(reply.tokens for reply in beside if reply is not None)]
+def _parts(sample: Sample) -> list[tuple[Ids, tuple[HintPrompt, ...], list[Ids]]]:
+    """The prompts that a step over the sample reads, each with its hints and the replies to it."""
+    beside = [reply.tokens for reply in (sample.own, *sample.shown) if reply is not None]
+    elsewhere = [(other.prompt, (other.hint,), [other.reply.tokens]) for other in sample.elsewhere]
+    return [(sample.prompt, sample.hints, [sample.response, *beside]), *elsewhere]
 
 
 def _sum_of(first: int, last: int) -> int:
