@@ -45,6 +45,7 @@ class Call:
 SERVE = Call("serve", cost=Cost.MODEL, writes=True, may_refuse_beside_server=True)
 CALLS = (
     Call("settings", has_home=False),
+    Call("status"),
     Call("inspect"),
     Call("inspect", ("--json",)),
     Call("turns"),

@@ -33,7 +33,7 @@ from openclaw_rl.testing.folders import lived_in
 # {out} is a folder of its own, {home} the copy, {session} and {turn} what the original has, {hint} a hint of its owner.
 CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "settings": (("settings",),),
-    "status": (("status", "--home", "{home}"),),
+    "status": (("status", "--home", "{home}"), ("status", "--json", "--home", "{home}")),
     "inspect": (("inspect", "--home", "{home}"), ("inspect", "--json", "--home", "{home}")),
     "turns": (("turns", "--home", "{home}"), ("turns", "{turn}", "--home", "{home}")),
     "export": (
@@ -70,7 +70,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
 WITH_A_MODEL = {"serve", "demo", "diff", "replay", "eval personalization", "eval wishes", "eval judge"}
 WITH_A_MODEL |= {"tiny build", "tiny score"}
 # The copy has no server, whatever its server.json says.
-REFUSED = {"connect openclaw": "no server runs on", "status --home": "no server runs on"}
+REFUSED = {"connect openclaw": "no server runs on"}
 
 
 def commands(group: typer.Typer, before: tuple[str, ...] = ()) -> Iterator[str]:

@@ -13,7 +13,6 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from openclaw_rl.commands.common import Home, home_of, print_table, say
-from openclaw_rl.errors import ConfigError
 
 app = typer.Typer()
 
@@ -44,7 +43,9 @@ def status(home: Home = None, as_json: Annotated[bool, typer.Option("--json", he
 
     folder = home_of(home)
     if address_of(folder) is None:
-        raise ConfigError(f"no server runs on {folder}", fix="`openclaw-rl doctor` looks at what is stored")
+        none = f"no server runs on {folder}; `openclaw-rl doctor` looks at what is stored"
+        print(json.dumps({"story": none}) if as_json else none)
+        return
     found = asyncio.run(server_status(folder))
     if as_json:
         print(json.dumps(found))
