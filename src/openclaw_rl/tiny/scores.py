@@ -83,7 +83,9 @@ def _generate(
     width = max(map(len, prompts))
     ids = torch.tensor([[0] * (width - len(prompt)) + prompt for prompt in prompts])
     mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
-    sampling: dict[str, float] = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {"do_sample": False}
+    sampling: dict[str, float] = (
+        {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {"do_sample": False}
+    )
     if end is not None:
         sampling |= {"eos_token_id": end, "pad_token_id": end}
     with torch.no_grad():
