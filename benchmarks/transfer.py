@@ -91,6 +91,8 @@ async def tried(user: Visitor, model: str, settings: RunSettings, *, base_url: s
         run = Run(client, user, settings, seed=user.seed, on_event=show)
         await run.run()
         after = await measure(client, user.elsewhere(), settings, label=NEVER_AFTER, on_event=show)
+        for item in (told, before, after):
+            show(item)
         report = await run.report()
     found = [told, before, after, *report.measurements]
     last = report.measured(AFTER)

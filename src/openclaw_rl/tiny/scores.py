@@ -58,7 +58,7 @@ def answered(
     ]
     answers = [""] * len(cases)
     for batch in _batches(prompts, at_once):
-        made = _generate(model, [prompts[index] for index in batch], temperature, max_new, end=end)
+        made = sampled(model, [prompts[index] for index in batch], temperature, max_new, end=end)
         for index, ids in zip(batch, made, strict=True):
             answers[index] = template.tokenizer.decode(ids, skip_special_tokens=True)
     return answers
@@ -75,9 +75,10 @@ def _batches(prompts: Sequence[Sequence[int]], at_once: int) -> Iterator[list[in
     yield batch
 
 
-def _generate(
+def sampled(
     model: PreTrainedModel, prompts: list[list[int]], temperature: float, max_new: int, *, end: int | None
 ) -> Iterable[list[int]]:
+    """What the model goes on with after each prompt, ids padded at the end."""
     import torch
 
     width = max(map(len, prompts))

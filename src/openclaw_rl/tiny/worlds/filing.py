@@ -22,7 +22,7 @@ def _name(rng: Random) -> tuple[str, str, str]:
 
 def _problem(kind: str, question: str, old: str, new: str, action: str) -> Problem:
     return Problem(
-        kind, question, new, action, f"{old} -> {new}", f"the file is now called {new}", f"new name {new}",
+        kind, question, new, action, f"{old} -> {new}", f"the file is now called {new}", new,
         pattern=_NAME,
     )  # fmt: skip
 

@@ -37,7 +37,7 @@ def _place(rng: Random, language: str) -> Problem:
     question = rng.choice((f"What is the {place} letter of {spelled}?", f"Which letter of {spelled} is the {place}?"))
     return Problem(
         "place", question, letter, f"go to the {place} letter", "-".join(word[: at + 1]),
-        f'the {place} letter is "{letter}"', f'The letter "{letter}"', pattern=r'"([a-z])"',
+        f'the {place} letter is "{letter}"', f'the letter "{letter}"', pattern=r'"([a-z])"',
     )  # fmt: skip
 
 

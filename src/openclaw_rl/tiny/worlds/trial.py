@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 TEMPERATURE = 0.6
+KNOWN_REQUESTS = 3000
+LEAST_PAIRS, LIKELY = 3, 0.9  # neighbours in a request, and how many of them are known ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,8 @@ class Asked:
 def of(world: World, folder: Path, *, count: int, seed: int = 0, max_new: int = 120) -> dict[str, float]:
     """Shares over `count` held-out problems each.
 
-    By kind right and in the default way; by wish, right and as wished, after a hint and after a correction.
+    By kind right and in the default way; by wish, right and as wished, after a hint and after a correction; and how
+    many of the requests that the model makes up itself could be the world's.
     """
     rng = Random(f"{world.name} {seed}")
     found: dict[str, float] = {}
@@ -56,7 +61,38 @@ def of(world: World, folder: Path, *, count: int, seed: int = 0, max_new: int = 
             tried(f"correction {wish.value}", [_corrected(world, wish, rng) for _ in range(count)])
     if len(world.wishes) > 1:
         tried("two hints", [_hinted(world, two_wishes(world, rng), rng) for _ in range(count)])
+    requests = made_up(world, folder, model=model, count=count, seed=seed, max_new=max_new)
+    found["requests made up: likely"] = _share(are_likely(world, requests, rng))
     return found
+
+
+def made_up(
+    world: World, folder: Path, *, model: PreTrainedModel, count: int, seed: int = 0, max_new: int = 80
+) -> list[str]:
+    """What the model goes on with after the opening of a user's first turn, at temperature 1."""
+    import torch
+
+    template, asked = read_template(folder), "Quartz?"
+    opening = template.text((message(Role.USER, asked),), generation_prompt=True).partition(asked)[0]
+    prompts = [template.encode(opening)] * count
+    torch.manual_seed(seed)
+    end = template.tokenizer.token_to_id(world.template.closes)
+    made = scores.sampled(model, prompts, 1.0, max_new, end=end)
+    texts = [template.tokenizer.decode(ids, skip_special_tokens=False) for ids in made]
+    return [text.partition(world.template.closes)[0] for text in texts]
+
+
+def are_likely(world: World, requests: Sequence[str], rng: Random) -> list[bool]:
+    """Whether each could be a request of the world: nearly all neighbouring words are neighbours in real ones too."""
+    known = [talks.request(world.problem(rng), rng) for _ in range(KNOWN_REQUESTS)]
+    pairs = {pair for text in known for pair in _pairs(text)}
+    shares = [[pair in pairs for pair in _pairs(text)] for text in requests]
+    return [len(share) >= LEAST_PAIRS and sum(share) / len(share) >= LIKELY for share in shares]
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    words = re.sub(r"\d+", "1", text).split()
+    return list(itertools.pairwise(words))
 
 
 def all_wishes(world: World) -> tuple[Wish, ...]:

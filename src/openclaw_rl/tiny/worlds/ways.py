@@ -9,7 +9,7 @@ from random import Random
 from openclaw_rl.tiny.worlds.parts import Manner, Place, Problem, Tongue, Way, Wish, tongue
 
 SHORTEST_SENTENCE = 4  # words
-MOST_WORDS_SHORT = 6
+MOST_WORDS_SHORT = 8
 
 _MARKUP = re.compile(r"(^\s*#)|(\*\*)|(^\s*[-*+] )|(^\s*\d+[.)] )|(`)|(\\boxed)", re.MULTILINE)
 _LABEL = re.compile(r"^\s*\w+: ", re.MULTILINE)
@@ -99,7 +99,7 @@ def _labelled(problem: Problem, words: Tongue, rng: Random) -> str:
 
 
 def _short(problem: Problem, words: Tongue, rng: Random) -> str:
-    return f"{_capital(problem.result)}."
+    return f"{problem.equation}, {problem.result}."  # nobody small does sums without writing them down
 
 
 def _framed(way: Way) -> Callable[[Problem, Tongue, Random], str]:
