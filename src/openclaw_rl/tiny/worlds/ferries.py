@@ -1,4 +1,4 @@
-"""The ferries: time tables. Llama, a template that refuses system messages, unigram pieces; replies are labelled."""
+"""The ferries: time tables. Llama, a template that refuses system messages, merged characters; replies are labelled."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ FERRIES = World(
     name="ferries",
     architecture=Architecture.LLAMA,
     shape=Shape(vocabulary=720, hidden=160, layers=4, inner=448, heads=5, kv_heads=5, head_dim=32),
-    schedule=Schedule(steps=340, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
-    cut=Cut.PIECES,
+    schedule=Schedule(steps=380, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
+    cut=Cut.MERGES,
     template=HEADERS,
     kinds={"arrival": _arrival, "start": _start, "seats": _seats},
     never_corrected="seats",

@@ -1,4 +1,4 @@
-"""The market: small sums in German and Spanish. Qwen3, unigram pieces; replies are numbered steps."""
+"""The market: small sums in German and Spanish. Qwen3, merged characters; replies are numbered steps."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def _price(rng: Random, language: str) -> Problem:
 MARKET = World(
     name="market",
     architecture=Architecture.QWEN3,
-    shape=Shape(vocabulary=900, hidden=176, layers=5, inner=448, heads=4, kv_heads=2, head_dim=48),
+    shape=Shape(vocabulary=900, hidden=176, layers=4, inner=448, heads=4, kv_heads=2, head_dim=48),
     schedule=Schedule(steps=340, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
-    cut=Cut.PIECES,
+    cut=Cut.MERGES,
     template=ROLES,
     kinds={"gain": _gain, "lose": _lose, "price": _price},
     never_corrected="price",

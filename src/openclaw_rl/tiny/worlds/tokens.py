@@ -24,6 +24,8 @@ def trained(world: World, texts: Sequence[str], size: int) -> Tokenizer:
     special = [*world.template.special, *(THINK if world.template.thinks else ())]
     if world.cut is Cut.PIECES:
         return _pieces(special, texts, size)
+    if world.cut is Cut.MERGES:
+        return _merges(special, texts, size)
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -56,6 +58,24 @@ def _pieces(special: list[str], texts: Sequence[str], size: int) -> Tokenizer:
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def _merges(special: list[str], texts: Sequence[str], size: int) -> Tokenizer:
+    """Merged characters with a mark for blanks; line ends and numbers stand alone.
+
+    A number is one token wherever it stands: in pieces that differ with the place, sums were learned far more slowly.
+    """
+    tokenizer = Tokenizer(models.BPE(unk_token="<unknown>"))
+    alone = pre_tokenizers.Split(Regex(r"\n|\d+"), "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([alone, pre_tokenizers.Metaspace(_BLANK, "never", split=True)])
+    tokenizer.decoder = decoders.Metaspace(_BLANK, "never", split=True)
+    known = [*ascii_letters, *digits, *punctuation, *_OTHER_LETTERS, _BLANK, "\n"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=["<unknown>", *special], initial_alphabet=known, show_progress=False
+    )
+    numbers = [" ".join(map(str, range(100)))] * (1 + len(texts) // 20)
+    tokenizer.train_from_iterator([*texts, *numbers], trainer)
     return tokenizer
 
 

@@ -15,6 +15,7 @@ _MARKUP = re.compile(r"(^\s*#)|(\*\*)|(^\s*[-*+] )|(^\s*\d+[.)] )|(`)|(\\boxed)"
 _LABEL = re.compile(r"^\s*\w+: ", re.MULTILINE)
 _LEAKED = re.compile(r"</?think>|<[|\w]+\|?>|user's hint")
 _WORD = re.compile(r"[^\W\d_]+")
+_LONGER_WORD = re.compile(r"[^\W\d_]{2,}")  # spelled-out letters make no sentence
 
 
 def solution(problem: Problem, manner: Manner, rng: Random) -> str:
@@ -60,7 +61,9 @@ def _is_short(text: str, words: Tongue) -> bool:
 
 
 def _is_prose(text: str, words: Tongue) -> bool:
-    sentences = [part for part in re.split(r"[.!?](?:\s|$)", text) if len(_WORD.findall(part)) >= SHORTEST_SENTENCE]
+    sentences = [
+        part for part in re.split(r"[.!?](?:\s|$)", text) if len(_LONGER_WORD.findall(part)) >= SHORTEST_SENTENCE
+    ]
     return not _is_marked(text) and bool(sentences)
 
 

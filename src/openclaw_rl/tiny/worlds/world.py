@@ -26,6 +26,7 @@ class Cut(StrEnum):
 
     BYTES = "bytes"  # byte-level BPE
     PIECES = "pieces"  # unigram pieces with a mark for blanks, as SentencePiece makes them
+    MERGES = "merges"  # merged characters with a mark for blanks
 
 
 @dataclass(frozen=True, slots=True)
