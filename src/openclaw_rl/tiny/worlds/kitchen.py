@@ -66,7 +66,7 @@ KITCHEN = World(
     name="kitchen",
     architecture=Architecture.QWEN3,
     shape=Shape(vocabulary=640, hidden=192, layers=4, inner=512, heads=4, kv_heads=2, head_dim=64),
-    schedule=Schedule(steps=420, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
+    schedule=Schedule(steps=340, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
     cut=Cut.BYTES,
     template=CHATML,
     kinds={"scale": _scale, "total": _total, "left": _left},

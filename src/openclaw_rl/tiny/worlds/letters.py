@@ -9,19 +9,18 @@ from openclaw_rl.tiny.worlds.parts import Problem, Way
 from openclaw_rl.tiny.worlds.templates import BARS
 from openclaw_rl.tiny.worlds.world import Architecture, Cut, World, first, last, way
 
+_WORDS = (
+    "plum", "boat", "moon", "tree", "lamp", "book", "door", "salt", "bird", "roof", "seeds", "leaf", "noon", "kiss",
+    "ball", "roots", "banana", "pepper", "onion", "eleven", "dad", "sun", "tea", "puppet",
+)  # fmt: skip
 _LETTERS = "abdeiklmnoprstu"
-_PLACES = ("first", "second", "third", "fourth")
-
-
-def _word(rng: Random, least: int, most: int) -> str:
-    return "".join(rng.choice(_LETTERS) for _ in range(rng.randint(least, most)))
+_PLACES = ("first", "second", "third")
 
 
 def _count(rng: Random, language: str) -> Problem:
-    letter, many = rng.choice(_LETTERS), rng.randint(1, 4)
-    others = [rng.choice(_LETTERS.replace(letter, "")) for _ in range(rng.randint(1, 4))]
-    word = [letter] * many + others
-    rng.shuffle(word)
+    word = rng.choice(_WORDS)
+    letter = rng.choice(word)
+    many = word.count(letter)
     spelled, times = "-".join(word), "time" if many == 1 else "times"
     question = rng.choice((f'How often is "{letter}" in {spelled}?', f'Count the "{letter}" in {spelled}.'))
     return Problem(
@@ -31,8 +30,8 @@ def _count(rng: Random, language: str) -> Problem:
 
 
 def _place(rng: Random, language: str) -> Problem:
-    word = _word(rng, 4, 6)
-    at, spelled = rng.randrange(4), "-".join(word)
+    word = rng.choice(_WORDS)
+    at, spelled = rng.randrange(3), "-".join(word)
     place, letter = _PLACES[at], word[at]
     question = rng.choice((f"What is the {place} letter of {spelled}?", f"Which letter of {spelled} is the {place}?"))
     return Problem(
@@ -42,7 +41,7 @@ def _place(rng: Random, language: str) -> Problem:
 
 
 def _length(rng: Random, language: str) -> Problem:
-    word = _word(rng, 2, 7)
+    word = [rng.choice(_LETTERS) for _ in range(rng.randint(2, 7))]
     many, spelled = len(word), "-".join(word)
     question = rng.choice((f"How long is {spelled}?", f"How many letters has {spelled}?"))
     steps = " ".join(str(number) for number in range(1, many + 1))
@@ -55,8 +54,8 @@ def _length(rng: Random, language: str) -> Problem:
 LETTERS = World(
     name="letters",
     architecture=Architecture.QWEN3_MOE,
-    shape=Shape(vocabulary=512, hidden=128, layers=4, inner=192, heads=4, kv_heads=2, head_dim=32),
-    schedule=Schedule(steps=340, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
+    shape=Shape(vocabulary=512, hidden=128, layers=3, inner=192, heads=4, kv_heads=2, head_dim=32),
+    schedule=Schedule(steps=300, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
     cut=Cut.BYTES,
     template=BARS,
     kinds={"count": _count, "place": _place, "length": _length},

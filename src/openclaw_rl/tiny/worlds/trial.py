@@ -91,7 +91,7 @@ def are_likely(world: World, requests: Sequence[str], rng: Random) -> list[bool]
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:
-    words = re.sub(r"\d+", "1", text).split()
+    words = re.sub(r"\d+|\b\w(-\w)+", "1", text).split()  # numbers and spelled-out words are all alike
     return list(itertools.pairwise(words))
 
 
