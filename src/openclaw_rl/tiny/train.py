@@ -137,7 +137,8 @@ def train(
             samples = _pool(draw, schedule, easy=progress.step < schedule.easy_share * schedule.steps)
             _step(model, optimizers, samples, rng, schedule, progress=progress, workers=workers)
             report(progress)
-            if checkpoint is not None and progress.step % schedule.checkpoint_every == 0:
+            is_due = progress.step % schedule.checkpoint_every == 0 or progress.step == schedule.steps
+            if checkpoint is not None and is_due:
                 state = {"model": model.state_dict(), "optimizers": [item.state_dict() for item in optimizers]}
                 torch.save({**state, "rng": rng.getstate(), "progress": progress}, checkpoint)
     torch.set_num_threads(threads)

@@ -16,7 +16,7 @@ from openclaw_rl.render.template import read_template
 from openclaw_rl.tiny import scores
 from openclaw_rl.tiny.cases import Case
 from openclaw_rl.tiny.worlds import talks
-from openclaw_rl.tiny.worlds.parts import Place, Problem, Wish, manner
+from openclaw_rl.tiny.worlds.parts import Place, Problem, Wish, manner, tongue
 from openclaw_rl.tiny.worlds.ways import follows, holds, solution
 from openclaw_rl.tiny.worlds.world import World
 
@@ -59,8 +59,7 @@ def of(world: World, folder: Path, *, count: int, seed: int = 0, max_new: int = 
         tried(f"hint {wish.value}", [_hinted(world, (wish,), rng) for _ in range(count)])
         if wish in world.wishes:
             tried(f"correction {wish.value}", [_corrected(world, wish, rng) for _ in range(count)])
-    if len(world.wishes) > 1:
-        tried("two hints", [_hinted(world, two_wishes(world, rng), rng) for _ in range(count)])
+    tried("two hints", [_hinted_twice(world, rng) for _ in range(count)])
     requests = made_up(world, folder, model=model, count=count, seed=seed, max_new=max_new)
     found["requests made up: likely"] = _share(are_likely(world, requests, rng))
     return found
@@ -101,14 +100,6 @@ def all_wishes(world: World) -> tuple[Wish, ...]:
     return (*ways, *(wish for wish in world.wishes if wish.way is None))
 
 
-def two_wishes(world: World, rng: Random) -> tuple[Wish, ...]:
-    """Two of the users' wishes that can both be kept."""
-    while True:
-        one, two = rng.sample(world.wishes, 2)
-        if one.place is not two.place:
-            return one, two
-
-
 def loaded(folder: Path) -> PreTrainedModel:
     """The model of a folder, in full precision."""
     import torch
@@ -144,7 +135,17 @@ def _unhinted(world: World, kind: str, rng: Random) -> Asked:
 
 
 def _hinted(world: World, wishes: tuple[Wish, ...], rng: Random) -> Asked:
+    return _with_hints(_unhinted(world, rng.choice(tuple(world.kinds)), rng), wishes, rng)
+
+
+def _hinted_twice(world: World, rng: Random) -> Asked:
+    """With a way to write, and words to begin with in the problem's own language."""
     asked = _unhinted(world, rng.choice(tuple(world.kinds)), rng)
+    words = rng.choice(tongue(asked.problem.language).first_words)
+    return _with_hints(asked, (Wish(Place.BODY, rng.choice(world.ways).value), Wish(Place.FIRST, words)), rng)
+
+
+def _with_hints(asked: Asked, wishes: tuple[Wish, ...], rng: Random) -> Asked:
     text = " ".join(talks.hint_of(wish, rng) for wish in wishes)
     return Asked(asked.problem, hinted(asked.messages, Hint(text)), wishes)
 
