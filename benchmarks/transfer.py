@@ -1,14 +1,15 @@
 """Does learning hold elsewhere: made models and the bundled one, users with words of their own, default settings.
 
 Every model x its users x seeds, each a fresh server on a fresh folder, driven over HTTP until three sessions in a row
-need no correction. Results are kept in build/transfer, so a run that was stopped goes on. Progress goes to standard
-error; the last line is one line of JSON.
+need no correction. Results are kept in build/transfer under a digest of the product, so a run that was stopped goes
+on. Progress goes to standard error; the last line is one line of JSON.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import json
 import tempfile
 import time
@@ -154,6 +155,18 @@ async def one(model: str, folder: str, user_name: str, seed: int, *, settings: R
         return await tried(user, model, settings, base_url=server.base_url, key=server.key)
 
 
+def product_digest() -> str:
+    """What tells this state of the product from any other, the bundled model included: results are not mixed."""
+    import openclaw_rl
+
+    root = Path(openclaw_rl.__file__).parent
+    digest = hashlib.blake2b(digest_size=4)
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
 def _write(path: Path, text: str) -> None:
     path.write_text(text, "utf-8")
 
@@ -180,10 +193,10 @@ def runs(models: list[str], users: list[str], seeds: list[int], settings: RunSet
         for seed in seeds
     ]
     found: list[Outcome] = []
+    product = product_digest()
     for number, (model, name, seed) in enumerate(wanted, 1):
         folder = folder_of(model)
-        size = f"{settings.sessions}x{settings.problems}"
-        key = f"{judge}-{Path(folder).name}-{name}-{seed}-{size}"
+        key = f"{product}-{judge}-{Path(folder).name}-{name}-{seed}-{settings.sessions}x{settings.problems}"
         outcome = kept(key)
         if outcome is None:
             progress(f"[{number}/{len(wanted)}] {model}, {name}, seed {seed}")
