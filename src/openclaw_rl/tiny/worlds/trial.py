@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from openclaw_rl.core.hint import Hint, hinted
-from openclaw_rl.core.message import Message, Role, message
+from openclaw_rl.core.message import Message, Role, TextPart, message
 from openclaw_rl.render.template import read_template
 from openclaw_rl.tiny import scores
 from openclaw_rl.tiny.cases import Case
@@ -152,7 +152,9 @@ def _with_hints(asked: Asked, wishes: tuple[Wish, ...], rng: Random) -> Asked:
 
 def _corrected(world: World, wish: Wish, rng: Random) -> Asked:
     asked = _unhinted(world, rng.choice(tuple(world.kinds)), rng)
-    reply = message(Role.ASSISTANT, solution(asked.problem, manner((), world.default), rng))
+    thought = asked.problem.equation if world.template.thinks else None
+    text = solution(asked.problem, manner((), world.default), rng)
+    reply = Message(Role.ASSISTANT, (TextPart(text),), reasoning=thought)
     said = message(Role.USER, talks.correction(wish, asked.problem.language, rng))
     return Asked(asked.problem, (*asked.messages, reply, said), (wish,))
 
