@@ -21,7 +21,7 @@ from benchmarks.common import finish, is_quick, progress
 from benchmarks.transfer_figures import figures
 from benchmarks.transfer_users import BUNDLED, Visitor, users_of
 from openclaw_rl.evals.client import Client, served_model
-from openclaw_rl.evals.learning import AFTER, BEFORE, Event, Run, RunSettings, measure
+from openclaw_rl.evals.learning import AFTER, CONVERGED, Event, Run, RunSettings, measure
 from openclaw_rl.evals.records import Measurement, SessionRecord
 from openclaw_rl.evals.scripted_judge import MODEL as SCRIPTED_MODEL
 from openclaw_rl.evals.scripted_judge import scripted_judge
@@ -31,7 +31,7 @@ from openclaw_rl.tiny.worlds import WORLDS, make
 
 SCRIPTED = "scripted"
 KEPT = Path("build/transfer")
-TOLD, NEVER_BEFORE, NEVER_AFTER = "told", "never before", "never after"
+TOLD, NEVER_TOLD, NEVER_BEFORE, NEVER_AFTER = "told", "never told", "never before", "never after"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +88,15 @@ async def tried(user: Visitor, model: str, settings: RunSettings, *, base_url: s
 
     async with Client(base_url, key, await served_model(base_url, key)) as client:
         told = await measure(client, user.told(), settings, label=TOLD, on_event=show)
+        never_told = await measure(client, user.elsewhere().told(), settings, label=NEVER_TOLD, on_event=show)
         before = await measure(client, user.elsewhere(), settings, label=NEVER_BEFORE, on_event=show)
         run = Run(client, user, settings, seed=user.seed, on_event=show)
         await run.run()
         after = await measure(client, user.elsewhere(), settings, label=NEVER_AFTER, on_event=show)
-        for item in (told, before, after):
+        for item in (told, never_told, before, after):
             show(item)
         report = await run.report()
-    found = [told, before, after, *report.measurements]
+    found = [told, never_told, before, after, *(item for item in report.measurements if item.label != CONVERGED)]
     last = report.measured(AFTER)
     return Outcome(
         model=model,
@@ -109,8 +110,7 @@ async def tried(user: Visitor, model: str, settings: RunSettings, *, base_url: s
         refused=report.refused,
         unsettled=sum(not session.is_settled for session in report.sessions),
         seconds=round(time.monotonic() - began, 1),
-        moments={item.label: _moment(item) for item in found if item.label in (TOLD, NEVER_BEFORE, NEVER_AFTER)}
-        | {item.label: _moment(item) for item in report.measurements if item.label in (BEFORE, AFTER)},
+        moments={item.label: _moment(item) for item in found},
         heard=[_heard(session) for session in report.sessions],
         examples=[{"asked": item.question, "reply": item.reply} for item in (last.examples[:3] if last else ())],
     )

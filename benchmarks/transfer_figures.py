@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from benchmarks.transfer import Outcome
 
 TAUGHT, NEVER = (BEFORE, AFTER), ("never before", "never after")
+TAUGHT_TOLD, NEVER_TOLD = ("told", AFTER), ("never told", "never after")
 
 
 def figures(found: Sequence[Outcome], *, judge: str, settings: RunSettings) -> Figures:
     """`sessions` by model, user and seed; drops in points, the worst of any single run; lengths by the base's own.
 
-    A length ratio is that of replies at the end to those of the base model with the wish as a hint in its prompt, over
-    the wishes that are not about length; `length_over_before` compares with the base's replies without the hint.
+    `accuracy_drop_from_told` and `length_ratio` compare with the base model that has the wish as a hint in its prompt,
+    which is what can be reached (lengths over the wishes that are not about length); `length_over_before` with the base
+    as it is.
     """
     met = [math.inf if run.converged_at is None else run.converged_at for run in found]
     even = [run for run in found if not run.is_about_length]
@@ -31,6 +33,7 @@ def figures(found: Sequence[Outcome], *, judge: str, settings: RunSettings) -> F
         "worst": _finite(max(met)) if met else None,
         "never_converged": [f"{run.model}/{run.user}/{run.seed}" for run in found if run.converged_at is None],
         "accuracy_drop_points": {"taught": _drops(found, TAUGHT), "never_corrected": _drops(found, NEVER)},
+        "accuracy_drop_from_told": {"taught": _drops(found, TAUGHT_TOLD), "never_corrected": _drops(found, NEVER_TOLD)},
         "wish_end_worst": min((run.moments[AFTER].wish for run in found), default=None),
         "wish_end_mean": _mean([run.moments[AFTER].wish for run in found]),
         "wish_told_mean": _mean([run.moments["told"].wish for run in found]),
