@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := bench-forget bench-gate bench-learning bench-tokens bench-swap bench-serve bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-feedback bench-steadiness bench-attacks eval-judge
+FIGURES := bench-forget bench-gate bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-feedback bench-steadiness bench-attacks eval-judge
 .PHONY: test-oracle test-peers help install demo serve test test-node test-openclaw check format tiny clean $(FIGURES)
 
 help:  ## what can be made
@@ -62,6 +62,10 @@ tiny: .venv/installed  ## make the bundled model again from its recipe (up to an
 
 bench-learning: .venv/installed  ## sessions until the wish holds, accuracy kept, over 5 seeds
 	@$(BIN)/python -m benchmarks.learning
+
+# JUDGE=scripted: a judge that is told what each user meant. The models that are missing are made first, minutes each.
+bench-transfer: .venv/installed  ## does learning hold on made models, with words no judge was taught (goes on where it was stopped)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.transfer $(if $(JUDGE),--judge $(JUDGE))
 
 bench-tokens: .venv/installed  ## recorded against recomputed log-probabilities
 	@$(BIN)/python -m benchmarks.tokens

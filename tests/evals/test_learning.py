@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from scripted_server import ScriptedServer, problems_of, running
 
@@ -55,6 +57,16 @@ async def test_measured_requests_are_side_turns_in_sessions_of_their_own() -> No
     assert len(measured) == len(set(measured)) == 18
     assert not talked & set(measured)
     assert server.ended == [f"student-0-{number}" for number in range(1, 8)]
+
+
+async def test_a_run_that_ends_where_it_converged_is_measured_there_once() -> None:
+    async with running(script()) as server:
+        report, _ = await run(server, replace(SETTINGS, stop_after=0))
+        measured = [kind for _, kind, _ in server.requests if kind == "side"]
+    _, converged, after = report.measurements
+    assert len(report.sessions) == report.converged_at
+    assert len(measured) == 2 * SETTINGS.problems
+    assert after == replace(converged, label=AFTER)
 
 
 async def test_a_contented_user_says_so_in_a_last_request_and_then_the_reply_has_a_next_state() -> None:

@@ -120,7 +120,11 @@ class Run:
             stop_after = self.settings.stop_after
             if met_at is not None and stop_after is not None and number >= met_at + stop_after:
                 break
-        await self._measure(AFTER)
+        newest = self.measurements[-1]
+        if newest.label == CONVERGED and newest.after_session == len(self.sessions):
+            self._measured(replace(newest, label=AFTER))  # nothing was said since: the same again
+        else:
+            await self._measure(AFTER)
 
     async def report(self) -> LearningReport:
         """What the run came to, with the number of versions the server tells."""
@@ -201,6 +205,9 @@ class Run:
             after_session=len(self.sessions),
             on_event=self.on_event,
         )
+        self._measured(measurement)
+
+    def _measured(self, measurement: Measurement) -> None:
         self.measurements.append(measurement)
         self.on_event(measurement)
 

@@ -18,7 +18,7 @@ from openclaw_rl.tiny.corpus import sample
 from openclaw_rl.tiny.train import Progress, Schedule, Shape
 
 if TYPE_CHECKING:
-    from transformers import Qwen3ForCausalLM
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def build(
         checkpoint=checkpoint,
         report=lambda at: progress(at, recipe.schedule.steps),
     )
-    _save(model, folder)
+    save(model, folder)
     manifest = _manifest(recipe, seed, done, sum(weight.numel() for weight in model.parameters()))
     manifest["scores"] = scores.of(folder, count=recipe.scored, seed=seed, max_new=recipe.longest)
     manifest["seconds"] = round(time.monotonic() - began)
@@ -91,7 +91,7 @@ def build(
     return manifest
 
 
-def _save(model: Qwen3ForCausalLM, folder: Path) -> None:
+def save(model: PreTrainedModel, folder: Path) -> None:
     """Half precision on disk, full precision when loaded."""
     model.half().save_pretrained(folder)
     path = folder / "config.json"

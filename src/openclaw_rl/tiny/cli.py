@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from openclaw_rl.errors import ConfigError
 from openclaw_rl.tiny import train, world
 
 app = typer.Typer(no_args_is_help=True, help="The toy model that ships with the package: build it, score it.")
@@ -18,30 +22,63 @@ app = typer.Typer(no_args_is_help=True, help="The toy model that ships with the 
 
 @app.command()
 def build(
-    folder: Annotated[Path, typer.Option(help="Where the model is written.")],
+    *,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where the model is written; needed but for a made world, which has its cache.")
+    ] = None,
+    world_name: Annotated[
+        str, typer.Option("--world", help="A made world to build in place of the bundled model, or `all`.")
+    ] = "",
     seed: Annotated[int, typer.Option(help="Seed of data and weights.")] = 0,
     steps: Annotated[int | None, typer.Option(help="Training steps; the recipe's own number by default.")] = None,
     short: Annotated[bool, typer.Option("--short", help="Tiny sizes, in seconds: shows that the recipe runs.")] = False,
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 2,
 ) -> None:
-    """Make the bundled model from its recipe: tokenizer, training, scores, manifest."""
+    """Make the bundled model from its recipe, or that of a made world: tokenizer, training, scores, manifest."""
     from openclaw_rl.tiny import build as recipe
 
-    logging.getLogger("transformers").setLevel(logging.ERROR)
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
-    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as bar:
-        shown = bar.add_task("tokenizer", total=None)
-
-        def report(at: train.Progress, total: int) -> None:
-            bar.update(shown, completed=at.step, total=total, description=f"training, loss {at.loss:.3f}")
-            if not console.is_terminal and at.step % 50 == 0:
-                console.print(f"step {at.step}/{total} loss {at.loss:.4f} tokens {at.tokens}")
-
+    if world_name:
+        _build_worlds(world_name, folder, seed=seed, steps=steps, short=short, threads=threads)
+        return
+    if folder is None:
+        raise ConfigError("the bundled model is built into a folder that you name", fix="give --folder, or --world")
+    with building() as report:
         made = recipe.build(folder, seed=seed, steps=steps, short=short, threads=threads, progress=report)
     scored = made["scores"]
     assert isinstance(scored, dict)
     _print_scores(scored)
+
+
+def _build_worlds(name: str, folder: Path | None, *, seed: int, steps: int | None, short: bool, threads: int) -> None:
+    """Make one world's model, or all that are missing, each in its place in the cache unless a folder is named."""
+    from openclaw_rl.tiny.worlds import WORLDS, make
+    from openclaw_rl.tiny.worlds import world as named
+
+    for world_ in WORLDS.values() if name == "all" else [named(name)]:
+        place = folder / world_.name if folder and name == "all" else folder or make.place(world_, seed=seed)
+        if not make.is_made(place):
+            with building(world_.name) as report:
+                make.make(world_, place, seed=seed, short=short, steps=steps, threads=threads, on_step=report)
+        held = json.loads((place / "manifest.json").read_text("utf-8"))
+        Console(stderr=True).print(f"{world_.name}: {held['parameters']} weights, {held['seconds']} s, in {place}")
+        _print_scores(held["scores"])
+
+
+@contextmanager
+def building(name: str = "") -> Iterator[Callable[[train.Progress, int], None]]:
+    """A bar of a build's progress, and lines now and then where nobody watches it."""
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
+    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as bar:
+        shown = bar.add_task(f"{name} tokenizer", total=None)
+
+        def report(at: train.Progress, total: int) -> None:
+            bar.update(shown, completed=at.step, total=total, description=f"{name} training, loss {at.loss:.3f}")
+            if not console.is_terminal and at.step % 50 == 0:
+                console.print(f"step {at.step}/{total} loss {at.loss:.4f} tokens {at.tokens}")
+
+        yield report
 
 
 @app.command()

@@ -12,7 +12,7 @@ from openclaw_rl.tiny.cases import SKILLS, Case
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from transformers import Qwen3ForCausalLM
+    from transformers import PreTrainedModel
 
 MAX_NEW = 200
 MAX_PADDED = 24_000  # tokens of a batch of prompts, padding counted
@@ -40,15 +40,16 @@ def of(folder: Path, *, count: int, seed: int, only: str = "", max_new: int = MA
 
 
 def answered(
-    model: Qwen3ForCausalLM,
+    model: PreTrainedModel,
     template: ChatTemplate,
     cases: Sequence[Case],
     temperature: float,
     *,
     max_new: int = MAX_NEW,
     at_once: int = 25,
+    end: int | None = None,
 ) -> list[str]:
-    """The model's answers, sampled in batches, without the closing token."""
+    """The model's answers, sampled in batches, without the closing token, `end` where its configuration names none."""
     prompts = [
         template.encode(
             template.text(case.messages, case.tools, generation_prompt=True, options={"enable_thinking": case.thinking})
@@ -57,7 +58,7 @@ def answered(
     ]
     answers = [""] * len(cases)
     for batch in _batches(prompts, at_once):
-        made = _generate(model, [prompts[index] for index in batch], temperature, max_new)
+        made = sampled(model, [prompts[index] for index in batch], temperature, max_new, end=end)
         for index, ids in zip(batch, made, strict=True):
             answers[index] = template.tokenizer.decode(ids, skip_special_tokens=True)
     return answers
@@ -74,15 +75,20 @@ def _batches(prompts: Sequence[Sequence[int]], at_once: int) -> Iterator[list[in
     yield batch
 
 
-def _generate(
-    model: Qwen3ForCausalLM, prompts: list[list[int]], temperature: float, max_new: int
+def sampled(
+    model: PreTrainedModel, prompts: list[list[int]], temperature: float, max_new: int, *, end: int | None
 ) -> Iterable[list[int]]:
+    """What the model goes on with after each prompt, ids padded at the end."""
     import torch
 
     width = max(map(len, prompts))
     ids = torch.tensor([[0] * (width - len(prompt)) + prompt for prompt in prompts])
     mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
-    sampling = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {"do_sample": False}
+    sampling: dict[str, float] = (
+        {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {"do_sample": False}
+    )
+    if end is not None:
+        sampling |= {"eos_token_id": end, "pad_token_id": end}
     with torch.no_grad():
         made: Tensor = model.generate(ids, attention_mask=mask, max_new_tokens=max_new, **sampling)
     rows: list[list[int]] = made[:, width:].tolist()

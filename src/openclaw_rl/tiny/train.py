@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from torch import Tensor
     from torch.optim import Optimizer
-    from transformers import Qwen3ForCausalLM
+    from transformers import PreTrainedModel, Qwen3ForCausalLM
 
-GRAIN = 128  # widths of passes are multiples of it
+GRAIN = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,7 @@ class Schedule:
     shifted: float = 0.3  # share of samples that stand at a later position
     max_shift: int = 30_000
     checkpoint_every: int = 200
+    grain: int = GRAIN  # widths of passes are multiples of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def encode(tokenizer: Tokenizer, sample: Sample) -> Encoded:
 
 
 def train(
-    model: Qwen3ForCausalLM,
+    model: PreTrainedModel,
     draw: Callable[[bool], Encoded],
     rng: Random,
     schedule: Schedule,
@@ -136,7 +137,8 @@ def train(
             samples = _pool(draw, schedule, easy=progress.step < schedule.easy_share * schedule.steps)
             _step(model, optimizers, samples, rng, schedule, progress=progress, workers=workers)
             report(progress)
-            if checkpoint is not None and progress.step % schedule.checkpoint_every == 0:
+            is_due = progress.step % schedule.checkpoint_every == 0 or progress.step == schedule.steps
+            if checkpoint is not None and is_due:
                 state = {"model": model.state_dict(), "optimizers": [item.state_dict() for item in optimizers]}
                 torch.save({**state, "rng": rng.getstate(), "progress": progress}, checkpoint)
     torch.set_num_threads(threads)
@@ -145,7 +147,7 @@ def train(
 
 
 def _step(
-    model: Qwen3ForCausalLM,
+    model: PreTrainedModel,
     optimizers: list[Optimizer],
     samples: list[Encoded],
     rng: Random,
@@ -169,7 +171,7 @@ def _step(
     _note(progress, samples, loss)
 
 
-def _optimizers(model: Qwen3ForCausalLM, schedule: Schedule) -> list[Optimizer]:
+def _optimizers(model: PreTrainedModel, schedule: Schedule) -> list[Optimizer]:
     import torch
 
     matrices = [weight for name, weight in model.named_parameters() if weight.ndim == 2 and "embed" not in name]
@@ -182,7 +184,7 @@ def _optimizers(model: Qwen3ForCausalLM, schedule: Schedule) -> list[Optimizer]:
     return [muon, adam]
 
 
-def _resume(checkpoint: Path, model: Qwen3ForCausalLM, optimizers: list[Optimizer], rng: Random) -> Progress:
+def _resume(checkpoint: Path, model: PreTrainedModel, optimizers: list[Optimizer], rng: Random) -> Progress:
     import torch
 
     held = torch.load(checkpoint, weights_only=False)
@@ -205,7 +207,7 @@ def _pool(draw: Callable[[bool], Encoded], schedule: Schedule, *, easy: bool) ->
 
 
 def _backward(
-    model: Qwen3ForCausalLM, samples: list[Encoded], rng: Random, schedule: Schedule, workers: ThreadPoolExecutor
+    model: PreTrainedModel, samples: list[Encoded], rng: Random, schedule: Schedule, workers: ThreadPoolExecutor
 ) -> float:
     """Gradients of the mean loss over all learned tokens of the step; returns that loss.
 
@@ -226,7 +228,7 @@ def _backward(
         return loss.item(), torch.autograd.grad(loss, weights)
 
     total = 0.0
-    batches = [_tensors(rows, rng, schedule) for rows in _passes(samples, schedule.micro_tokens)]
+    batches = [_tensors(rows, rng, schedule) for rows in _passes(samples, schedule)]
     for loss, gradients in workers.map(one, reversed(batches)):  # the longest first
         total += loss
         for weight, gradient in zip(weights, gradients, strict=True):
@@ -234,10 +236,10 @@ def _backward(
     return total
 
 
-def _passes(samples: list[Encoded], micro_tokens: int) -> Iterator[list[Encoded]]:
+def _passes(samples: list[Encoded], schedule: Schedule) -> Iterator[list[Encoded]]:
     rows: list[Encoded] = []
     for item in samples:  # lengths rise, so the newest row is the widest
-        if rows and _width(item) * (len(rows) + 1) > micro_tokens:
+        if rows and _width(item, schedule.grain) * (len(rows) + 1) > schedule.micro_tokens:
             yield rows
             rows = []
         rows.append(item)
@@ -251,7 +253,7 @@ def _tensors(rows: list[Encoded], rng: Random, schedule: Schedule) -> tuple[Tens
     """
     import torch
 
-    width = max(_width(row) for row in rows)
+    width = max(_width(row, schedule.grain) for row in rows)
     ids = torch.zeros(len(rows), width, dtype=torch.long)
     targets = torch.full((len(rows), width - 1), -1)
     shifts = torch.zeros(len(rows), 1, dtype=torch.long)
@@ -264,13 +266,13 @@ def _tensors(rows: list[Encoded], rng: Random, schedule: Schedule) -> tuple[Tens
     return ids, torch.arange(width)[None, :] + shifts, targets
 
 
-def _width(row: Encoded) -> int:
+def _width(row: Encoded, grain: int) -> int:
     """A row's length with its padding.
 
     bf16 matrix kernels are compiled for each new shape: with ragged widths that took more than half of the time
     (4,500 tokens a second on two cores, 11,900 with widths in steps of 128).
     """
-    return -(-len(row.ids) // GRAIN) * GRAIN
+    return -(-len(row.ids) // grain) * grain
 
 
 def _rate(step: int, schedule: Schedule) -> float:

@@ -1,0 +1,187 @@
+"""The users of bench-transfer: each has one wish, words that nobody was taught, and problems of one world."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+
+from openclaw_rl.core.hint import Hint, hinted
+from openclaw_rl.core.message import Role, message
+from openclaw_rl.evals.users import Check
+from openclaw_rl.tiny import world as bundled
+from openclaw_rl.tiny.worlds import WORLDS, talks
+from openclaw_rl.tiny.worlds.parts import Way, Wish, hints
+from openclaw_rl.tiny.worlds.ways import holds
+from openclaw_rl.tiny.worlds.world import World, first, last, way
+
+BUNDLED = "bundled"
+LONGEST = 700  # characters; no honest reply of these worlds is longer
+ABOUT_LENGTH = (Way.SHORT, Way.DETAILED)
+NEVER_ENDS = "in the end?"  # questions of the bundled model's kind that nobody corrects
+_STYLES = {Way.PLAIN: bundled.Style.NATURAL, Way.FRIENDLY: bundled.Style.FRIENDLY}
+Tell = Callable[[str, int, str], None]  # what was said, the right score, the right hint
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A problem as it is put to the model, what is right, and which answer a reply gives."""
+
+    opening: str
+    answer: str
+    given: Callable[[str], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Where a user's problems come from, held out or not, and how a reply is held against a wish."""
+
+    problem: Callable[[Random, bool], Asked]
+    holds: Callable[[str, Wish], bool]
+
+
+def _tell_nobody(said: str, score: int, hint: str) -> None:
+    """The judge hears for itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """One session's problem, as `evals.users.Task` wants it."""
+
+    asked: Asked
+    opening: str
+    user: Visitor
+    words: Random
+
+    def check(self, reply: str) -> Check:
+        """The wish and the answer by the world's strict rules."""
+        return Check(
+            follows=self.user.ground.holds(reply, self.user.want),
+            right=self.asked.given(reply) == self.asked.answer,
+            sane=0 < len(reply.strip()) <= LONGEST,
+        )
+
+    def answer(self, reply: str, check: Check) -> str:
+        """A wrong answer is complained about first, then the wish is said; `tell` hears what either means."""
+        words = said_in(self.user.language)
+        if not check.right:
+            given = self.asked.given(reply) or "that"
+            text = self.words.choice(words["wrong"]).format(said=given, answer=self.asked.answer)
+            self.user.tell(text, -1, "")
+        elif not check.is_met:
+            text = wished(self.user.want, self.user.language, self.words)
+            self.user.tell(text, -1, hint_for(self.user.want))
+        else:
+            text = self.words.choice(words["thanks"])
+            self.user.tell(text, 1, "")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Somebody with one wish. `hints_all` puts the wish beside every request: what the base does when it is told."""
+
+    name: str
+    want: Wish
+    language: str
+    seed: int
+    ground: Ground
+    never: Ground  # problems of the kind that nobody corrects
+    tell: Tell = field(default=_tell_nobody, compare=False)
+    hints_all: bool = False
+
+    @property
+    def wish(self) -> str:
+        """The wish in words for a report."""
+        return f"{self.want.place}: {self.want.value}"
+
+    @property
+    def is_about_length(self) -> bool:
+        """Whether the wish changes how long a reply should be."""
+        return self.want.way in ABOUT_LENGTH
+
+    def task(self, session: int, *, held_out: bool = False) -> Errand:
+        """A fresh problem; the same number gives the same one and the same words."""
+        words = Random(f"{self.name} {self.seed} {session} {held_out}")
+        asked = self.ground.problem(words, held_out)
+        opening = asked.opening
+        if self.hints_all:
+            opening = hinted((message(Role.USER, opening),), Hint(hint_for(self.want)))[0].text
+        return Errand(asked, opening, self, words)
+
+    def elsewhere(self) -> Visitor:
+        """The same user with the kind of problem that nobody corrects."""
+        return replace(self, name=f"{self.name}-never", ground=self.never)
+
+    def told(self) -> Visitor:
+        """The same user, whose wish stands as a hint after each request."""
+        return replace(self, name=f"{self.name}-told", hints_all=True)
+
+
+@lru_cache
+def _words() -> dict[str, dict[str, list[str]]]:
+    return tomllib.loads(Path(__file__).with_name("transfer_words.toml").read_text("utf-8"))
+
+
+def said_in(language: str) -> dict[str, list[str]]:
+    """What users say in a language."""
+    return _words()[language]
+
+
+def wished(want: Wish, language: str, words: Random) -> str:
+    """The wish in words that no judge was taught."""
+    return words.choice(said_in(language)[want.way or want.place]).format(words=want.value)
+
+
+def hint_for(want: Wish) -> str:
+    """The wish as a judge that heard it right would put it."""
+    text = hints()[want.way or want.place][0].format(words=want.value)
+    return text if want.way is not None or want.value[-1] in ".!?" else f"{text}."
+
+
+def users_of(model: str, seed: int, tell: Tell = _tell_nobody) -> list[Visitor]:
+    """Everybody who visits a model."""
+    if model == BUNDLED:
+        wishes = (way(Way.PLAIN), way(Way.FRIENDLY), first("Good morning!"), last("Any questions?"))
+        grounds = _bundled_ground(is_never=False), _bundled_ground(is_never=True)
+        return [Visitor(_name(wish, "en"), wish, "en", seed, *grounds, tell=tell) for wish in wishes]
+    made = WORLDS[model]
+    found = []
+    for index, wish in enumerate(made.wishes):
+        language = made.languages[index % len(made.languages)]
+        grounds = _made_ground(made, made.taught, language), _made_ground(made, (made.never_corrected,), language)
+        found.append(Visitor(_name(wish, language), wish, language, seed, *grounds, tell=tell))
+    return found
+
+
+def _name(wish: Wish, language: str) -> str:
+    kind = (wish.way or wish.place).value
+    return kind if language == "en" else f"{kind}-{language}"
+
+
+def _made_ground(made: World, kinds: tuple[str, ...], language: str) -> Ground:
+    def problem(rng: Random, held_out: bool) -> Asked:
+        found = made.problem(rng, kinds=kinds, language=language, held_out=held_out)
+        return Asked(talks.request(found, rng), found.answer, found.answer_in)
+
+    return Ground(problem, lambda reply, wish: holds(reply, wish, language))
+
+
+def _bundled_ground(*, is_never: bool) -> Ground:
+    """Problems of the toy world: what is gained and lost again is the kind never corrected."""
+
+    def problem(rng: Random, held_out: bool) -> Asked:
+        while True:
+            found = bundled.problem(rng, held_out=held_out)
+            if found.question.endswith(NEVER_ENDS) is is_never:
+                return Asked(bundled.request(found, rng), found.answer, bundled.answer_in)
+
+    return Ground(problem, _bundled_holds)
+
+
+def _bundled_holds(reply: str, wish: Wish) -> bool:
+    style = _STYLES.get(wish.way) if wish.way else None
+    return bundled.follows(reply, style) if style else holds(reply, wish)

@@ -1,0 +1,21 @@
+"""Made worlds: models that share nothing with the bundled one, as the field on which learning is tried."""
+
+from __future__ import annotations
+
+from openclaw_rl.errors import ConfigError
+from openclaw_rl.tiny.worlds.ferries import FERRIES
+from openclaw_rl.tiny.worlds.filing import FILES
+from openclaw_rl.tiny.worlds.kitchen import KITCHEN
+from openclaw_rl.tiny.worlds.letters import LETTERS
+from openclaw_rl.tiny.worlds.market import MARKET
+from openclaw_rl.tiny.worlds.shop import SHOP
+from openclaw_rl.tiny.worlds.world import World
+
+WORLDS = {world.name: world for world in (KITCHEN, FERRIES, SHOP, LETTERS, FILES, MARKET)}
+
+
+def world(name: str) -> World:
+    """The world of that name. Raises ConfigError."""
+    if name not in WORLDS:
+        raise ConfigError(f"there is no made world {name!r}", fix=f"choose among {', '.join(WORLDS)}")
+    return WORLDS[name]

@@ -1,0 +1,122 @@
+"""Making a world's model: tokenizer, training, scores, manifest; kept in a cache by the digest of its recipe."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from random import Random
+
+from openclaw_rl.render.template import ChatTemplate, compile_template, read_template
+from openclaw_rl.tiny import build, train
+from openclaw_rl.tiny.corpus import Sample
+from openclaw_rl.tiny.train import Progress, Schedule, Shape
+from openclaw_rl.tiny.worlds import talks, tokens, trial
+from openclaw_rl.tiny.worlds.bodies import new_model
+from openclaw_rl.tiny.worlds.world import World
+
+CACHE = "OPENCLAW_RL_WORLDS"  # environment variable: where made models are kept
+DIGESTED = 60  # dialogues that tell one recipe from another
+TOKENIZER_TEXTS = 1500
+SHORT_SHAPE = Shape(vocabulary=420, hidden=32, layers=2, inner=48, heads=2, kv_heads=1, head_dim=16)
+SHORT_SCHEDULE = Schedule(steps=2, step_tokens=512, warmup=1, checkpoint_every=1, grain=32)
+OnStep = Callable[[Progress, int], None]
+
+
+def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where made models are kept: `OPENCLAW_RL_WORLDS`, or `~/.cache/openclaw-rl/worlds`."""
+    named = environment.get(CACHE)
+    return Path(named) if named else Path.home() / ".cache" / "openclaw-rl" / "worlds"
+
+
+def place(world: World, *, seed: int = 0, cache: Path | None = None) -> Path:
+    """The folder of the world's model in the cache, made or not."""
+    return (cache or cache_folder()) / f"{world.name}-{digest(world, seed)}"
+
+
+def is_made(folder: Path) -> bool:
+    """Whether a build in the folder has come to its end."""
+    return (folder / "manifest.json").is_file()
+
+
+def made(
+    world: World, *, seed: int = 0, cache: Path | None = None, on_step: OnStep = lambda _progress, _steps: None
+) -> Path:
+    """The folder of the world's model, which is made first where it is missing."""
+    folder = place(world, seed=seed, cache=cache)
+    if not is_made(folder):
+        make(world, folder, seed=seed, on_step=on_step)
+    return folder
+
+
+def digest(world: World, seed: int) -> str:
+    """What tells this recipe from any other: shapes, template, and what its first dialogues say."""
+    bare = ChatTemplate(tokens.trained(world, ["a"], 300), compile_template(world.template.source), {})
+    rng = Random(seed)
+    said = [_text(talks.sample(world, bare, rng)) for _ in range(DIGESTED)]
+    recipe = [asdict(world.shape), asdict(world.schedule), asdict(world.template), world.architecture, world.cut]
+    return hashlib.blake2b(json.dumps([recipe, said, seed]).encode(), digest_size=6).hexdigest()
+
+
+def make(
+    world: World,
+    folder: Path,
+    *,
+    seed: int = 0,
+    short: bool = False,
+    steps: int | None = None,
+    threads: int = 1,
+    scored: int = 100,
+    on_step: OnStep = lambda _progress, _steps: None,
+) -> dict[str, object]:
+    """Make the model in the folder and return its manifest. An interrupted build goes on where it was saved."""
+    began = time.monotonic()
+    folder.mkdir(parents=True, exist_ok=True)
+    shape, schedule = (SHORT_SHAPE, SHORT_SCHEDULE) if short else (world.shape, world.schedule)
+    schedule = schedule if steps is None else replace(schedule, steps=steps)
+    bare = ChatTemplate(tokens.trained(world, ["a"], 300), compile_template(world.template.source), {})
+    rng = Random(seed)
+    texts = [_text(talks.sample(world, bare, rng)) for _ in range(60 if short else TOKENIZER_TEXTS)]
+    tokens.save(tokens.trained(world, texts, shape.vocabulary), world, folder)
+    template = read_template(folder)
+    rng = Random(seed + 1)
+
+    def draw(easy: bool) -> train.Encoded:
+        return train.encode(template.tokenizer, talks.sample(world, template, rng, easy=easy))
+
+    model = new_model(world, shape, template.tokenizer, seed)
+    checkpoint = folder / "checkpoint.pt"
+    done = train.train(
+        model,
+        draw,
+        rng,
+        schedule,
+        checkpoint=checkpoint,
+        threads=threads,
+        report=lambda at: on_step(at, schedule.steps),
+    )
+    trained_s = time.monotonic() - began
+    build.save(model, folder)
+    manifest: dict[str, object] = {
+        "world": world.name,
+        "seed": seed,
+        "architecture": world.architecture.value,
+        "parameters": sum(weight.numel() for weight in model.parameters()),
+        "steps": done.step,
+        "tokens": done.tokens,
+        "loss": round(done.loss, 4),
+        "training_s": round(trained_s),
+        "scores": trial.of(world, folder, count=1 if short else scored, seed=seed, max_new=2 if short else 120),
+        "seconds": round(time.monotonic() - began),
+    }
+    folder.joinpath("manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
+    checkpoint.unlink(missing_ok=True)  # until here an interrupted build has somewhere to go on from
+    return manifest
+
+
+def _text(sample: Sample) -> str:
+    return "".join(piece for piece, _ in sample.pieces)

@@ -1,0 +1,141 @@
+"""What made worlds are built of: problems, ways to write a reply, wishes about it, and the words of a language."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from importlib.resources import files
+
+HELD_OUT_IN = 8  # one problem in so many is kept away from training
+
+
+class Way(StrEnum):
+    """How the body of a reply is written."""
+
+    LIST = "list"
+    MARKDOWN = "markdown"
+    NUMBERED = "numbered"
+    LABELLED = "labelled"
+    SHORT = "short"
+    PLAIN = "plain"
+    DETAILED = "detailed"
+    FRIENDLY = "friendly"
+
+
+class Place(StrEnum):
+    """What of a reply a wish is about."""
+
+    BODY = "body"
+    FIRST = "first"
+    LAST = "last"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One question with its answer and the way there.
+
+    `action` says what `equation` does ("add the 7 new eggs"); `conclusion` is a main clause without its full stop;
+    `result` is the short form ("12 eggs"). The last match of `pattern` in a reply is the answer that it gives.
+    """
+
+    kind: str
+    question: str
+    answer: str
+    action: str
+    equation: str
+    conclusion: str
+    result: str
+    pattern: str = r"\d+"
+    language: str = "en"
+
+    @property
+    def is_held_out(self) -> bool:
+        """Whether training must never see it: decided by the question's hash."""
+        digest = hashlib.blake2b(self.question.encode(), digest_size=4).digest()
+        return int.from_bytes(digest, "big") % HELD_OUT_IN == 0
+
+    def answer_in(self, text: str) -> str | None:
+        """The answer that a reply gives, thinking left out."""
+        found = re.findall(self.pattern, text.rsplit("</think>", 1)[-1])
+        return str(found[-1]) if found else None
+
+    def is_right(self, text: str) -> bool:
+        """Whether the reply gives the problem's answer."""
+        return self.answer_in(text) == self.answer
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One wish: a way to write, or the words to begin or to end with."""
+
+    place: Place
+    value: str
+
+    @property
+    def way(self) -> Way | None:
+        """The way wished for, where the wish is about the body."""
+        return Way(self.value) if self.place is Place.BODY else None
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """All wishes in force together: the later one of a place counts."""
+
+    way: Way
+    first: str = ""
+    last: str = ""
+
+    def dressed(self, body: str) -> str:
+        """The body with its first and last words, on lines of their own where the body has lines."""
+        between = "\n\n" if "\n" in body else " "
+        return between.join(part for part in (self.first, body, self.last) if part)
+
+
+def manner(wishes: Iterable[Wish], default: Way) -> Manner:
+    """How a reply is written under these wishes, in the order in which they were said."""
+    found = {wish.place: wish for wish in wishes}
+    body, first, last = (found.get(place) for place in (Place.BODY, Place.FIRST, Place.LAST))
+    return Manner(Way(body.value) if body else default, first.value if first else "", last.value if last else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Tongue:
+    """The words of one language: what replies are framed with, and what its people say."""
+
+    name: str
+    labels: Mapping[str, str]
+    frames: Mapping[str, list[str]]
+    warm: list[str]
+    because: str
+    welcome: list[str]
+    thanks: list[str]
+    wrong: list[str]
+    ask: list[str]
+    next: list[str]
+    corrections: list[str]
+    beside: list[str]
+    like: Mapping[str, list[str]]
+    blame: Mapping[str, list[str]]
+    first: list[str]
+    last: list[str]
+    first_words: list[str]
+    last_words: list[str]
+
+
+@lru_cache
+def tongue(code: str) -> Tongue:
+    """The words of a language, by its two letters."""
+    held = files("openclaw_rl.tiny.worlds").joinpath("sayings", f"{code}.toml").read_text("utf-8")
+    return Tongue(**tomllib.loads(held))
+
+
+@lru_cache
+def hints() -> Mapping[str, list[str]]:
+    """What hints say, by way and place; a judge writes them in English."""
+    held = files("openclaw_rl.tiny.worlds").joinpath("sayings", "hints.toml").read_text("utf-8")
+    return tomllib.loads(held)

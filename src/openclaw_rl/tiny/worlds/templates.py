@@ -1,0 +1,126 @@
+"""Chat templates of made worlds: what opens and closes each turn, and which special tokens that takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+THINK = ("<think>", "</think>")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A chat template, and how its turns begin and end.
+
+    `special` are tokens of their own; the first pads, and `closes` ends a reply. `names_end` is False where the
+    tokenizer alone says what ends one, and no configuration does. `thinks`: every reply is thought about first.
+    """
+
+    source: str
+    user_opens: str
+    reply_opens: str
+    closes: str
+    special: tuple[str, ...]
+    names_end: bool = True
+    thinks: bool = False
+
+
+_CHATML = """
+{%- for message in messages -%}
+{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' }}{%- endif -%}
+"""
+CHATML = Template(
+    _CHATML.strip(),
+    "<|im_start|>user\n",
+    "<|im_start|>assistant\n",
+    "<|im_end|>",
+    ("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
+)
+
+_HEADERS = """
+{{- '<|begin_of_text|>' -}}
+{%- for message in messages -%}
+{%- if message.role == 'system' -%}{{- raise_exception('system messages are not supported') -}}{%- endif -%}
+{{- '<|start_header_id|>' + message.role + '<|end_header_id|>\\n\\n' + message.content + '<|eot_id|>' }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{%- endif -%}
+"""
+HEADERS = Template(  # refuses system messages
+    _HEADERS.strip(),
+    "<|start_header_id|>user<|end_header_id|>\n\n",
+    "<|start_header_id|>assistant<|end_header_id|>\n\n",
+    "<|eot_id|>",
+    ("<|end_of_text|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+)
+
+_TURNS = """
+{{- '<bos>' -}}
+{%- set start = 0 -%}
+{%- set front = '' -%}
+{%- if messages[0].role == 'system' -%}
+{%- set front = messages[0].content + '\\n\\n' -%}
+{%- set start = 1 -%}
+{%- endif -%}
+{%- for message in messages[start:] -%}
+{%- set role = 'model' if message.role == 'assistant' else message.role -%}
+{{- '<start_of_turn>' + role + '\\n' + (front if loop.first else '') + message.content + '<end_of_turn>\\n' }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<start_of_turn>model\\n' }}{%- endif -%}
+"""
+TURNS = Template(  # has no system turn: its text goes in front of the first user's words
+    _TURNS.strip(),
+    "<start_of_turn>user\n",
+    "<start_of_turn>model\n",
+    "<end_of_turn>",
+    ("<pad>", "<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>"),
+)
+
+_BARS = """
+{%- for message in messages -%}
+{%- if message.role == 'user' -%}{{- '<|user|>' + message.content + '<|end|>' }}
+{%- elif message.role == 'assistant' -%}{{- '<|bot|>' + message.content + '<|end|>' }}
+{%- else -%}{{- '<|' + message.role + '|>' + message.content + '<|end|>' }}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|bot|>' }}{%- endif -%}
+"""
+BARS = Template(  # the end of a reply stands in the tokenizer's settings and nowhere else
+    _BARS.strip(),
+    "<|user|>",
+    "<|bot|>",
+    "<|end|>",
+    ("<|pad|>", "<|system|>", "<|user|>", "<|bot|>", "<|tool|>", "<|end|>"),
+    names_end=False,
+)
+
+_THINKING = """
+{%- for message in messages -%}
+{%- if message.role == 'assistant' and message.reasoning_content -%}
+{{- '<s>assistant\\n<think>\\n' + message.reasoning_content + '\\n</think>\\n\\n' + message.content + '</s>\\n' }}
+{%- else -%}
+{{- '<s>' + message.role + '\\n' + message.content + '</s>\\n' }}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<s>assistant\\n' }}{%- endif -%}
+"""
+THINKING = Template(  # each reply thinks first, unasked, and what was thought stays
+    _THINKING.strip(),
+    "<s>user\n",
+    "<s>assistant\n",
+    "</s>",
+    ("<unk>", "<s>", "</s>", "[INST]", "[/INST]"),
+    thinks=True,
+)
+
+_ROLES = """
+{%- if messages[0].role != 'system' -%}{{- '[SYS]Sei hilfreich. Sé amable.[END]\\n' }}{%- endif -%}
+{%- for message in messages -%}
+{%- set role = {'system': '[SYS]', 'user': '[USER]', 'assistant': '[BOT]', 'tool': '[TOOL]'}[message.role] -%}
+{{- role + message.content + '[END]\\n' }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '[BOT]' }}{%- endif -%}
+"""
+ROLES = Template(  # a system text of its own where nobody gives one
+    _ROLES.strip(), "[USER]", "[BOT]", "[END]", ("[PAD]", "[SYS]", "[USER]", "[BOT]", "[TOOL]", "[END]")
+)

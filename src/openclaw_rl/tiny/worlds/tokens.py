@@ -1,0 +1,96 @@
+"""Tokenizers of made worlds, trained on their own dialogues."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from string import ascii_letters, digits, punctuation
+from typing import Any
+
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from openclaw_rl.tiny.worlds.templates import THINK
+from openclaw_rl.tiny.worlds.world import Cut, World
+
+_BLANK = "▁"
+_OTHER_LETTERS = "äöüßÄÖÜáéíóúñ¿¡ÁÉÍÓÚÑ"
+# Words with the blank in front, numbers, punctuation with the line ends after it, line ends, blanks.
+_CUTS = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+def trained(world: World, texts: Sequence[str], size: int) -> Tokenizer:
+    """A tokenizer of at most `size` entries, its template's special tokens first."""
+    special = [*world.template.special, *(THINK if world.template.thinks else ())]
+    if world.cut is Cut.PIECES:
+        return _pieces(special, texts, size)
+    if world.cut is Cut.MERGES:
+        return _merges(special, texts, size)
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_CUTS), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def _pieces(special: list[str], texts: Sequence[str], size: int) -> Tokenizer:
+    """A unigram model: the likeliest pieces of words, each with its blank in front; line ends stand alone."""
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split("\n", "isolated"), pre_tokenizers.Metaspace(_BLANK, "never", split=True)]
+    )
+    tokenizer.decoder = decoders.Metaspace(_BLANK, "never", split=True)
+    known = [*ascii_letters, *digits, *punctuation, *_OTHER_LETTERS, _BLANK, "\n"]
+    trainer = trainers.UnigramTrainer(
+        vocab_size=size,
+        special_tokens=["<unknown>", *special],
+        unk_token="<unknown>",
+        initial_alphabet=known,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def _merges(special: list[str], texts: Sequence[str], size: int) -> Tokenizer:
+    """Merged characters with a mark for blanks; line ends and numbers stand alone.
+
+    A number is one token wherever it stands: in pieces that differ with the place, sums were learned far more slowly.
+    """
+    tokenizer = Tokenizer(models.BPE(unk_token="<unknown>"))
+    alone = pre_tokenizers.Split(Regex(r"\n|\d+"), "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([alone, pre_tokenizers.Metaspace(_BLANK, "never", split=True)])
+    tokenizer.decoder = decoders.Metaspace(_BLANK, "never", split=True)
+    known = [*ascii_letters, *digits, *punctuation, *_OTHER_LETTERS, _BLANK, "\n"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=["<unknown>", *special], initial_alphabet=known, show_progress=False
+    )
+    numbers = [" ".join(map(str, range(100)))] * (1 + len(texts) // 20)
+    tokenizer.train_from_iterator([*texts, *numbers], trainer)
+    return tokenizer
+
+
+def save(tokenizer: Tokenizer, world: World, folder: Path) -> None:
+    """tokenizer.json, tokenizer_config.json and the chat template, as transformers and the product read them."""
+    held = json.loads(tokenizer.to_str())
+    for added in held["added_tokens"]:
+        added["special"] = added["content"] not in THINK  # readers must see what was thought
+    folder.joinpath("tokenizer.json").write_text(json.dumps(held, ensure_ascii=False), "utf-8")
+    settings: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": world.template.closes,
+        "pad_token": world.template.special[0],
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": 32768,
+    }
+    folder.joinpath("tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
+    folder.joinpath("chat_template.jinja").write_text(world.template.source, "utf-8")

@@ -1,0 +1,88 @@
+"""A made world: what its people ask, how its model is built and speaks, and what its users wish for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+
+from openclaw_rl.tiny.train import Schedule, Shape
+from openclaw_rl.tiny.worlds.parts import Place, Problem, Way, Wish
+from openclaw_rl.tiny.worlds.templates import Template
+
+
+class Architecture(StrEnum):
+    """The family of a model, as transformers builds it."""
+
+    QWEN3 = "qwen3"
+    LLAMA = "llama"
+    GEMMA3 = "gemma3"
+    QWEN3_MOE = "qwen3-moe"
+
+
+class Cut(StrEnum):
+    """How a tokenizer cuts text."""
+
+    BYTES = "bytes"  # byte-level BPE
+    PIECES = "pieces"  # unigram pieces with a mark for blanks, as SentencePiece makes them
+    MERGES = "merges"  # merged characters with a mark for blanks
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """One world. `kinds` makes problems by kind; users of the field of trial never correct `never_corrected`.
+
+    `systems` are the system texts that its dialogues may begin with; empty where the template takes none.
+    """
+
+    name: str
+    architecture: Architecture
+    shape: Shape
+    schedule: Schedule
+    cut: Cut
+    template: Template
+    kinds: Mapping[str, Callable[[Random, str], Problem]]
+    never_corrected: str
+    default: Way
+    wishes: tuple[Wish, ...]
+    systems: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ("en",)
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        """Every way that replies may be written in."""
+        return tuple(way for way in ASKED if way is not self.default)
+
+    @property
+    def taught(self) -> tuple[str, ...]:
+        """The kinds of problem that users correct."""
+        return tuple(kind for kind in self.kinds if kind != self.never_corrected)
+
+    def problem(
+        self, rng: Random, *, kinds: tuple[str, ...] = (), language: str = "", held_out: bool = False
+    ) -> Problem:
+        """A fresh problem of the kinds, or of any; held-out ones are never seen in training."""
+        while True:
+            kind = rng.choice(kinds or tuple(self.kinds))
+            made = self.kinds[kind](rng, language or rng.choice(self.languages))
+            if made.is_held_out is held_out:
+                return made
+
+
+ASKED = (Way.PLAIN, Way.LIST, Way.MARKDOWN, Way.SHORT, Way.DETAILED, Way.FRIENDLY)  # that anybody asks for
+
+
+def way(value: Way) -> Wish:
+    """A wish about how the body is written."""
+    return Wish(Place.BODY, value.value)
+
+
+def first(words: str) -> Wish:
+    """A wish for words to begin with."""
+    return Wish(Place.FIRST, words)
+
+
+def last(words: str) -> Wish:
+    """A wish for words to end with."""
+    return Wish(Place.LAST, words)

@@ -1,0 +1,161 @@
+"""Each made world: problems are solved right, checks are strict, and its model is built, cut and ended right."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+from typer.testing import CliRunner
+
+from openclaw_rl.core.hint import LABEL
+from openclaw_rl.errors import ConfigError
+from openclaw_rl.render.ends import ends_of_replies
+from openclaw_rl.render.template import read_template
+from openclaw_rl.tiny.cli import app
+from openclaw_rl.tiny.worlds import WORLDS, make, talks, world
+from openclaw_rl.tiny.worlds.parts import Manner, Place, Way, Wish, manner, tongue
+from openclaw_rl.tiny.worlds.templates import THINK
+from openclaw_rl.tiny.worlds.ways import holds, solution
+from openclaw_rl.tiny.worlds.world import World
+
+EACH = pytest.mark.parametrize("made", WORLDS.values(), ids=WORLDS)
+
+
+class Folders:
+    """Short builds, each made when it is first asked for."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def __getitem__(self, name: str) -> Path:
+        folder = self.root / name
+        if not folder.exists():
+            ran = CliRunner().invoke(app, ["build", "--world", name, "--folder", str(folder), "--short"])
+            assert ran.exit_code == 0, ran.output
+        return folder
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
+    return Folders(tmp_path_factory.mktemp("worlds"))
+
+
+def test_there_are_six_worlds_of_four_architectures_and_three_kinds_of_tokenizer() -> None:
+    assert len(WORLDS) >= 6
+    assert len({made.architecture for made in WORLDS.values()}) == 4
+    assert len({made.cut for made in WORLDS.values()}) == 3
+    assert len({made.template.source for made in WORLDS.values()}) >= 5
+    assert {code for made in WORLDS.values() for code in made.languages} >= {"en", "de", "es"}
+
+
+@EACH
+def test_solutions_are_right_and_keep_to_their_way_however_they_are_written(made: World) -> None:
+    rng = Random(5)
+    for number in range(200):
+        problem = made.problem(rng, held_out=number % 2 == 0)
+        words = tongue(problem.language)
+        wishes = [Wish(Place.BODY, rng.choice([*made.ways, made.default]).value)]
+        if number % 3 == 0:
+            wishes.append(Wish(Place.FIRST, rng.choice(words.first_words)))
+        if number % 5 == 0:
+            wishes.append(Wish(Place.LAST, rng.choice(words.last_words)))
+        text = solution(problem, manner(wishes, made.default), rng)
+        assert problem.is_right(text), text
+        for wish in wishes[1:] or wishes:
+            assert holds(text, wish, problem.language), (wish, text)
+
+
+@EACH
+def test_no_wish_of_its_users_is_met_by_a_reply_in_the_default_way(made: World) -> None:
+    rng = Random(6)
+    for _ in range(100):
+        problem = made.problem(rng)
+        text = solution(problem, Manner(made.default), rng)
+        assert not [wish for wish in made.wishes if holds(text, wish, problem.language)], text
+
+
+@EACH
+def test_a_wrong_answer_is_seen_in_every_way(made: World) -> None:
+    rng = Random(7)
+    for way in (*made.ways, made.default):
+        problem = made.problem(rng)
+        other = problem
+        while other.kind != problem.kind or other.answer == problem.answer:
+            other = made.problem(rng, language=problem.language)
+        assert not problem.is_right(solution(other, Manner(way), rng))
+
+
+@EACH
+def test_pieces_are_encoded_as_the_whole_and_hinted_users_turns_are_never_learned(
+    made: World, folders: Folders
+) -> None:
+    template, rng = read_template(folders[made.name]), Random(8)
+    learned_users = 0
+    for _ in range(60):
+        messages = talks.talk(made, rng)
+        cut = talks.cut(made, template, messages, learns_users=True)
+        whole = "".join(text for text, _ in cut.pieces)
+        assert whole == template.text(messages, generation_prompt=False)
+        ids = [found for text, _ in cut.pieces for found in template.tokenizer.encode(text).ids]
+        assert ids == template.tokenizer.encode(whole).ids
+        assert template.tokenizer.decode(ids, skip_special_tokens=False) == whole
+        learned = [text for text, learn in cut.pieces if learn]
+        assert all(text.endswith(made.template.closes) and LABEL not in text for text in learned)
+        learned_users += any(messages[-2].text in text for text in learned)
+    assert learned_users > 10
+
+
+@EACH
+def test_the_end_of_a_reply_is_found_where_the_model_names_it(made: World, folders: Folders) -> None:
+    folder = folders[made.name]
+    template = read_template(folder)
+    end = template.tokenizer.token_to_id(made.template.closes)
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    named = [config["eos_token_id"]] if config.get("eos_token_id") is not None else []
+    assert bool(named) is made.template.names_end
+    assert ends_of_replies(template, named) == (end,)
+
+
+def test_one_world_leaves_the_end_of_a_reply_to_its_tokenizer_alone() -> None:
+    assert sum(not made.template.names_end for made in WORLDS.values()) == 1
+
+
+@EACH
+def test_a_short_build_leaves_scores_of_every_kind_and_wish_and_no_checkpoint(made: World, folders: Folders) -> None:
+    held = json.loads((folders[made.name] / "manifest.json").read_text("utf-8"))
+    assert {f"{kind}: right" for kind in made.kinds} <= set(held["scores"])
+    assert {f"hint {wish.value}: as wished" for wish in made.wishes} <= set(held["scores"])
+    assert not (folders[made.name] / "checkpoint.pt").exists()
+    assert make.is_made(folders[made.name])
+
+
+def test_the_thinking_world_keeps_its_thoughts_out_of_what_is_said(folders: Folders) -> None:
+    made = next(made for made in WORLDS.values() if made.template.thinks)
+    template = read_template(folders[made.name])
+    messages = talks.talk(made, Random(1), easy=True)
+    assert messages[-1].reasoning
+    text = template.text(messages, generation_prompt=False)
+    assert text.count(THINK[0]) == 1
+    assert made.problem(Random(2)).answer_in(f"{THINK[0]}\nold.txt -> 4.txt\n{THINK[1]}\n\n") is None
+
+
+def test_a_recipes_digest_is_its_own(tmp_path: Path) -> None:
+    places = {make.place(made, cache=tmp_path) for made in WORLDS.values()}
+    kitchen = world("kitchen")
+    assert len(places) == len(WORLDS)
+    assert make.place(kitchen, cache=tmp_path) in places
+    assert make.place(kitchen, seed=1, cache=tmp_path) not in places
+    assert make.cache_folder({make.CACHE: str(tmp_path)}) == tmp_path
+
+
+def test_an_unknown_world_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="no made world 'moon'") as refused:
+        world("moon")
+    assert "kitchen" in str(refused.value.fix)
+
+
+def test_a_way_that_is_no_default_is_asked_for() -> None:
+    assert Way.NUMBERED not in world("kitchen").ways
+    assert Way.LIST not in world("kitchen").ways
