@@ -18,11 +18,15 @@ app = typer.Typer(no_args_is_help=True, help="The toy model that ships with the 
 
 @app.command()
 def build(
+    *,
     folder: Annotated[Path, typer.Option(help="Where the model is written.")],
     seed: Annotated[int, typer.Option(help="Seed of data and weights.")] = 0,
     steps: Annotated[int | None, typer.Option(help="Training steps; the recipe's own number by default.")] = None,
     short: Annotated[bool, typer.Option("--short", help="Tiny sizes, in seconds: shows that the recipe runs.")] = False,
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 2,
+    begin: Annotated[
+        Path | None, typer.Option("--from", help="A model that has done the first stage; only the second is run.")
+    ] = None,
 ) -> None:
     """Make the bundled model from its recipe: tokenizer, training, scores, manifest."""
     from openclaw_rl.tiny import build as recipe
@@ -38,7 +42,7 @@ def build(
             if not console.is_terminal and at.step % 50 == 0:
                 console.print(f"step {at.step}/{total} loss {at.loss:.4f} tokens {at.tokens}")
 
-        made = recipe.build(folder, seed=seed, steps=steps, short=short, threads=threads, progress=report)
+        made = recipe.build(folder, seed=seed, steps=steps, short=short, threads=threads, begin=begin, progress=report)
     scored = made["scores"]
     assert isinstance(scored, dict)
     _print_scores(scored)
