@@ -127,6 +127,11 @@ def phrase(rng: Random) -> str:
     return said + rng.choice(("", "", "", "", "!", ".", "?", "...", "!!"))
 
 
+def phrases_taught() -> list[str]:
+    """The literals that are written out here; the others are put together of them and of made-up words."""
+    return [*_WORDS, *_NAMES]
+
+
 def _made_up(rng: Random) -> str:
     return "".join(rng.choice(_SYLLABLES) for _ in range(rng.choice((1, 2, 2, 3))))
 
