@@ -71,6 +71,6 @@ async def test_labelled_cases_are_put_to_a_judge_behind_an_endpoint() -> None:
 
 async def test_a_judge_that_is_not_there_is_reported_in_one_line() -> None:
     code, _, shown = await _ran("wordings", "--judge", "http://127.0.0.1:9/v1", "--quick")
-    assert code == 1
+    assert code == 2
     assert "does not say which models it has" in shown and "--judge-model" in shown
     assert "Traceback" not in shown
