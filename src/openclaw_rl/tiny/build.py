@@ -61,23 +61,25 @@ def build(
 ) -> dict[str, object]:
     """Make the model in the folder and return its manifest. An interrupted build goes on where it was saved.
 
-    `begin` is the folder of a model that has done the first stage: its tokenizer and weights are taken as they are.
+    `begin` is the folder of a model that has done the first stage: its tokenizer and weights are taken as they are, and
+    the second stage alone is run, with its judge taught what people say in many words. The shipped weights are those of
+    the first stage.
     """
     began = time.monotonic()
     recipe = SHORT if short else FULL
     if steps is not None:
-        recipe = replace(recipe, schedule=replace(recipe.schedule, steps=steps))
+        stage = "schedule" if begin is None else "second"
+        recipe = replace(recipe, **{stage: replace(recipe.schedule if begin is None else recipe.second, steps=steps)})
     folder.mkdir(parents=True, exist_ok=True)
     code = ordinary.sources(recipe.files)
     texts = [*code, *ordinary.prose(code)]
-    first = folder / "first"  # what the first stage made, until the second is done
-    if begin is None and not first.joinpath("manifest.json").is_file():
-        _first_stage(first, recipe, seed, texts, code=len(code), threads=threads, progress=progress)
-    manifest = _second_stage(begin or first, folder, recipe, seed=seed, texts=texts, threads=threads, progress=progress)
+    if begin is None:
+        manifest = _first_stage(folder, recipe, seed, texts, code=len(code), threads=threads, progress=progress)
+    else:
+        manifest = _second_stage(begin, folder, recipe, seed=seed, texts=texts, threads=threads, progress=progress)
     manifest["scores"] = scores.of(folder, count=recipe.scored, seed=seed, max_new=recipe.longest)
     manifest["seconds"] = round(time.monotonic() - began)
-    _write(folder, manifest)
-    shutil.rmtree(first, ignore_errors=True)
+    folder.joinpath("manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
     folder.joinpath(CHECKPOINT).unlink(missing_ok=True)  # until here an interrupted build has somewhere to go on from
     return manifest
 
@@ -91,9 +93,8 @@ def _first_stage(
     code: int,
     threads: int,
     progress: Callable[[Progress, int], None],
-) -> None:
+) -> dict[str, object]:
     """Tokenizer and weights from nothing; the first `code` of the texts are code, the others prose."""
-    folder.mkdir(exist_ok=True)
     size = recipe.shape.vocabulary
     tokenizer = vocabulary.train(
         texts[:code], texts[code:], Random(seed), size=size, world_samples=recipe.world_samples
@@ -117,7 +118,7 @@ def _first_stage(
         report=lambda at: progress(at, recipe.schedule.steps),
     )
     _save(model, folder)
-    _write(folder, _manifest(recipe, seed, done, sum(weight.numel() for weight in model.parameters())))
+    return _manifest(recipe, seed, done, sum(weight.numel() for weight in model.parameters()))
 
 
 def _second_stage(
@@ -160,10 +161,6 @@ def _second_stage(
         "versions": dict(_versions()),
     }
     return manifest
-
-
-def _write(folder: Path, manifest: dict[str, object]) -> None:
-    folder.joinpath("manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
 
 
 def _save(model: Qwen3ForCausalLM, folder: Path) -> None:

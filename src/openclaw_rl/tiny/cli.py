@@ -21,11 +21,17 @@ def build(
     *,
     folder: Annotated[Path, typer.Option(help="Where the model is written.")],
     seed: Annotated[int, typer.Option(help="Seed of data and weights.")] = 0,
-    steps: Annotated[int | None, typer.Option(help="Training steps; the recipe's own number by default.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Training steps of the stage; the recipe's own number by default.")
+    ] = None,
     short: Annotated[bool, typer.Option("--short", help="Tiny sizes, in seconds: shows that the recipe runs.")] = False,
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 2,
     begin: Annotated[
-        Path | None, typer.Option("--from", help="A model that has done the first stage; only the second is run.")
+        Path | None,
+        typer.Option(
+            "--from",
+            help="A model that has done the first stage: the second is run on it (the judge learns more words).",
+        ),
     ] = None,
 ) -> None:
     """Make the bundled model from its recipe: tokenizer, training, scores, manifest."""
