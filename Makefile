@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := bench-forget bench-gate bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-feedback bench-steadiness bench-attacks eval-judge
+FIGURES := bench-forget bench-gate bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings
 .PHONY: test-oracle test-peers help install demo serve test test-node test-openclaw check format tiny clean $(FIGURES)
 
 help:  ## what can be made
@@ -161,7 +161,10 @@ bench-attacks: .venv/installed  ## words in tool output, mail and pages that try
 	@$(BIN)/python -m benchmarks.attacks
 
 eval-judge: .venv/installed  ## how well the bundled model's judge judges, on 375 labelled cases
-	@$(BIN)/openclaw-rl eval judge $(if $(QUICK),--quick)
+	@$(BIN)/openclaw-rl eval judge $(if $(JUDGE),--judge $(JUDGE)) $(if $(MODEL),--model $(MODEL)) $(if $(QUICK),--quick)
+
+eval-wordings: .venv/installed  ## what a judge hears in 1,258 things people say: twelve wishes, ten tones, five languages (JUDGE: its URL, MODEL)
+	@$(BIN)/openclaw-rl eval wordings $(if $(JUDGE),--judge $(JUDGE)) $(if $(MODEL),--model $(MODEL)) $(if $(QUICK),--quick)
 
 clean:  ## everything that was made, the environment included
 	rm -rf .venv demo build dist .mypy_cache .ruff_cache .pytest_cache

@@ -61,10 +61,10 @@ def test_a_text_that_only_blames_or_is_short_is_no_hint(text: str) -> None:
 def test_only_a_vote_of_one_makes_its_text_a_hint() -> None:
     text = "Write in plain sentences."
     votes = [Vote("hint", "", score, text) for score in (-1, 0, None)]
-    assert accepted(votes) == []
-    assert accepted([*votes, Vote("hint", "", 1, text)]) == [Hint(text)]
-    assert accepted([Vote("hint", "", 1, "The reply was bad.")]) == []
-    assert accepted([Vote("hint", "", 1, None)]) == []
+    assert accepted(votes, "", "") == []
+    assert accepted([*votes, Vote("hint", "", 1, text)], "", "") == [Hint(text)]
+    assert accepted([Vote("hint", "", 1, "The reply was bad.")], "", "") == []
+    assert accepted([Vote("hint", "", 1, None)], "", "") == []
 
 
 LONG, SHORT = Hint("Write in plain sentences, without bold text."), Hint("Avoid markdown.")

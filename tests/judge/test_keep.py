@@ -91,14 +91,19 @@ WARM = "In solutions: You should use a warm and kind tone instead of a dry one."
         ("I would like that with a header.", (PLAIN, MARKED_TOO, MARKED), (MARKED_TOO, MARKED)),
         ("I miss some structure. Do it again in markdown.", (WARM, MARKED), (MARKED,)),
         ("I would like that as numbered steps.", (UNMARKED, MARKED), (MARKED,)),
-        ("Drop the headers.", (UNMARKED, MARKED), (UNMARKED, MARKED)),  # the reply itself has to tell
-        ("Redo it.", (PLAIN, MARKED), (PLAIN, MARKED)),  # nothing tells: both are told to the trainer
+        ("Drop the headers.", (UNMARKED, MARKED), ()),  # they contradict each other
+        ("Redo it.", (PLAIN, MARKED), ()),  # nothing tells
         ("Redo it.", (MARKED, MARKED, WARM), (MARKED, MARKED)),
-        ("Anything.", (WARM,), (WARM,)),
+        ("Anything.", (WARM, WARM), (WARM, WARM)),
         ("Anything.", (), ()),
     ],
 )
 def test_a_try_that_the_others_and_the_user_speak_against_is_no_hint(
     said: str, tries: tuple[str, ...], founded: tuple[str, ...]
 ) -> None:
-    assert best_founded([Hint(text) for text in tries], said) == [Hint(text) for text in founded]
+    assert best_founded([Hint(text) for text in tries], said, tries=3) == [Hint(text) for text in founded]
+
+
+def test_a_hint_that_one_try_of_three_found_is_none() -> None:
+    assert best_founded([Hint(WARM)], "Be warm and kind.", tries=3) == []
+    assert best_founded([Hint(WARM)], "Be warm and kind.", tries=2) == [Hint(WARM)]

@@ -40,6 +40,29 @@ async def test_votes_and_hints_add_up_to_a_verdict() -> None:
     assert {vote.judge for vote in verdict.votes} == {"toy"}
 
 
+@pytest.mark.parametrize("vote", [DOWN, ZERO, UP])
+@pytest.mark.parametrize(
+    ("words", "hint", "is_heard"),
+    [
+        ('Begin with "Ahoy", please.', 'Begin the reply with "Ahoy".', True),
+        ("Start with a greeting, please.", 'Begin the reply with "Dear me!".', False),
+        ("Answer in German, please.", "Write the reply in French.", False),
+    ],
+)
+async def test_a_hint_that_puts_words_into_the_users_mouth_is_refused_however_many_gave_it_and_whatever_the_score(
+    vote: str, words: str, hint: str, is_heard: bool
+) -> None:
+    chat = ScriptedChat([vote] * 3, [f"[HINT_START]\n{hint}\n[HINT_END]\n\\boxed{{1}}"] * 3)
+    verdict = await judge(chat).judge(turn(), said(words))
+    assert verdict.hints == ((Hint(hint),) if is_heard else ())
+
+
+async def test_tries_that_have_nothing_to_do_with_each_other_teach_nothing() -> None:
+    tries = ("Keep the reply short.", "Give an example.", "Use simple words that a child understands.")
+    chat = ScriptedChat([DOWN] * 3, [f"[HINT_START]\n{text}\n[HINT_END]\n\\boxed{{1}}" for text in tries])
+    assert (await judge(chat).judge(turn(), said("Mach das anders."))).hints == ()
+
+
 async def test_a_turn_nobody_voted_on_has_no_score() -> None:
     verdict = await judge(ScriptedChat(["?", "?", "?"], [NO_HINT] * 3)).judge(turn(), said("Hm."))
     assert (verdict.score, verdict.mean) == (None, None)
@@ -89,7 +112,7 @@ async def test_the_users_next_words_are_a_hint_only_where_they_correct(score: st
 
 
 async def test_both_sources_give_both_hints() -> None:
-    chat = ScriptedChat([DOWN] * 3, [HINT, NO_HINT, NO_HINT])
+    chat = ScriptedChat([DOWN] * 3, [HINT, HINT, NO_HINT])
     verdict = await judge(chat, replace(PLAIN, hint_source=HintFrom.BOTH)).judge(turn(), said("No bold text, please."))
     assert [hint.source for hint in verdict.hints] == [HintSource.JUDGE, HintSource.FOLLOWUP]
 

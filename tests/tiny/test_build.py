@@ -39,6 +39,17 @@ def test_a_short_build_leaves_a_model_that_loads_and_a_manifest(built: Path) -> 
     assert not (built / "checkpoint.pt").exists()
 
 
+def test_the_second_stage_begins_where_a_given_model_stands(built: Path, tmp_path: Path) -> None:
+    ran = CliRunner().invoke(app, ["build", "--folder", str(tmp_path), "--seed", "3", "--short", "--from", str(built)])
+    assert ran.exit_code == 0, ran.output
+    first, second = (json.loads((folder / "manifest.json").read_text("utf-8")) for folder in (built, tmp_path))
+    assert second["second"]["steps"] == build.SHORT.second.steps
+    assert second["data_digest"] == first["data_digest"]  # of the first stage, which was not run again
+    assert (tmp_path / "tokenizer.json").read_bytes() == (built / "tokenizer.json").read_bytes()
+    assert (tmp_path / "model.safetensors").read_bytes() != (built / "model.safetensors").read_bytes()
+    assert not (tmp_path / "checkpoint.pt").exists()
+
+
 class _Interrupted(Exception):
     pass
 

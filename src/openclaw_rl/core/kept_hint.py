@@ -6,35 +6,14 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from openclaw_rl.core import words
 from openclaw_rl.core.hint import HintSource
 
 ALIKE = 0.6  # two hints that share so much of all their words are one wish, said anew
 OPPOSED = 0.4  # or so much of the shorter one's, two words at least, where one of them forbids and the other does not
 MOST_CHARS = 600  # what is longer describes a task
-_WORD = re.compile(r"\w+")
 _NUMBER = re.compile(r"\d[\d.,]*\s*-?\s*([^\W\d]*)")
 _NAME = re.compile(r"(?<=[^.!?:\n] )[A-Z][a-z]+\b")  # capitalised within a sentence
-# "In 3 sentences" is a wish, "the answer is 3" is not: a number may stand before one of these alone.
-_MEASURES = frozenset(
-    """
-    bullet bullets character characters column columns decimal decimals digit digits example examples item items line
-    lines page pages paragraph paragraphs part parts percent place places point points section sections sentence
-    sentences spaces step steps syllables th word words
-    """.split()  # noqa: SIM905
-)
-_WHERE = re.compile(
-    r"\s*(?:in|when|for|if|while)\b([^:,.]{1,60})[:,]", re.IGNORECASE
-)  # "In grades: ...", "When ..., ..."
-_FORBIDS = frozenset("avoid don dont drop except instead leave neither never no nor not rather stop without".split())  # noqa: SIM905
-# Words that tell no two wishes apart. Those that forbid do not either: a wish and its opposite are about one thing.
-_IDLE_WORDS = frozenset(
-    """
-    a all also always an and answer answers any are as assistant at be but by do does dont each every for from give
-    has have i in instead is it its just like me more must my never no not now of on only or please prefer prefers
-    replies reply s should so student t teacher that the their them they this to use uses using user users want wants
-    wanted was were when will wish wishes with without would write writes writing written you your
-    """.split()  # noqa: SIM905
-)
 
 
 class Carry(StrEnum):
@@ -82,18 +61,17 @@ class KeptHint:
 
 def telling_words(text: str) -> set[str]:
     """The words that tell what a hint is about; a plural is as good as its singular."""
-    words = set(_WORD.findall(text.casefold())) - _IDLE_WORDS - _FORBIDS
-    return {word.removesuffix("s") if len(word) > 3 else word for word in words}
+    return {word.removesuffix("s") if len(word) > 3 else word for word in words.telling(text, "forbids", "idle")}
 
 
 def forbids(text: str) -> bool:
     """Whether a text says what is not wanted."""
-    return bool(_FORBIDS & set(_WORD.findall(text.casefold())))
+    return words.holds(text, "forbids")
 
 
 def likeness(one: str, other: str) -> float:
     """How much of their words two hints share, from 0 to 1; 1 where they differ in case or punctuation alone."""
-    if _WORD.findall(one.casefold()) == _WORD.findall(other.casefold()):
+    if words.words_in(one) == words.words_in(other):
         return 1.0
     mine, theirs = telling_words(one), telling_words(other)
     return len(mine & theirs) / len(mine | theirs) if mine and theirs else 0.0
@@ -134,15 +112,28 @@ def says_no_more(new: str, old: str) -> bool:
 
 
 def is_general(text: str, asked: str) -> bool:
-    """Whether a hint would mean the same in another task: it names no number but a measure, and nobody in `asked`."""
-    if len(text) > MOST_CHARS:
+    """Whether a hint would mean the same in another task: it names no number but a measure, and nobody in `asked`.
+
+    A capital marks a name in most languages; where all nouns have one, it says nothing, and the hint is believed. So is
+    what follows a number in a language that no file knows.
+    """
+    if words.length(text) > MOST_CHARS:
         return False
-    if any(found[1].casefold() not in _MEASURES for found in _NUMBER.finditer(text)):
-        return False
+    spoken = words.language_of(text)
+    for found in _NUMBER.finditer(text):
+        if not words.starts_with(found[1], "measures") and not (found[1] and spoken is None):
+            return False
+    if spoken is not None and words.language(spoken).capitals != "names":
+        return True
     return not any(re.search(rf"\b{name}\b", asked) for name in _NAME.findall(text))
 
 
 def are_of_other_tasks(one: str, other: str) -> bool:
     """Whether both say for what they hold, and it is not the same."""
-    here, there = _WHERE.match(one), _WHERE.match(other)
-    return bool(here and there and telling_words(here[1]) != telling_words(there[1]))
+    here, there = _where(one), _where(other)
+    return bool(here and there and telling_words(here) != telling_words(there))
+
+
+def _where(text: str) -> str:
+    """For what a hint says it holds ("In grades: ...", "When ..., ..."); empty where it does not say."""
+    return next((found[1] for pattern in words.patterns("where") if (found := pattern.match(text))), "")

@@ -49,13 +49,17 @@ class ScriptedJudge:
             {"id": "vote", "object": "chat.completion", "created": 0, "model": MODEL, "choices": [choice]}
         )
 
+    async def models(self, request: web.Request) -> web.Response:
+        """GET /v1/models."""
+        return web.json_response({"object": "list", "data": [{"id": MODEL, "object": "model"}]})
+
 
 @asynccontextmanager
 async def scripted_judge() -> AsyncIterator[ScriptedJudge]:
     """A judge that listens on a free port of this machine while the context lasts."""
     judge = ScriptedJudge()
     app = web.Application()
-    app.add_routes([web.post("/v1/chat/completions", judge.chat)])
+    app.add_routes([web.post("/v1/chat/completions", judge.chat), web.get("/v1/models", judge.models)])
     runner = web.AppRunner(app)
     await runner.setup()
     try:

@@ -5,28 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from openclaw_rl.core import words
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.verdict import Vote
+from openclaw_rl.judge.said import is_said
 
-MIN_CHARS = 10
+MIN_CHARS = 10  # letters of an alphabet; fewer of a script whose letters are words
 _MARKED = re.compile(r"\[HINT_START\](.*?)\[HINT_END\]", re.DOTALL)
-_WORD = re.compile(r"\w+")
-
-# Words that say of a reply that it was bad, to whom and how much, but not what would have been better.
-_EMPTY_WORDS = frozenset(
-    """
-    a about acceptable again all also an and any answer answered answers are as assistant at awful bad be because been
-    being better but by can chatbot complaint correct correction could did didn disappointed disliked dissatisfied do
-    does doesn don done error errors even expectations expected failed fault find for found from gave get give given
-    gives good great had happy has hated have he help helped helpful her his i improve improved improvement in incorrect
-    is isn it its just less like liked likes made make makes me message met mistake mistakes model more much my need
-    needed needs new nice no not of off ok okay on one or our output perfect please poor previous problem quality quite
-    re really redo rejected reply replied replies request requested response responses retry right s said satisfied say
-    says she should so sorry still t terrible than that the their them then there these they thing things think this to
-    too try trying unacceptable unhappy unhelpful unsatisfactory unsatisfied useless user very want wanted wants was
-    wasn way we well went were what which with work worked worse worst would write written wrong you your
-    """.split()  # noqa: SIM905
-)
 
 
 def marked_text(reply: str) -> str | None:
@@ -39,17 +24,20 @@ def says_something(text: str) -> bool:
     """Whether a text is long enough for a hint and says more than that the reply was bad.
 
     It does where one word at least is not among those that only blame: "The reply was wrong." says nothing,
-    "Be concise." says how.
+    "Be concise." says how. A word in a language that no file knows says something.
     """
-    if len(text.strip()) <= MIN_CHARS:
-        return False
-    return any(word not in _EMPTY_WORDS for word in _WORD.findall(text.casefold()))
+    return words.length(text.strip()) > MIN_CHARS and bool(words.telling(text, "blame"))
 
 
-def accepted(votes: Sequence[Vote]) -> list[Hint]:
-    """The hints of those answers whose own vote is 1, in the order they came."""
+def accepted(votes: Sequence[Vote], said: str, asked: str) -> list[Hint]:
+    """The hints of those answers whose own vote is 1 and that say only what the user did, in the order they came."""
     return [
-        Hint(vote.hint) for vote in votes if vote.score == 1 and vote.hint is not None and says_something(vote.hint)
+        Hint(vote.hint)
+        for vote in votes
+        if vote.score == 1
+        and vote.hint is not None
+        and says_something(vote.hint)
+        and is_said(vote.hint, said, asked=asked)
     ]
 
 
@@ -63,4 +51,4 @@ def distinct(hints: Sequence[Hint]) -> tuple[Hint, ...]:
 
 def normalised(text: str) -> str:
     """The text's words alone: two hints that differ in case, spaces or punctuation are one."""
-    return " ".join(_WORD.findall(text.casefold()))
+    return " ".join(words.words_in(text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 
 from openclaw_rl.core.hint import Hint, HintSource
 from openclaw_rl.core.kept_hint import forbids, is_general, likeness, may_oppose, telling_words
@@ -13,17 +14,23 @@ MUCH_ALIKE = 0.3
 MOST_ECHOED = 2  # of the user's words that a hint is given credit for: as much as two other tries that say the same
 
 
-def best_founded(hints: Sequence[Hint], said: str) -> list[Hint]:
-    """Those of the judge's tries that most speaks for: other tries that say much the same, and words the user `said`.
+def best_founded(hints: Sequence[Hint], said: str, *, tries: int) -> list[Hint]:
+    """Those of the judge's hints that most speaks for: others that say much the same, and words the user `said`.
 
-    One try in three that misheard is nothing to learn from, and less so where it says the opposite. A hint that forbids
-    echoes nobody who forbade nothing.
+    Nothing where it does not know: fewer than half of the `tries` found anything, several of them have nothing to do
+    with each other or with what was said, or the best ones contradict each other. A hint that forbids echoes nobody
+    who forbade nothing.
     """
+    if 2 * len(hints) < tries:
+        return []
     worth = [
         sum(_says_the_same(hint.text, other.text) for at, other in enumerate(hints) if at != own) + _echoed(hint, said)
         for own, hint in enumerate(hints)
     ]
-    return [hint for hint, grounds in zip(hints, worth, strict=True) if grounds == max(worth)]
+    best = [hint for hint, grounds in zip(hints, worth, strict=True) if grounds == max(worth)]
+    is_scattered = len(hints) > 1 and max(worth) == 0
+    is_torn = any(may_oppose(one.text, other.text) for one, other in combinations(best, 2))
+    return [] if is_scattered or is_torn else best
 
 
 def kept_hint(turn: Turn, verdict: Verdict, said: str) -> Hint | None:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from openclaw_rl.core.hint import Hint
-from openclaw_rl.core.message import Message
+from openclaw_rl.core.message import Message, Role
 from openclaw_rl.core.next_state import NextState
 from openclaw_rl.core.protocols import Chat
 from openclaw_rl.core.turn import Turn
@@ -19,6 +19,7 @@ from openclaw_rl.judge.budget import Budget, ForgetfulBudget
 from openclaw_rl.judge.hint import accepted, distinct, marked_text
 from openclaw_rl.judge.keep import best_founded
 from openclaw_rl.judge.prompt import Question, question
+from openclaw_rl.judge.quoted import own_words
 from openclaw_rl.judge.settings import HintFrom, HintWhen, JudgeSettings
 from openclaw_rl.judge.signals import followup_hint, foreign_messages, owner_messages, tool_status
 from openclaw_rl.judge.vote import majority, mean_of, vote_of
@@ -68,12 +69,15 @@ class LlmJudge:
             score=score,
             source=VerdictSource.VOTES if status is None else VerdictSource.ENVIRONMENT,
             votes=(*scores, *hinting),
-            hints=self._hints(hinting, score, next_state),
+            hints=self._hints(hinting, score, turn, next_state),
             mean=mean_of([vote.score for vote in scores]),
         )
 
-    def _hints(self, hinting: Sequence[Vote], score: int | None, next_state: NextState) -> tuple[Hint, ...]:
-        hints = best_founded(accepted(hinting), " ".join(item.text for item in owner_messages(next_state)))
+    def _hints(self, hinting: Sequence[Vote], score: int | None, turn: Turn, next_state: NextState) -> tuple[Hint, ...]:
+        """Whatever the score: what a hint says must be the user's, and the tries must speak for it."""
+        said = " ".join(item.text for item in owner_messages(next_state))
+        asked = " ".join(own_words(item.text) for item in turn.messages if item.role is Role.USER)
+        hints = best_founded(accepted(hinting, said, asked), said, tries=len(hinting))
         if score == -1 and self.settings.hint_source is not HintFrom.JUDGE:
             own = followup_hint(next_state)
             hints += [own] if own is not None else []

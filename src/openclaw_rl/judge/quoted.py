@@ -7,18 +7,13 @@ nor word a hint. What tools fetched may be voted on, but not the lines in it tha
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from openclaw_rl.core.words import CODES, Language, language
 
 LEFT_OUT = "[quoted text left out]"
 LINE_LEFT_OUT = "[a line left out]"
-# From such a line on, all that follows was written by somebody else.
-_FORWARDED = re.compile(
-    r"^[ \t>]*(?:-{2,}[ \t]*(?:original|forwarded)[ \t]+message[ \t]*-{2,}"
-    r"|begin forwarded message:"
-    r"|_{10,}[ \t]*$"
-    r"|from:[ \t].{1,200}\n[ \t>]*(?:sent|date|to|subject|reply-to):[ \t])",
-    re.IGNORECASE | re.MULTILINE,
-)
-_REPLIED = re.compile(r"^[ \t]*on .{4,120} wrote:[ \t]*$", re.IGNORECASE | re.MULTILINE)
 _QUOTE_LINE = re.compile(r"^[ \t]*>.*(?:\n|\Z)", re.MULTILINE)
 _TAGS = (
     "article|attachment|context|document|doc|email|file|mail|message|page|quote|quoted|result|results|search_results"
@@ -33,34 +28,20 @@ _FENCED = re.compile(
     r".*?(?:^[ \t]*(?P=fence)[ \t]*$|\Z)",
     re.IGNORECASE | re.MULTILINE | re.DOTALL,
 )
-_BETWEEN = re.compile(
-    r"^[ \t]*(?:-{3,}|={3,}|#{3,}|\*{3,})[ \t]*(?:begin|start)\b[^\n]{0,80}\n.*?"
-    r"(?:^[ \t]*(?:-{3,}|={3,}|#{3,}|\*{3,})[ \t]*end\b[^\n]{0,80}$|\Z)",
-    re.IGNORECASE | re.MULTILINE | re.DOTALL,
-)
 # A short quotation is a name, or the words that were wanted; a long one is somebody else's.
-_LONG_QUOTED = re.compile(r"\"[^\"]{40,}\"|“[^”]{40,}”|„[^“”]{40,}[“”]|«[^»]{40,}»")
-# A line that speaks to a model, a judge or a grader, or that holds the marks in which judges answer.
-_ADDRESSES = re.compile(
-    r"\\boxed|\[/?hint|<<<|>>>|<\|?(?:im_start|im_end|system|assistant)|\[/?inst\]"
-    r"|\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:instruction|prompt|rule|above|previous|prior|everything)"
-    r"|\b(?:system|developer) (?:prompt|message|note|override)\b|\bnew instructions?\b"
-    r"|\b(?:judge|grader|grading|evaluator|reviewer|rater|assessor|scorer|reward model)s?\b"
-    r"|\b(?:score|rate|grade|rating|verdict|vote|hint|reward)\b.{0,60}"
-    r"(?:[+-]?\s?1\b|\bone\b|positive|negative|max|full|this|the reply)"
-    r"|\b(?:assistants?|models?|a\.?i\.?s?|llms?|agents?|chatbots?)\b.{0,30}"
-    r"\b(?:must|should|shall|have to|need to|are (?:now|required))\b"
-    r"|\bfrom now on\b|\bremember (?:to|that|this)\b|\bin (?:all )?future (?:replies|answers|responses)\b",
-    re.IGNORECASE,
+_LONG_QUOTED = re.compile(
+    r"\"[^\"]{40,}\"|“[^”]{40,}”|„[^“”]{40,}[“”]|«[^»]{40,}»|‹[^›]{40,}›|「[^」]{20,}」|『[^』]{20,}』|“[^”\x00-\u2fff]{20,}”"
 )
+# The marks in which judges answer, and those that set a model's turns apart: they speak to a reader in any language.
+_MARKS = r"\\boxed|\[/?hint|<<<|>>>|<\|?(?:im_start|im_end|system|assistant)|\[/?inst\]"
 
 
 def own_words(text: str) -> str:
     """What the author of a text wrote; a mark stands where they quoted somebody or something else."""
-    for pattern in (_TAGGED, _FENCED, _BETWEEN):
+    for pattern in (_TAGGED, _FENCED, _between()):
         text = pattern.sub(LEFT_OUT + "\n", text)
     text = _LONG_QUOTED.sub(LEFT_OUT, text)
-    for pattern in (_FORWARDED, _REPLIED):
+    for pattern in (_forwarded(), _replied()):
         found = pattern.search(text)
         if found is not None:
             text = f"{text[: found.start()]}{LEFT_OUT}"
@@ -75,7 +56,55 @@ def has_own_words(text: str) -> bool:
 
 def disarmed(text: str) -> str:
     """Foreign text without the lines that are addressed to whoever reads it."""
-    if _ADDRESSES.search(text) is None:
+    addresses = _addresses()
+    if addresses.search(text) is None:
         return text
-    lines = [LINE_LEFT_OUT if _ADDRESSES.search(line) else line for line in text.split("\n")]
+    lines = [LINE_LEFT_OUT if addresses.search(line) else line for line in text.split("\n")]
     return "\n".join(lines)
+
+
+@lru_cache
+def _forwarded() -> re.Pattern[str]:
+    """The line from which on all that follows was written by somebody else, as mail programs put it."""
+    phrases = _any(phrase for each in _languages() for phrase in each.forwarded)
+    senders = _any(word for each in _languages() for word in each.from_)
+    headers = _any(word for each in _languages() for word in each.headers)
+    colon = r"(?:[ \t\u00a0]?:[ \t]|：)"
+    return re.compile(
+        rf"^[ \t>]*(?:-{{2,}}[ \t]*{phrases}[ \t]*-{{2,}}|{phrases}[ \t\u00a0]*[:：]|_{{10,}}[ \t]*$"
+        rf"|{senders}{colon}.{{1,200}}\n[ \t>]*{headers}{colon})",
+        re.IGNORECASE | re.MULTILINE,
+    )
+
+
+@lru_cache
+def _replied() -> re.Pattern[str]:
+    """The line that says whose words come next."""
+    wrote = "|".join(pattern for each in _languages() for pattern in each.wrote)
+    return re.compile(rf"^[ \t]*(?:{wrote})[ \t\u00a0]*[:：][ \t]*$", re.IGNORECASE | re.MULTILINE)
+
+
+@lru_cache
+def _between() -> re.Pattern[str]:
+    """What stands between two lines of which one says that it begins and the other that it ends."""
+    begin = _any(word for each in _languages() for word in each.begin)
+    end = _any(word for each in _languages() for word in each.end)
+    rule = r"^[ \t]*(?:-{3,}|={3,}|#{3,}|\*{3,})[ \t]*"
+    return re.compile(
+        rf"{rule}{begin}[^\n]{{0,80}}\n.*?(?:{rule}{end}[^\n]{{0,80}}$|\Z)", re.IGNORECASE | re.MULTILINE | re.DOTALL
+    )
+
+
+@lru_cache
+def _addresses() -> re.Pattern[str]:
+    """A line that speaks to a model, a judge or a grader, or that holds the marks in which judges answer."""
+    return re.compile("|".join([_MARKS, *(one for each in _languages() for one in each.addresses)]), re.IGNORECASE)
+
+
+def _languages() -> list[Language]:
+    return [language(code) for code in CODES]
+
+
+def _any(listed: Iterable[str]) -> str:
+    """One of the words, as a whole."""
+    return "(?:" + "|".join(re.escape(word) + (r"\b" if word.isascii() else r"") for word in listed) + ")"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import platform
+import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -14,11 +15,13 @@ from typing import TYPE_CHECKING
 
 from openclaw_rl.render.template import read_template
 from openclaw_rl.tiny import ordinary, scores, train, vocabulary
-from openclaw_rl.tiny.corpus import sample
+from openclaw_rl.tiny.corpus import sample, second_sample
 from openclaw_rl.tiny.train import Progress, Schedule, Shape
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+CHECKPOINT = "checkpoint.pt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +30,18 @@ class Recipe:
 
     shape: Shape
     schedule: Schedule
+    second: Schedule  # from the weights of the first, with more of what judges hear
     world_samples: int = 800  # read by the tokenizer's training
     files: int | None = None  # ordinary texts read; None for all
     scored: int = 100  # held-out cases a skill
     longest: int = scores.MAX_NEW  # tokens of an answer, when scoring
 
 
-FULL = Recipe(Shape(), Schedule())
+FULL = Recipe(Shape(), Schedule(), Schedule(steps=1000, easy_share=0.0, warmup=40, matrix_lr=0.01, other_lr=2e-3))
 SHORT = Recipe(  # seconds: shows that the recipe runs, teaches nothing
     Shape(vocabulary=600, hidden=32, layers=2, inner=64, heads=2, kv_heads=1, head_dim=16),
     Schedule(steps=3, step_tokens=1024, micro_tokens=2048, warmup=1, checkpoint_every=2),
+    Schedule(steps=2, easy_share=0.0, step_tokens=1024, micro_tokens=2048, warmup=1, checkpoint_every=2),
     world_samples=30,
     files=6,
     scored=1,
@@ -51,43 +56,110 @@ def build(
     steps: int | None = None,
     short: bool = False,
     threads: int = 2,
+    begin: Path | None = None,
     progress: Callable[[Progress, int], None] = lambda _progress, _steps: None,
 ) -> dict[str, object]:
-    """Make the model in the folder and return its manifest. An interrupted build goes on where it was saved."""
+    """Make the model in the folder and return its manifest. An interrupted build goes on where it was saved.
+
+    `begin` is the folder of a model that has done the first stage: its tokenizer and weights are taken as they are, and
+    the second stage alone is run, with its judge taught what people say in many words. The shipped weights are those of
+    the first stage.
+    """
     began = time.monotonic()
     recipe = SHORT if short else FULL
     if steps is not None:
-        recipe = replace(recipe, schedule=replace(recipe.schedule, steps=steps))
+        stage = "schedule" if begin is None else "second"
+        recipe = replace(recipe, **{stage: replace(recipe.schedule if begin is None else recipe.second, steps=steps)})
     folder.mkdir(parents=True, exist_ok=True)
     code = ordinary.sources(recipe.files)
-    prose = ordinary.prose(code)
+    texts = [*code, *ordinary.prose(code)]
+    if begin is None:
+        manifest = _first_stage(folder, recipe, seed, texts, code=len(code), threads=threads, progress=progress)
+    else:
+        manifest = _second_stage(begin, folder, recipe, seed=seed, texts=texts, threads=threads, progress=progress)
+    manifest["scores"] = scores.of(folder, count=recipe.scored, seed=seed, max_new=recipe.longest)
+    manifest["seconds"] = round(time.monotonic() - began)
+    folder.joinpath("manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
+    folder.joinpath(CHECKPOINT).unlink(missing_ok=True)  # until here an interrupted build has somewhere to go on from
+    return manifest
+
+
+def _first_stage(
+    folder: Path,
+    recipe: Recipe,
+    seed: int,
+    texts: Sequence[str],
+    *,
+    code: int,
+    threads: int,
+    progress: Callable[[Progress, int], None],
+) -> dict[str, object]:
+    """Tokenizer and weights from nothing; the first `code` of the texts are code, the others prose."""
     size = recipe.shape.vocabulary
-    tokenizer = vocabulary.train(code, prose, Random(seed), size=size, world_samples=recipe.world_samples)
+    tokenizer = vocabulary.train(
+        texts[:code], texts[code:], Random(seed), size=size, world_samples=recipe.world_samples
+    )
     vocabulary.save(tokenizer, folder)
     template = read_template(folder)
     rng = Random(seed + 1)
-    texts = [*code, *prose]
 
     def draw(easy: bool) -> train.Encoded:
         return train.encode(tokenizer, sample(template, texts, rng, easy=easy))
 
     eos, pad = (vocabulary.SPECIAL.index(name) for name in ("<|im_end|>", "<|endoftext|>"))
     model = train.new_model(recipe.shape, seed, eos, pad)
-    checkpoint = folder / "checkpoint.pt"
     done = train.train(
         model,
         draw,
         rng,
         recipe.schedule,
-        checkpoint=checkpoint,
+        checkpoint=folder / CHECKPOINT,
+        threads=threads,
         report=lambda at: progress(at, recipe.schedule.steps),
     )
     save(model, folder)
-    manifest = _manifest(recipe, seed, done, sum(weight.numel() for weight in model.parameters()))
-    manifest["scores"] = scores.of(folder, count=recipe.scored, seed=seed, max_new=recipe.longest)
-    manifest["seconds"] = round(time.monotonic() - began)
-    folder.joinpath("manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
-    checkpoint.unlink(missing_ok=True)  # until here an interrupted build has somewhere to go on from
+    return _manifest(recipe, seed, done, sum(weight.numel() for weight in model.parameters()))
+
+
+def _second_stage(
+    begin: Path,
+    folder: Path,
+    recipe: Recipe,
+    *,
+    seed: int,
+    texts: Sequence[str],
+    threads: int,
+    progress: Callable[[Progress, int], None],
+) -> dict[str, object]:
+    """Further steps from the weights in `begin`, half precision as they are; returns the manifest of both stages."""
+    import torch
+    from transformers import Qwen3ForCausalLM
+
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copyfile(begin / name, folder / name)
+    template = read_template(folder)
+    rng = Random(seed + 2)
+
+    def draw(_easy: bool) -> train.Encoded:
+        return train.encode(template.tokenizer, second_sample(template, texts, rng))
+
+    model: Qwen3ForCausalLM = Qwen3ForCausalLM.from_pretrained(begin, dtype=torch.float32)
+    done = train.train(
+        model,
+        draw,
+        rng,
+        recipe.second,
+        checkpoint=folder / CHECKPOINT,
+        threads=threads,
+        report=lambda at: progress(at, recipe.second.steps),
+    )
+    save(model, folder)
+    manifest: dict[str, object] = json.loads(begin.joinpath("manifest.json").read_text("utf-8"))
+    manifest["second"] = {"steps": done.step, "tokens": done.tokens, "data_digest": done.digest} | {
+        "loss": round(done.loss, 4),
+        "schedule": asdict(recipe.second),
+        "versions": dict(_versions()),
+    }
     return manifest
 
 

@@ -30,9 +30,18 @@ def build(
         str, typer.Option("--world", help="A made world to build in place of the bundled model, or `all`.")
     ] = "",
     seed: Annotated[int, typer.Option(help="Seed of data and weights.")] = 0,
-    steps: Annotated[int | None, typer.Option(help="Training steps; the recipe's own number by default.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Training steps of the stage; the recipe's own number by default.")
+    ] = None,
     short: Annotated[bool, typer.Option("--short", help="Tiny sizes, in seconds: shows that the recipe runs.")] = False,
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 2,
+    begin: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="A model that has done the first stage: the second is run on it (the judge learns more words).",
+        ),
+    ] = None,
 ) -> None:
     """Make the bundled model from its recipe, or that of a made world: tokenizer, training, scores, manifest."""
     from openclaw_rl.tiny import build as recipe
@@ -43,7 +52,7 @@ def build(
     if folder is None:
         raise ConfigError("the bundled model is built into a folder that you name", fix="give --folder, or --world")
     with building() as report:
-        made = recipe.build(folder, seed=seed, steps=steps, short=short, threads=threads, progress=report)
+        made = recipe.build(folder, seed=seed, steps=steps, short=short, threads=threads, begin=begin, progress=report)
     scored = made["scores"]
     assert isinstance(scored, dict)
     _print_scores(scored)

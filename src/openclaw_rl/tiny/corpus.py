@@ -10,7 +10,7 @@ from random import Random
 from openclaw_rl.core.message import Role, Tool, message
 from openclaw_rl.judge.prompt import Question
 from openclaw_rl.render.template import ChatTemplate
-from openclaw_rl.tiny import agents, clients, dialogues, ordinary
+from openclaw_rl.tiny import agents, clients, dialogues, listening, ordinary
 from openclaw_rl.tiny.dialogues import Dialogue
 from openclaw_rl.tiny.homework import HOMEWORK_TOOLS
 from openclaw_rl.tiny.judging import situation
@@ -58,6 +58,14 @@ def sample(template: ChatTemplate, texts: Sequence[str], rng: Random, *, easy: b
         spoken = [*judged.prompt(asked), message(Role.ASSISTANT, judged.answer(asked))]
         return rendered(template, Dialogue(spoken, [True]))
     return rendered(template, _dialogue(texts, rng))
+
+
+def second_sample(template: ChatTemplate, texts: Sequence[str], rng: Random) -> Sample:
+    """A fresh sample of the second stage: half of them judge what people of all tones and five languages say."""
+    if rng.random() < 0.5:
+        return sample(template, texts, rng)
+    spoken = listening.rounds(rng, texts)
+    return rendered(template, Dialogue(spoken, [True] * sum(item.role is Role.ASSISTANT for item in spoken)))
 
 
 def _repeated(texts: Sequence[str], rng: Random) -> str:

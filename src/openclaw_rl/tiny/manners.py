@@ -153,6 +153,11 @@ class Manner:
         return between.join(part for part in (self.first, text, self.last) if part)
 
 
+def place_of(kind: Kind) -> str:
+    """How a judge's hint begins that is about replies of the kind."""
+    return _PLACE[kind][0]
+
+
 def manner(told: Iterable[Wish], kind: Kind) -> Manner:
     """What the wishes, in the order they were told, make of a kind of reply: the later one counts."""
     found = {wish.aspect: wish for wish in told if wish.applies(kind)}
