@@ -106,8 +106,8 @@ class Judge(Protocol):
 class Trainer(Protocol):
     """Blocking; runs in a process of its own."""
 
-    def step(self, samples: Sequence[Sample]) -> StepReport:
-        """One step over these samples."""
+    def step(self, samples: Sequence[Sample], *, gentleness: int = 0) -> StepReport:
+        """One step over these samples, which begins the smaller the more often they were learned in vain."""
         ...
 
     def export(self, folder: Path, version: PolicyVersion) -> Adapter:

@@ -33,6 +33,9 @@ class PublishSettings:
     """On how many hinted turns of the step, and on how many of earlier steps, it is measured whether wishes are met."""
     wish_margin: float = 0.05
     """How much further, in nats a token, a version may be from what the hints would have said than the served one."""
+    give_back: int = 1
+    """How often what a refused version learned from is learned again, each time more gently; after that it is given up
+    as not learnable. 0 gives it up at once."""
     tasks: str = ""
     """A file of probe tasks, a JSON object a line: `prompt`, and `expect`, a regular expression for the answer."""
     task_margin: float = 0.1
@@ -65,8 +68,8 @@ class PublishSettings:
             raise ValueError(f"probe_margin is {self.probe_margin}: it lies between 0 and 1")
         if self.length_max < 1.0 or not 0.0 <= self.repetition_margin <= 1.0:
             raise ValueError("length_max is at least 1, repetition_margin lies between 0 and 1")
-        if self.wish_turns < 0 or self.wish_margin < 0 or self.watch_turns < 0:
-            raise ValueError("wish_turns, wish_margin and watch_turns cannot be negative")
+        if min(self.wish_turns, self.wish_margin, self.watch_turns, self.give_back) < 0:
+            raise ValueError("wish_turns, wish_margin, watch_turns and give_back cannot be negative")
         if not 0.0 <= self.task_margin <= 1.0 or self.task_tokens < 1:
             raise ValueError("task_margin lies between 0 and 1, task_tokens above 0")
         if not 0.0 < self.watch_chance < 1.0:

@@ -38,6 +38,8 @@ WHAT_TO_DO: dict[str, str] = {
     DropReason.TOO_LONG: "raise train.max_sample_tokens, where memory allows",
     DropReason.STALE: "raise train.max_lag, or lower train.batch_size so that samples wait less",
     DropReason.NOT_FINITE: "lower trainer.lr, or train in float32",
+    DropReason.NOT_LEARNABLE: "see why by `openclaw-rl versions` and what was asked for by `openclaw-rl turns`; lower "
+    "trainer.lr, use a model that follows the hint when it reads it, or carry = memory",
     DropReason.DAMAGED: "see to the disk, and run `openclaw-rl check`",
     DropReason.TRAINER_FAILED: "see the server's log for why the trainer failed",
 }

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from openclaw_rl.core.adapter import Adapter, StepReport
+from openclaw_rl.core.adapter import GENTLENESS, NO_NEARER, Adapter, StepReport
 from openclaw_rl.core.kept_hint import KeptHint
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.manifest import Manifest
@@ -27,7 +27,7 @@ from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
 from openclaw_rl.train import folders
 from openclaw_rl.train.admit import teaches
-from openclaw_rl.train.fairness import most_of_one, shared_fairly
+from openclaw_rl.train.fairness import apart, most_of_one, shared_fairly
 from openclaw_rl.train.retry import Retries
 from openclaw_rl.train.riders import Room, again, fitting, is_asked_for, wished_since
 from openclaw_rl.train.schedule import Moment, batch, outdated, why_waiting
@@ -40,11 +40,14 @@ RIDERS_KEPT = 16  # as many steps' riders may wait
 class TrainerHandle(Protocol):
     """A trainer that lives in a process of its own. Its calls raise TrainerError, and it can be called again then."""
 
-    async def step(self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None) -> StepReport:
+    async def step(
+        self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None, gentleness: int = 0
+    ) -> StepReport:
         """One step that starts from exactly the weights in `resume`, None being fresh ones, on top of those in `under`.
 
         That holds also where this trainer has since gone on from there: what was never committed, or refused at the
-        gate, must not come back. Without `under` the weights stand on the base model.
+        gate, must not come back. Without `under` the weights stand on the base model. `gentleness` is how often
+        versions that had learned from these samples were refused: the more often, the smaller the step begins.
         """
         ...
 
@@ -139,8 +142,11 @@ class ScopeSteps:
         size = min(self.retries.most or settings.batch_size, settings.batch_size)
         if self.scope == SHARED and await self.parts.store.has_several_teachers():
             ready = shared_fairly(ready, most_of_one(settings), self._teaches)
+        returned = await self.parts.store.refusals.returned(self.scope)
+        ready = apart(ready, returned, self._teaches)
         room = Room(settings.riders if self.retries.most is None else 0, settings.max_sample_tokens)
         samples = batch(ready, self._teaches, size=size, room=room, put_off=self.retries.put_off)
+        gentleness = max((returned.get(sample.turn, 0) for sample in samples if self._teaches(sample)), default=0)
         ground = await self._ground()
         rehearsed = await self._rehearsed(samples, room, ground.number)
         started = self.parts.now()
@@ -149,7 +155,9 @@ class ScopeSteps:
             self.scope, len(samples), len(rehearsed), ground.parent, ground.upon,
         )  # fmt: skip
         try:
-            report = await self.parts.trainer.step((*samples, *rehearsed), resume=ground.resume, under=ground.under)
+            report = await self.parts.trainer.step(
+                (*samples, *rehearsed), resume=ground.resume, under=ground.under, gentleness=gentleness
+            )
         except (TrainerError, AdapterError) as problem:
             return await self._failed(str(problem), self.retries.failed((*samples, *rehearsed), self.parts.clock()))
         if not report.took_step:
@@ -157,9 +165,8 @@ class ScopeSteps:
         unused = dict(_reasons(report.dropped))
         trained, read = (tuple(one.turn for one in each if one.turn not in unused) for each in (samples, rehearsed))
         dropped = tuple((one.turn, unused[one.turn]) for one in samples if one.turn in unused)
-        record = StepRecord(
-            uuid.uuid4().hex, started, self.parts.now(), trained, dropped, report.metrics, None, self.scope
-        )
+        metrics = report.metrics | ({GENTLENESS: float(gentleness)} if gentleness else {})
+        record = StepRecord(uuid.uuid4().hex, started, self.parts.now(), trained, dropped, metrics, None, self.scope)
         return await self._committed(record, ground, samples, read)
 
     async def rebase(self) -> Taken | None:
@@ -354,7 +361,9 @@ class ScopeSteps:
             return await self._failed(report.why, self.retries.not_finite((*samples, *rehearsed), self.parts.clock()))
         log.info("no step samples=%d why=%s", len(samples), report.why)
         named = dict(_reasons(report.dropped))
-        await self._drop([(item.turn, named.get(item.turn, DropReason.NO_SIGNAL)) for item in samples])
+        in_vain = DropReason.NOT_LEARNABLE if report.why == NO_NEARER else DropReason.NO_SIGNAL
+        other = {item.turn: in_vain if self._teaches(item) else DropReason.NO_SIGNAL for item in samples}
+        await self._drop([(turn, named.get(turn, reason)) for turn, reason in other.items()])
         return Taken()
 
     async def _failed(self, why: str, given_up: Sequence[tuple[str, DropReason]] = ()) -> Taken:

@@ -42,7 +42,9 @@ class TrainerProcess:
         """The process's id while it lives."""
         return None if self._child is None or self._child.returncode is not None else self._child.pid
 
-    async def step(self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None) -> StepReport:
+    async def step(
+        self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None, gentleness: int = 0
+    ) -> StepReport:
         """One step from the version whose folder is `resume`; None is a fresh adapter, which adds nothing.
 
         It stands on the adapter in `under`, None being the base model, and what is exported then holds both.
@@ -51,7 +53,7 @@ class TrainerProcess:
         """
         async with self._turn:
             await self._ready(None)
-            answer = await self._ask(Step(tuple(samples), resume, under))
+            answer = await self._ask(Step(tuple(samples), resume, under, gentleness))
         if not isinstance(answer, StepReport):
             raise TrainerError(f"the trainer answered a step with {type(answer).__name__}")
         return answer
