@@ -1,4 +1,4 @@
-"""The models that versions are damaged on: what is asked of each, what its users wish for, and when a reply is right."""
+"""The models that versions are damaged on: what is asked, what users wish for, and when a reply is right."""
 
 from __future__ import annotations
 
@@ -77,3 +77,8 @@ def _bundled_problem(rng: Random, held_out: bool) -> Asked:
         RARE.search(problem.question) is not None,
         problem.answer,
     )
+
+
+def named(name: str) -> Field:
+    """The field of a model. Raises KeyError for one that is not known."""
+    return {"bundled": bundled}[name]()

@@ -119,7 +119,10 @@ class Letters:
         *,
         options: Mapping[str, Json] | None = None,
     ) -> Prompt:
-        raise NotImplementedError
+        return Prompt(tuple(map(ord, messages[-1].text)))
+
+    def user_opening(self) -> Prompt | None:
+        return None
 
     def hinted(self, turn: Turn, hint: Hint) -> Prompt:
         raise NotImplementedError

@@ -68,6 +68,10 @@ class Renderer(Protocol):
         """The turn's own prompt with other words in some of its messages; all other ids stay as served."""
         ...
 
+    def user_opening(self) -> Prompt | None:
+        """What stands in front of a user's first words; None where the template does not tell."""
+        ...
+
     def decode(self, tokens: Sequence[int]) -> tuple[Message, tuple[Span, ...]]:
         """A whole answer as a message, and which tokens are what."""
         ...

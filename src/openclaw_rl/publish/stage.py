@@ -74,6 +74,7 @@ class PublishStage:
         """Holds nothing in memory of any turn, as after a restart; not while it runs."""
         if self.watch is not None:
             self.watch.let_go()
+        self.gate.let_go()
 
     async def run(self) -> None:
         """Publishes until cancelled. `start` comes first, before anything is served."""
