@@ -207,8 +207,8 @@ class Maker:
         width = max(map(len, prompts))
         ids = torch.tensor([[*[0] * (width - len(one)), *one] for one in prompts])
         mask = torch.tensor([[0] * (width - len(one)) + [1] * len(one) for one in prompts])
-        how = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0, "max_new_tokens": LONGEST}
-        how |= {"eos_token_id": list(self.ends), "pad_token_id": self.ends[0]}
+        how: dict[str, object] = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
+        how |= {"max_new_tokens": LONGEST, "eos_token_id": list(self.ends), "pad_token_id": self.ends[0]}
         with torch.no_grad():
             if is_base:
                 with self.model.disable_adapter():

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import asyncio
 import signal
 import sqlite3
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -169,11 +168,11 @@ async def test_a_kill_leaves_all_of_a_refusal_or_nothing(
         await admit(store, name)
     version = await made(store, 1, "a", "b")
     await store.aclose()
-    ran = subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path), statement, str(time)],
-        stdout=subprocess.PIPE, text=True, timeout=60, check=False, env=dict(os.environ),
-    )  # fmt: skip
-    assert (ran.returncode, ran.stdout) == (-signal.SIGKILL, "acknowledged\n" if is_refused else "")
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", KILLED, str(tmp_path), statement, str(time), stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await child.communicate()
+    assert (child.returncode, said) == (-signal.SIGKILL, b"acknowledged\n" if is_refused else b"")
     again = await Store.open(tmp_path)
     row = await again.version(version)
     assert row is not None

@@ -43,6 +43,7 @@ WHAT_TO_DO: dict[str, str] = {
     DropReason.DAMAGED: "see to the disk, and run `openclaw-rl check`",
     DropReason.TRAINER_FAILED: "see the server's log for why the trainer failed",
 }
+FEW = 10  # times as many samples learned, and those that cannot be are no more than a note
 HARMLESS = frozenset({DropReason.LEARNED, DropReason.FORGOTTEN, DropReason.NOT_FOLLOWED, DropReason.CONTROL_TOKEN})
 
 
@@ -272,6 +273,15 @@ def _trained(signs: Signs) -> Iterator[Finding]:
             f"the gate refused the last {signs.seen.refused_in_a_row} versions, the newest because "
             f"{signs.seen.refused_why}",
             "lower trainer.lr, or see `openclaw-rl versions`; publish.kl_max and publish.probe_margin set the bounds",
+        )
+    in_vain = signs.count(f"dropped.{DropReason.NOT_LEARNABLE}")
+    if in_vain and in_vain * FEW >= signs.count("trained"):
+        yield Finding(
+            Level.MEND,
+            "train",
+            f"{_many(in_vain, 'sample')} cannot be learned: versions made from them were refused each time, or no "
+            "update came nearer to what was wanted",
+            WHAT_TO_DO[DropReason.NOT_LEARNABLE],
         )
     yield from _in_vain(signs)
     if signs.publish_notice:
