@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 
 from benchmarks import damage_fields
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
@@ -43,12 +44,13 @@ from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
 
 ROOT = Path("build/damage")
 TURNS, OTHERS, TAUGHT = 6, 2, 2  # of the user, of somebody else on kinds never corrected, and those that were corrected
+WISHES = 3  # of each model: each costs two hundred replies to label by
 Json = dict[str, object]
 
 
 def specs(field: Field, seeds: list[int]) -> Iterator[Spec]:
     """Versions of every kind; which of them are damaged is measured, not known."""
-    wishes = range(len(field.wishes))
+    wishes = range(min(len(field.wishes), WISHES))
     for seed in seeds:
         if seed == seeds[0]:
             yield Spec("base", None, seed)
@@ -64,7 +66,7 @@ def specs(field: Field, seeds: list[int]) -> Iterator[Spec]:
                 yield Spec("fast", wish, seed + 20 + at, prompts, updates, lr)
         for number, kind in enumerate(EDITS):
             for at, (updates, lr, share) in enumerate(((12, 2e-3, 1.0), (10, 2e-3, 0.5), (12, 2e-3, 0.25))):
-                yield Spec(kind, (number + at) % len(field.wishes), seed + 30 + at, 8, updates, lr, share)
+                yield Spec(kind, (number + at) % len(wishes), seed + 30 + at, 8, updates, lr, share)
 
 
 @dataclass(slots=True)
@@ -142,14 +144,27 @@ async def _teach(store: Store, maker: Maker, turn: Turn, text: str, wish: WishOf
     await store.commit_step(StepRecord(turn.id, 0.0, 1.0, (turn.id,), (), {}, None))
 
 
-async def measured(field: Field, seeds: list[int], *, again: bool) -> list[Json]:
+def chosen(field: Field, seeds: list[int], most: int) -> list[Spec]:
+    """All versions, or so many spread over all kinds; good ones twice as often, being more."""
+    found = list(specs(field, seeds))
+    if not most or most >= len(found):
+        return found
+    order = sorted(found, key=lambda spec: Random(spec.name).random())
+    good = [spec for spec in order if spec.kind in ("base", "good")]
+    other = [spec for spec in order if spec not in good]
+    part = (2 * most + 2) // 3
+    names = {spec.name for spec in (*good[:part], *other[: most - part])}
+    return [spec for spec in found if spec.name in names]
+
+
+async def measured(field: Field, specs: list[Spec], *, again: bool) -> list[Json]:
     """Every version of a model, those done before read from disk."""
     folder = ROOT / field.name
     folder.mkdir(parents=True, exist_ok=True)
     known = _read(folder / "tried.jsonl")
     found: list[Json] = []
-    open_ones = [spec for spec in specs(field, seeds) if again or spec.name not in known]
-    found += [known[spec.name] for spec in specs(field, seeds) if spec not in open_ones]
+    open_ones = [spec for spec in specs if again or spec.name not in known]
+    found += [known[spec.name] for spec in specs if spec not in open_ones]
     if not open_ones:
         return found
     maker = Maker.open(field)
@@ -229,12 +244,13 @@ class Figured:
             self.alarms.append(f"{model} {one['name']}: {one['why']}")
 
 
-async def run(models: list[str], seeds: list[int], *, again: bool) -> Figures:
+async def run(models: list[str], seeds: list[int], *, most: int, again: bool) -> Figures:
     """All models, one after the other."""
     figured, seconds = Figured(), list[float]()
     for name in models:
-        for one in await measured(damage_fields.named(name), seeds, again=again):
-            figured.enter(name, one)
+        held = damage_fields.named(name)
+        for one in await measured(held, chosen(held, seeds, most), again=again):
+            figured.enter(held.name, one)
             seconds.append(float(str(one["seconds"])))
     counts = {
         name: figured.counts[name] for name in ("damaged", "caught", "good", "refused", "between", "between_refused")
@@ -253,9 +269,10 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--models", nargs="*", default=["bundled"])
     options.add_argument("--seeds", type=int, nargs="*", default=[1000] if is_quick() else [1000, 2000])
+    options.add_argument("--most", type=int, default=0, help="versions of each model; 0 for all")
     options.add_argument("--again", action="store_true", help="the gate tries all versions anew; labels stay")
     given = options.parse_args()
-    found = asyncio.run(run(given.models, given.seeds, again=given.again))
+    found = asyncio.run(run(given.models, given.seeds, most=given.most, again=given.again))
     finish({**found, "conditions": conditions(", ".join(given.models), threads=1, seeds=given.seeds, repeats=1)})
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from openclaw_rl.errors import ConfigError
 from openclaw_rl.tiny import world
 
 RARE = re.compile(r"together\?|get back\?|\bbuys\b.*\bmore\b")  # kinds of problems that nobody here ever corrects
@@ -80,5 +81,12 @@ def _bundled_problem(rng: Random, held_out: bool) -> Asked:
 
 
 def named(name: str) -> Field:
-    """The field of a model. Raises KeyError for one that is not known."""
-    return {"bundled": bundled}[name]()
+    """`bundled`, or a made model by its world's name and its folder: NAME=FOLDER. Raises ConfigError."""
+    if name == "bundled":
+        return bundled()
+    from benchmarks.damage_worlds import made
+
+    world_name, _, folder = name.partition("=")
+    if not folder:
+        raise ConfigError(f"{name!r} names no folder", fix=f"write {name}=FOLDER, where its model lies")
+    return made(world_name, Path(folder))

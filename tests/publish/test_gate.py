@@ -96,7 +96,7 @@ async def test_a_version_near_the_base_that_speaks_well_passes(tmp_path: Path) -
             "gate_departs": 0.0,
             "gate_departs_of": 2.0,
             "gate_departs_unasked": 0.0,
-            "gate_departs_unasked_of": 6.0,
+            "gate_departs_unasked_of": 4.0,
             "gate_length_told": 12.0,
         }
 

@@ -194,3 +194,10 @@ def test_nor_less_where_most_of_what_they_ask_for_changes_nothing() -> None:
     ((stage, said),) = told(replace(seen(WELL, contentment=(one,), versions=3), counts=counts))
     assert stage == "learn" and "over 3 versions made and 2 corrections that changed nothing" in said
     assert not told(replace(seen(WELL, contentment=(one,), versions=2), counts=counts))
+
+
+@pytest.mark.parametrize(("trained", "is_told"), [(0, True), (20, True), (21, False)])
+def test_samples_that_cannot_be_learned_are_told_unless_many_others_can(trained: int, is_told: bool) -> None:
+    counts = {**WELL.counts, "dropped": 2, "dropped.not_learnable": 2, "trained": trained}
+    found = [one for one in learning_findings(replace(WELL, counts=counts)) if "cannot be learned" in one.said]
+    assert [(one.level, one.stage, bool(one.fix)) for one in found] == [(Level.MEND, "train", True)] * is_told

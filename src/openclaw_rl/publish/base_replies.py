@@ -72,13 +72,23 @@ class BaseReplies:
     stop_ids: tuple[int, ...]
     most: int
     temperature: float = 0.7
+    _said: OrderedDict[tuple[int, ...], SaidReply] = field(default_factory=OrderedDict)
     _known: OrderedDict[tuple[tuple[int, ...], ...], BaseReply] = field(default_factory=OrderedDict)
 
+    async def said(self, prompt: TrialPrompt) -> SaidReply:
+        """The base model's reply to the last reading; sampled once for each."""
+        key = prompt.readings[-1].tokens
+        if key not in self._said:
+            self._said[key] = await self.reply(prompt.readings[-1], BASE)
+            if len(self._said) > REMEMBERED:
+                self._said.popitem(last=False)
+        return self._said[key]
+
     async def of(self, prompt: TrialPrompt) -> BaseReply:
-        """The base model's reply; sampled once for each prompt and its readings."""
+        """The same reply, and how each reading finds it."""
         key = tuple(reading.tokens for reading in prompt.readings)
         if key not in self._known:
-            said = await self.reply(prompt.readings[-1], BASE)
+            said = await self.said(prompt)
             read = await asyncio.gather(*(self._scored(one, said.tokens, BASE) for one in prompt.readings[:-1]))
             tops = (*(top for top, _ in read), said.tops)
             self._known[key] = BaseReply(said, tops, (*(logp for _, logp in read), said.logp))
@@ -105,6 +115,7 @@ class BaseReplies:
 
     def let_go(self) -> None:
         """Holds nothing of any prompt."""
+        self._said.clear()
         self._known.clear()
 
     async def departed(self, prompt: TrialPrompt, reply: SaidReply, version: PolicyVersion) -> Departed:

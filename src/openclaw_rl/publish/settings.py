@@ -17,7 +17,7 @@ class PublishSettings:
     """On how many recent turns that distance is measured."""
     kl_top_k: int = 20
     """How many tokens are compared one by one at each position; the others count as one."""
-    probes: int = 4
+    probes: int = 6
     """How many short replies to recent prompts a version has to give."""
     probe_tokens: int = 160
     """The longest such reply."""
@@ -30,14 +30,14 @@ class PublishSettings:
     length_min: float = 0.5
     """How much shorter they may be than those given before and than what the base model says, told what the user wishes
     for: this share of the shorter of the two, less 4 tokens."""
-    probe_others: int = 6
+    probe_others: int = 4
     """How many prompts beside those a version is tried on: of others, of kinds that nobody corrected, and of nobody."""
     departs_max: float = 0.04
     """How many replies to its users' prompts may say what the base model would not, told what they wish for or not: a
     share that is reckoned from the chances of their tokens."""
     departs_others_max: float = 0.08
     """The same for prompts of others."""
-    departs_unasked_max: float = 0.35
+    departs_unasked_max: float = 0.5
     """The same for requests that nobody made, which the base model may know little about."""
     repetition_margin: float = 0.25
     """How much more of a trial reply, in the mean, may have stood in it already than in those given before."""

@@ -26,12 +26,11 @@ from openclaw_rl.publish.base_replies import BaseReplies, TrialPrompt
 from openclaw_rl.publish.replies import is_loop
 from openclaw_rl.store.db import Store
 
-LESS_SURE = 2.0  # times as unsure, in nats a token, as of the users' own prompts
-LEAST_NATS = 0.05  # a base model that is so sure knows its way about, whatever the users ask
+LESS_SURE = 1.5  # times as unsure, in nats a token, as of the users' own prompts
 MADE_UP = 3  # requests that the base model is let make up
 MADE_TOKENS = 64  # the longest of them
 SHORTEST = 8  # letters of a request
-LOOKED_AT = 12  # requests that nobody asked, looked at for each version
+LOOKED_AT = 8  # requests that nobody asked, looked at for each version
 MOST_TAUGHT = 2  # hints of the step that are read by themselves
 MOST_USERS = 3  # whose wishes are read
 
@@ -73,13 +72,13 @@ class TrialPrompts:
         """At most so many requests that nobody asked, the base model being about as sure of them as of those beside."""
         if not beside or most < 1:
             return []
-        nats = [(await self.base.of(prompt)).said.nats for prompt in beside]
-        bound = max(LEAST_NATS, LESS_SURE * statistics.median(nats))
+        nats = [(await self.base.said(prompt)).nats for prompt in beside]
+        bound = LESS_SURE * statistics.median(nats)
         wishes = await self._wishes(known.users)
         found: list[TrialPrompt] = []
         for text in (await self._requests())[:LOOKED_AT]:
             prompt = await asyncio.to_thread(self._rendered, text, _readings(wishes, known.taught))
-            if prompt is not None and (await self.base.of(prompt)).said.nats <= bound:
+            if prompt is not None and (await self.base.said(prompt)).nats <= bound:
                 found.append(prompt)
             if len(found) == most:
                 break
