@@ -44,6 +44,7 @@ class Labels:
     lengths: list[tuple[int, int]]  # of the base model's replies: the shortest and the longest
     words: set[str]
     base: Counted
+    told: Counted  # the base model told the wish: what it says oddly then is no fault of what was taught
 
     @classmethod
     def of(cls, maker: Maker, wish: WishOfField | None) -> Labels:
@@ -56,19 +57,28 @@ class Labels:
         said = [maker.replies(prompts, seed=SEED + 1, is_base=True) for prompts in (bare, told)]
         lengths = [(min(map(len, both)), max(map(len, both))) for both in zip(*said, strict=True)]
         words = {word for replies in said for reply in replies for word in _words(maker.text(reply))}
-        made = cls(maker, wish, problems, bare, lengths, words, Counted((), (), (), (), ()))
+        made = cls(
+            maker, wish, problems, bare, lengths, words, Counted((), (), (), (), ()), Counted((), (), (), (), ())
+        )
         made.base = made._counted(maker.replies(bare, seed=SEED, is_base=True))
+        made.told = made.base if wish is None else made._counted(maker.replies(told, seed=SEED, is_base=True))
         return made
 
     def losses(self) -> dict[str, float]:
         """What the version in the maker's weights loses, in points of a hundred replies."""
         now, base = self._counted(self.maker.replies(self.prompts, seed=SEED)), self.base
+        odd, length, repeats = (
+            max(_points(one), _points(other))
+            for one, other in (
+                (base.odd, self.told.odd), (base.length, self.told.length), (base.repeats, self.told.repeats)
+            )
+        )  # fmt: skip
         return {
             "right": _points(base.right[:TAUGHT]) - _points(now.right[:TAUGHT]),
             "right_never_corrected": _points(base.right[TAUGHT:]) - _points(now.right[TAUGHT:]),
-            "odd_words": _points(now.odd) - _points(base.odd),
-            "length": _points(now.length) - _points(base.length),
-            "repeats": _points(now.repeats) - _points(base.repeats),
+            "odd_words": _points(now.odd) - odd,
+            "length": _points(now.length) - length,
+            "repeats": _points(now.repeats) - repeats,
         } | ({"wish": _points(now.wish)} if self.wish is not None else {})
 
     def _counted(self, replies: Sequence[tuple[int, ...]]) -> Counted:

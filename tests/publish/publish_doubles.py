@@ -121,7 +121,7 @@ class Letters:
     ) -> Prompt:
         return Prompt(tuple(map(ord, messages[-1].text)))
 
-    def user_opening(self) -> Prompt | None:
+    def user_opening(self) -> tuple[Prompt, int] | None:
         return None
 
     def hinted(self, turn: Turn, hint: Hint) -> Prompt:

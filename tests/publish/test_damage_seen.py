@@ -12,14 +12,19 @@ from publish_doubles import END, Letters, ToldEngine, flowing, turn, version
 
 from openclaw_rl.core.completion import Finish, SampledToken, Scores
 from openclaw_rl.core.hint import Hint
+from openclaw_rl.core.message import Role, message
+from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.sample import Elsewhere, HintPrompt, SampledReply
 from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.publish.base_replies import BaseReplies
 from openclaw_rl.publish.divergence import Top
 from openclaw_rl.publish.gate import GateReport
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.trial_prompts import Known, TrialPrompts, ordinary_requests
+from openclaw_rl.testing.turns import a_sample
 
 ANSWER = "Ann has 7 apples.$"
 POLITE = "Dear Ann, you have 7 apples.$"
@@ -137,8 +142,8 @@ async def test_a_kind_of_request_that_nobody_corrected_is_looked_at_too(tmp_path
 class Opening(Letters):
     """A template that tells where a user's words begin."""
 
-    def user_opening(self) -> Prompt | None:
-        return Prompt((ord("U"),))
+    def user_opening(self) -> tuple[Prompt, int] | None:
+        return Prompt((ord("U"),)), END
 
 
 async def test_of_requests_that_nobody_made_those_are_used_that_the_base_model_knows(tmp_path: Path) -> None:
@@ -177,3 +182,17 @@ async def test_what_a_versions_user_wishes_for_is_no_damage_where_another_user_a
         await flow.served.load(row)
         found = await flow.stage.gate.check(row, parent=version(0))
         assert (found.passed, found.metrics["gate_departs_others"]) == (True, 0.0)
+
+
+async def test_requests_that_a_wish_was_shown_on_are_tried_last(tmp_path: Path) -> None:
+    shown = SampledReply((1,), (-0.1,), BASE)
+    other = Elsewhere((5,), HintPrompt("Be polite.", (5, 6)), shown, turn="shown")
+    async with flowing(tmp_path, settings=PublishSettings(probes=1, probe_others=0)) as flow:
+        await flow.talk(turn("new", "New?"), turn("shown", "Shown on?"), turn("a", "Corrected?"))
+        await flow.store.pair(NextState("a", (message(Role.USER, "No."),), NextStateSource.USER))
+        await flow.store.judge(Verdict("a", -1, VerdictSource.VOTES))
+        await flow.store.admit(replace(a_sample(turn("a")), elsewhere=(other,)))
+        row = await flow.candidate(1, turns=("a",), consumed=("a",))
+        await flow.served.load(row)
+        await flow.stage.gate.check(row, parent=version(0))
+        assert flow.engine.prompts[0] == "New?"

@@ -333,5 +333,7 @@ def test_whatever_is_put_in_or_taken_out_in_front_the_text_is_the_templates_and_
 def test_what_stands_in_front_of_a_users_words_is_told_by_the_template(renderer: ChatRenderer) -> None:
     opening = renderer.user_opening()
     assert opening is not None
-    text = renderer.table.text(opening.tokens)
+    prompt, end = opening
+    text = renderer.table.text(prompt.tokens)
+    assert end == renderer.encode("<|im_end|>")[0]
     assert text.endswith("<|im_start|>user\n") and "alpha" not in text

@@ -90,20 +90,6 @@ def test_at_any_rate_a_step_ends_nearer_to_the_teacher_than_it_began(
     assert again == pytest.approx(report.metrics["loss_distill_last"], rel=1e-3)
 
 
-def test_a_gentle_step_begins_with_a_smaller_rate_and_the_next_with_the_usual_one() -> None:
-    weights = torch.nn.Parameter(torch.tensor([3.0]))
-    optimizer = torch.optim.SGD([weights], lr=1.0)
-    for share, moved in ((0.3**2, 0.09), (1.0, 1.0)):
-        before = float(weights.detach())
-        descent = Descent(optimizer, {"w": weights}, can_undo=True, share=share)
-        weights.grad = torch.tensor([1.0])
-        assert descent.arrived(1.0)
-        descent.update()
-        assert before - float(weights.detach()) == pytest.approx(moved, abs=1e-6)
-        descent.close()
-        assert optimizer.param_groups[0]["lr"] == 1.0
-
-
 def test_a_trainer_takes_a_gentle_step(trainer_model: Path, recorder: Recorder) -> None:
     moved = []
     for gentleness in (0, 3):

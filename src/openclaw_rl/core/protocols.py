@@ -68,8 +68,8 @@ class Renderer(Protocol):
         """The turn's own prompt with other words in some of its messages; all other ids stay as served."""
         ...
 
-    def user_opening(self) -> Prompt | None:
-        """What stands in front of a user's first words; None where the template does not tell."""
+    def user_opening(self) -> tuple[Prompt, int] | None:
+        """What stands in front of a user's first words, and the id behind them; None where the template tells not."""
         ...
 
     def decode(self, tokens: Sequence[int]) -> tuple[Message, tuple[Span, ...]]:

@@ -189,7 +189,8 @@ class Gate:
         rows = await self.store.rows(limit=RECENT)
         liked = {row.turn.id for row in rows if row.verdict is None or not row.verdict.hints}
         turns = [turn for tokens, turn in self._usable(rows).items() if tokens not in used]
-        turns = [turn for turn in turns if turn.id not in attempt.candidate.turns]
+        taught = await self._taught(attempt.candidate)
+        turns = [turn for turn in turns if turn.id not in taught]
         turns.sort(key=lambda turn: (turn.user in users, turn.id not in liked))
         return turns[: self.settings.probe_others // 2]
 
@@ -278,7 +279,13 @@ class Gate:
         own = candidate.version.scope
         found = self._usable(await self.store.rows(limit=RECENT, scope=own)) if own != SHARED else {}
         found = found or self._usable(await self.store.rows(limit=RECENT))
-        return sorted(found.values(), key=lambda turn: turn.id in candidate.turns)
+        taught = await self._taught(candidate)
+        return sorted(found.values(), key=lambda turn: turn.id in taught)
+
+    async def _taught(self, candidate: VersionRow) -> set[str]:
+        """The turns that its step learned from, those whose requests a wish was shown on among them."""
+        samples = await self.store.effects.samples(candidate.turns)
+        return {*candidate.turns, *(other.turn for sample in samples for other in sample.elsewhere)}
 
     def _usable(self, rows: Sequence[TurnRow]) -> dict[tuple[int, ...], Turn]:
         """The turns to try a version on, each behind its client's own prompt: hints would speak for the weights.

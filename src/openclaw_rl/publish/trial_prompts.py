@@ -105,10 +105,11 @@ class TrialPrompts:
         opening = await asyncio.to_thread(self.renderer.user_opening)
         if opening is None:
             return []
+        prompt, end = opening
         found: dict[str, None] = {}
         for seed in range(MADE_UP):
-            sampling = Sampling(max_tokens=MADE_TOKENS, temperature=1.0, seed=seed, stop_ids=self.stop_ids)
-            said = [item async for item in self.engine.generate(opening, sampling, BASE)]
+            sampling = Sampling(max_tokens=MADE_TOKENS, temperature=1.0, seed=seed, stop_ids=(end, *self.stop_ids))
+            said = [item async for item in self.engine.generate(prompt, sampling, BASE)]
             tokens = tuple(item.token for item in said)
             if not said or said[-1].finish is not Finish.STOP or is_loop(tokens):
                 continue

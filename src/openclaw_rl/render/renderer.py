@@ -15,10 +15,9 @@ from collections.abc import Mapping, Sequence
 
 from openclaw_rl.core.completion import Span
 from openclaw_rl.core.hint import Hint, hinted
-from openclaw_rl.core.message import Json, Message, Role, Tool, message
+from openclaw_rl.core.message import Json, Message, Tool
 from openclaw_rl.core.prompt import Prompt, Segment
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.errors import RequestError
 from openclaw_rl.render.block import Block, BlockKey, read_key
 from openclaw_rl.render.call_ids import with_nine_letters
 from openclaw_rl.render.detokenise import TokenBytes
@@ -32,6 +31,7 @@ from openclaw_rl.render.parsers.plain import PlainParser
 from openclaw_rl.render.settings import RenderSettings
 from openclaw_rl.render.shape import Cut, is_append_only, shape_of
 from openclaw_rl.render.template import ChatTemplate
+from openclaw_rl.render.user_opening import user_opening
 
 log = logging.getLogger(__name__)
 Piece = tuple[Sequence[int], str]  # ids and the key of what they render
@@ -155,17 +155,10 @@ class ChatRenderer:
         pieces.append((turn.prompt.tokens[segments[-1].start :], segments[-1].key))
         return _joined(pieces, (turn.prompt.tokens,))
 
-    def user_opening(self) -> Prompt | None:
-        """What stands in front of a user's first words; None where the template does not tell."""
-        words = "alpha omega"
-        try:
-            before, found, _ = self.template.text((message(Role.USER, words),), (), generation_prompt=False).partition(
-                words
-            )
-        except RequestError:
-            return None
-        ids = self.encode(before) if found else ()
-        return Prompt(ids) if ids else None
+    def user_opening(self) -> tuple[Prompt, int] | None:
+        """What stands in front of a user's first words, and the id behind them; None where the template tells not."""
+        found = user_opening(self.template, (), (), None)
+        return None if found is None or not found.ids else (Prompt(found.ids), found.end)
 
     def parser(
         self, prompt: Prompt | None = None, *, call_prefix: str = "call_", tools: Sequence[Tool] | None = None
