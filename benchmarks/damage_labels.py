@@ -15,7 +15,7 @@ from benchmarks.damage_fields import Asked, WishOfField
 from benchmarks.damage_made import Maker
 from openclaw_rl.publish.replies import is_loop
 
-TAUGHT, RARE = 60, 40  # problems
+TAUGHT, RARE = 120, 80  # problems: with half as many, five points are two replies
 DAMAGED, GOOD = 5.0, 2.0  # points
 RUN = 12  # tokens that stand in a reply twice
 SEED = 7

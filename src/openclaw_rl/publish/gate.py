@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 RECENT = 50  # rows looked at for prompts
 LONGER = 16.0  # tokens that a trial reply may be longer in any case
 SHORTER = 4.0  # and shorter
+LEAST_UNASKED = 2  # requests that nobody made: one alone tells too little
 DEPARTING = (
     ("gate_departs", "its users"),
     ("gate_departs_others", "others"),
@@ -148,6 +149,7 @@ class Gate:
         own = await self._prompts.of_turns(turns, known)
         others = await self._prompts.of_turns(await self._others(attempt), known)
         unasked = await self._prompts.of_nobody(known, own, most=self.settings.probe_others - len(others))
+        unasked = unasked if len(unasked) >= LEAST_UNASKED else []
         version, said = attempt.candidate.version, [trial.said for trial in attempt.trials]
         said += await asyncio.gather(*(self._base.reply(prompt.bare, version) for prompt in (*others, *unasked)))
         asked = zip((*own, *others, *unasked), said, strict=True)
