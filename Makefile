@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := bench-forget bench-gate bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings
+FIGURES := bench-forget bench-gate bench-damage bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings
 .PHONY: test-oracle test-peers help install demo serve test test-node test-openclaw check format tiny clean $(FIGURES)
 
 help:  ## what can be made
@@ -87,6 +87,9 @@ bench-train: .venv/installed-bench  ## the trainer's step against TRL's, and mer
 
 bench-gate: .venv/installed  ## bad versions at the gate and on the way back, beside good ones
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.gate
+
+bench-damage: .venv/installed  ## damaged and badly taught versions at the gate, beside good ones, on several models
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.damage
 
 bench-share: .venv/installed  ## gaps between tokens while a step runs on the same cores
 	@$(BIN)/python -m benchmarks.share

@@ -61,7 +61,9 @@ class WritingTrainer:
     def __init__(self) -> None:
         self._turns: tuple[str, ...] = ()
 
-    async def step(self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None) -> StepReport:
+    async def step(
+        self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None, gentleness: int = 0
+    ) -> StepReport:
         """Takes the step."""
         await asyncio.sleep(STEP_S)
         self._turns = tuple(sample.turn for sample in samples)

@@ -189,7 +189,9 @@ class SoakTrainer:
     last: dict[str, float] = field(default_factory=dict)
     progress: None = None  # a step is over at once
 
-    async def step(self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None) -> StepReport:
+    async def step(
+        self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None, gentleness: int = 0
+    ) -> StepReport:
         """A step that teaches nothing."""
         self.steps += 1
         return StepReport(took_step=True, metrics={"train_samples": float(len(samples))})

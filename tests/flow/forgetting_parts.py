@@ -56,9 +56,11 @@ class Here:
 
     trainer: LoraTrainer
 
-    async def step(self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None) -> StepReport:
+    async def step(
+        self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None, gentleness: int = 0
+    ) -> StepReport:
         self.trainer.restore(resume, under)
-        return self.trainer.step(samples)
+        return self.trainer.step(samples, gentleness=gentleness)
 
     async def rebase(self, *, resume: Path, under: Path | None) -> None:
         self.trainer.restore(resume, under)

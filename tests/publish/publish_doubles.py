@@ -119,7 +119,10 @@ class Letters:
         *,
         options: Mapping[str, Json] | None = None,
     ) -> Prompt:
-        raise NotImplementedError
+        return Prompt(tuple(map(ord, messages[-1].text)))
+
+    def user_opening(self) -> tuple[Prompt, int] | None:
+        return None
 
     def hinted(self, turn: Turn, hint: Hint) -> Prompt:
         raise NotImplementedError
@@ -188,15 +191,16 @@ class Flow:
         self.stage = PublishStage(self.store, self.served, gate, self.settings, clock=lambda: self.now_s)
 
     async def candidate(
-        self, number: int, *, parent: int | None = None, data: bytes = b"weights", turns: tuple[str, ...] = ()
-    ) -> VersionRow:
-        """A version a step has made, on disk and in the store."""
+        self, number: int, *, parent: int | None = None, data: bytes = b"weights", turns: tuple[str, ...] = (),
+        consumed: tuple[str, ...] = (),
+    ) -> VersionRow:  # fmt: skip
+        """A version a step has made, on disk and in the store; the samples `consumed` waited for it."""
         made, from_version = version(number), version(number - 1 if parent is None else parent)
         adapter = write_adapter(self.home, made, from_version, data)
         row = VersionRow(
             made, from_version, adapter.folder, adapter.digest, VersionStatus.CANDIDATE, "", 1.0, turns, {"loss": 0.5}
         )
-        await self.store.commit_step(StepRecord(f"step {made}", 1.0, 2.0, (), (), {"loss": 0.5}, row))
+        await self.store.commit_step(StepRecord(f"step {made}", 1.0, 2.0, consumed, (), {"loss": 0.5}, row))
         return row
 
     async def publish(self, *numbers: int) -> None:

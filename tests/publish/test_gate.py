@@ -93,17 +93,23 @@ async def test_a_version_near_the_base_that_speaks_well_passes(tmp_path: Path) -
             "gate_faults": 0.0,
             "gate_length": 12.0,
             "gate_repetition": 0.0,
+            "gate_departs": 0.0,
+            "gate_departs_of": 2.0,
+            "gate_departs_unasked": 0.0,
+            "gate_departs_unasked_of": 4.0,
+            "gate_length_told": 12.0,
         }
 
 
 async def test_a_version_is_tried_without_the_hints_that_others_were_served_with(tmp_path: Path) -> None:
-    async with flowing(tmp_path) as flow:
+    async with flowing(tmp_path, settings=PublishSettings(probe_others=0)) as flow:
         behind = turn("a", "Question a?")
         hint = PlacedHint(0, "hint-1", "Be brief.")
         read = Prompt(tuple(map(ord, "Question a? Be brief.")))
         await flow.talk(replace(behind, prompt=read, carried=(hint,)), turn("b"))
         assert (await report(flow)).passed
-        assert sorted(flow.engine.prompts) == ["Question a?", "Question b?"]
+        by_version = ["Question a?", "Question b?"]
+        assert sorted(flow.engine.prompts) == sorted((*by_version, *by_version))  # the version, and the base model
 
 
 async def test_a_version_far_from_the_base_is_refused_with_the_distance(tmp_path: Path) -> None:
@@ -159,13 +165,14 @@ async def test_a_long_answer_where_long_ones_were_given_is_no_fault(tmp_path: Pa
 
 
 async def test_prompts_the_version_was_not_trained_on_are_tried_first_and_each_once(tmp_path: Path) -> None:
-    settings = PublishSettings(kl_turns=2, probes=2)
+    settings = PublishSettings(kl_turns=2, probes=2, probe_others=0)
     async with flowing(tmp_path, settings=settings) as flow:
         await flow.talk(turn("again"), turn("twice", "Question again?"), turn("trained"), turn("long", "x" * 5000))
         row = await flow.candidate(1, turns=("trained",))
         await flow.served.load(row)
         await flow.stage.gate.check(row, parent=version(0))
-        assert flow.engine.prompts == ["Question again?", "Question trained?"]
+        assert flow.engine.prompts[:2] == ["Question again?", "Question trained?"]
+        assert set(flow.engine.prompts[2:]) == set(flow.engine.prompts[:2])  # the base model
 
 
 async def test_without_prompts_or_with_the_gate_off_nothing_is_tried(tmp_path: Path) -> None:
@@ -183,7 +190,7 @@ def test_the_double_says_something_good() -> None:
 
 async def test_where_all_prompts_are_long_one_of_them_is_used(tmp_path: Path) -> None:
     """Some clients send thousands of tokens of their own with each request; a version is tried all the same."""
-    settings = PublishSettings(probe_prompt_tokens=20)
+    settings = PublishSettings(probe_prompt_tokens=20, probe_others=0)
     long = "A question that takes more than twenty tokens?"
     async with flowing(tmp_path / "long", ToldEngine(chance={version(1): 0.5}), settings) as flow:
         await flow.talk(turn("a", long), turn("b", long + " Why?"))

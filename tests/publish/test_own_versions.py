@@ -130,10 +130,11 @@ async def test_an_own_version_is_tried_on_its_owners_turns_beside_what_they_are_
         await owners.flow.store.add_turn(asked, chain=name)
     await owners.candidate("bob", turns=("c",))
     assert await owners.flow.stage.once()
-    assert owners.flow.engine.prompts[-2:] == ["bob asks b?", "bob asks c?"]  # what it was not trained on first
+    assert owners.flow.engine.prompts[:2] == ["bob asks b?", "bob asks c?"]  # what it was not trained on first
+    owners.flow.engine.prompts.clear()
     await owners.candidate("cid")  # of whom nothing is known: everybody's
     assert await owners.flow.stage.once()
-    assert set(owners.flow.engine.prompts[-3:]) == {"ann asks a?", "bob asks b?", "bob asks c?"}
+    assert set(owners.flow.engine.prompts[:3]) == {"ann asks a?", "bob asks b?", "bob asks c?"}
 
 
 async def test_a_worse_own_version_is_compared_with_the_shared_one_it_would_replace(tmp_path: Path) -> None:

@@ -10,17 +10,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from publish_doubles import ToldEngine, flowing, turn, version
+from publish_doubles import Flow, ToldEngine, flowing, turn, version
 
 from openclaw_rl.core.adapter import WEIGHTS
+from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.manifest import FILE_NAME, version_folder
+from openclaw_rl.core.message import Role, message
+from openclaw_rl.core.next_state import NextState, NextStateSource
+from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import SHARED
 from openclaw_rl.errors import AdapterError, ConfigError, DamageError
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.stage import ON_ITS_WAY
 from openclaw_rl.publish.swap import Served, rollback
 from openclaw_rl.publish.versions import ancestors, missing_bytes, verified
-from openclaw_rl.store.rows import VersionRow, VersionStatus
+from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
+from openclaw_rl.testing.turns import a_sample
 
 
 async def test_a_good_candidate_is_served_and_both_store_and_status_say_so(tmp_path: Path) -> None:
@@ -55,6 +60,41 @@ async def test_a_refused_version_is_kept_explained_and_not_served(tmp_path: Path
         assert flow.engine.loaded == []
         assert flow.stage.status.refused == 1
         assert flow.stage.version_settled.is_set()
+
+
+async def learned(flow: Flow, name: str) -> None:
+    """A turn with a sample that waits for a step."""
+    await flow.talk(turn(name))
+    await flow.store.pair(NextState(name, (message(Role.USER, "No."),), NextStateSource.USER))
+    await flow.store.judge(Verdict(name, -1, VerdictSource.VOTES))
+    await flow.store.admit(a_sample(turn(name)))
+
+
+async def test_what_a_refused_version_learned_from_is_learned_again_once_and_the_status_says_so(tmp_path: Path) -> None:
+    async with flowing(tmp_path, ToldEngine(chance={version(1): 0.01, version(2): 0.01})) as flow:
+        await learned(flow, "a")
+        for number, told in ((1, "will be learned again, more gently"), (2, "are given up as not learnable")):
+            await flow.candidate(number, parent=0, turns=("a",), consumed=("a",))
+            assert await flow.stage.once()
+            assert flow.stage.status.notice == (
+                f"version shared.{number} was refused: it is 2.22 nats a token from the base model; 1.5 are allowed; "
+                f"1 of its samples {told}"
+            )
+            row = await flow.store.row("a")
+            assert row is not None and (row.state, row.reason) == (
+                (State.READY, None) if number == 1 else (State.DROPPED, DropReason.NOT_LEARNABLE)
+            )
+
+
+async def test_a_version_overtaken_by_a_rollback_gives_its_samples_back_as_they_were(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        await learned(flow, "a")
+        row = VersionRow(version(3), version(2), None, "", VersionStatus.CANDIDATE, "", 1.0, ("a",))
+        await flow.store.commit_step(StepRecord("s", 1.0, 2.0, ("a",), (), {}, row))
+        assert await flow.stage.once()
+        assert (await flow.row(3)).status is VersionStatus.REFUSED
+        assert [sample.turn for sample in await flow.store.ready(limit=9)] == ["a"]
+        assert (await flow.store.refusals.returned(SHARED), flow.stage.status.notice) == ({}, "")
 
 
 async def test_an_adapter_of_noise_that_the_engine_refuses_changes_nothing(tmp_path: Path) -> None:

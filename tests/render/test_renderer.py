@@ -328,3 +328,12 @@ def test_whatever_is_put_in_or_taken_out_in_front_the_text_is_the_templates_and_
     assert prompt.continued == next((at for at, (mine, its) in both if mine != its), len(before))
     assert (prompt.continued == len(before)) == (change == 6)
     assert [segment.key[:3] for segment in prompt.segments[:-1]] == [f"{at}-{at + 1}" for at in range(len(talk))]
+
+
+def test_what_stands_in_front_of_a_users_words_is_told_by_the_template(renderer: ChatRenderer) -> None:
+    opening = renderer.user_opening()
+    assert opening is not None
+    prompt, end = opening
+    text = renderer.table.text(prompt.tokens)
+    assert end == renderer.encode("<|im_end|>")[0]
+    assert text.endswith("<|im_start|>user\n") and "alpha" not in text

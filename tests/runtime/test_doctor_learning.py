@@ -208,3 +208,10 @@ def test_samples_set_aside_for_their_cost_are_named_with_a_cure() -> None:
 def test_the_step_under_way_is_told_with_how_far_it_has_come() -> None:
     words = "taking a step over 1 sample for shared: update 3 of at most 8, about 20 s to go"
     assert words in story(replace(WELL, is_training=True, doing=words))
+
+
+@pytest.mark.parametrize(("trained", "is_told"), [(0, True), (20, True), (21, False)])
+def test_samples_that_cannot_be_learned_are_told_unless_many_others_can(trained: int, is_told: bool) -> None:
+    counts = {**WELL.counts, "dropped": 2, "dropped.not_learnable": 2, "trained": trained}
+    found = [one for one in learning_findings(replace(WELL, counts=counts)) if "cannot be learned" in one.said]
+    assert [(one.level, one.stage, bool(one.fix)) for one in found] == [(Level.MEND, "train", True)] * is_told

@@ -16,6 +16,7 @@ UNDO = {
     7: "DROP INDEX samples_kind; ALTER TABLE samples DROP COLUMN kind; ALTER TABLE versions DROP COLUMN rehearsed;",
     8: "UPDATE versions SET folder = '/elsewhere/' || folder WHERE folder IS NOT NULL; "
     "ALTER TABLE versions DROP COLUMN pruned_s;",
+    9: "ALTER TABLE lessons DROP COLUMN returned;",
 }
 
 

@@ -11,8 +11,9 @@ from train_flow import SETTINGS, flowing
 
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.ledger import DropReason
+from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.verdict import Verdict, VerdictSource
-from openclaw_rl.train.fairness import DAY_S, Floods, most_of_one, shared_fairly
+from openclaw_rl.train.fairness import DAY_S, Floods, apart, most_of_one, shared_fairly
 from openclaw_rl.train.settings import TrainStageSettings
 
 
@@ -39,6 +40,27 @@ def test_a_step_takes_no_more_of_one_user_than_their_share() -> None:
     most = most_of_one(TrainStageSettings(batch_size=4, min_batch=1))
     assert [item.turn for item in shared_fairly(samples, most, lambda one: True)] == list("abce")
     assert most_of_one(TrainStageSettings(batch_size=1, min_batch=1)) == 1  # a step always has room for one
+
+
+def test_what_refused_versions_gave_back_is_learned_by_itself_one_users_at_a_time() -> None:
+    samples = [
+        replace(sample(name), user=user)
+        for name, user in zip("abcdr", ("ann", "bob", "ann", "ann", "bob"), strict=True)
+    ]
+
+    def teaching(one: Sample) -> bool:
+        return one.turn != "r"
+
+    def turns(returned: dict[str, int], *, without: str = "") -> str:
+        return "".join(
+            item.turn for item in apart([one for one in samples if one.turn not in without], returned, teaching)
+        )
+
+    assert turns({}) == "abcdr"
+    assert turns({"a": 1, "b": 1, "c": 2}) == "acr"  # riders go along
+    assert turns({"b": 1, "c": 2}, without="a") == "br"
+    assert turns({"b": 1, "c": 2}) == "adr"  # an older one that was never refused comes first, without them
+    assert turns({"r": 1}, without="abcd") == "r"
 
 
 def test_what_trains_the_anchor_alone_takes_nothing_of_a_users_share() -> None:

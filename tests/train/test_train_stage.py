@@ -11,13 +11,15 @@ import pytest
 from train_doubles import STEPPED, ToldTrainer
 from train_flow import SETTINGS, Flow, flowing
 
-from openclaw_rl.core.adapter import StepReport, digest_of_folder
+from openclaw_rl.core.adapter import GENTLENESS, NO_NEARER, StepReport, digest_of_folder
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.manifest import read_manifest
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import StoreError, TrainerError
+from openclaw_rl.runtime.retaking import past_step
 from openclaw_rl.store.db import Store
+from openclaw_rl.store.refusals import Refusal
 from openclaw_rl.store.rows import StepRecord, VersionStatus
 from openclaw_rl.train.stage import FROZEN
 
@@ -205,6 +207,36 @@ async def test_a_batch_that_teaches_nothing_is_dropped_and_makes_no_version(tmp_
         await rounds(flow)
         assert [await flow.state(name) for name in "cd"] == [DropReason.NO_SIGNAL] * 2
         assert not (tmp_path / "versions").exists()
+
+
+async def test_what_no_update_came_nearer_to_is_named_as_not_learnable(tmp_path: Path) -> None:
+    in_vain = StepReport(False, {"updates_undone": 9.0}, (), NO_NEARER)
+    async with flowing(tmp_path, trainer=ToldTrainer(lambda samples: in_vain)) as flow:
+        await flow.judged("a", -1)
+        await flow.judged("b", -1)
+        await rounds(flow)
+        assert [await flow.state(name) for name in "ab"] == [DropReason.NOT_LEARNABLE] * 2
+
+
+async def test_what_a_refused_version_gave_back_is_learned_apart_and_more_gently(tmp_path: Path) -> None:
+    async with flowing(tmp_path) as flow:
+        for name in ("a", "b", "c"):
+            await flow.judged(name, -1)
+        await rounds(flow)
+        await flow.store.refusals.refuse(ONE, Refusal("it forgot how to add", {}, most=2))
+        await rounds(flow)
+        assert flow.trainer.batches == [["a", "b"], ["a", "b"]]  # c, which was not refused, waits for its own step
+        assert flow.trainer.gentleness == [0, 1]
+        again = await flow.store.version(TWO)
+        assert again is not None and again.metrics == {"loss": 0.5, GENTLENESS: 1.0}
+        assert past_step(again).gentleness == 1  # it is made again as it was made
+        await flow.store.refusals.refuse(TWO, Refusal("again", {}, most=2))
+        await rounds(flow)
+        assert (flow.trainer.batches[-1], flow.trainer.gentleness[-1]) == (["a", "b"], 2)
+        await flow.pass_gate(PolicyVersion(SHARED, 3))
+        await rounds(flow)
+        assert (flow.trainer.batches[-1], flow.trainer.gentleness[-1]) == (["c"], 0)
+        assert [await flow.state(name) for name in "abc"] == [State.TRAINED] * 3
 
 
 async def test_samples_the_trainer_could_not_use_are_dropped_in_the_same_transaction(tmp_path: Path) -> None:

@@ -142,13 +142,17 @@ class ToldTrainer:
 
     answer: Callable[[Sequence[Sample]], StepReport] = lambda samples: STEPPED
     batches: list[list[str]] = field(default_factory=list)
+    gentleness: list[int] = field(default_factory=list)
     resumed: list[Path | None] = field(default_factory=list)
     under: list[Path | None] = field(default_factory=list)
     rebased: list[tuple[Path, Path | None]] = field(default_factory=list)
     before_export: Callable[[], Awaitable[object]] | None = None  # once
     export_error: Exception | None = None
 
-    async def step(self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None) -> StepReport:
+    async def step(
+        self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None, gentleness: int = 0
+    ) -> StepReport:
+        self.gentleness.append(gentleness)
         self.batches.append([item.turn for item in samples])
         self.resumed.append(resume)
         self.under.append(under)

@@ -90,6 +90,16 @@ def test_at_any_rate_a_step_ends_nearer_to_the_teacher_than_it_began(
     assert again == pytest.approx(report.metrics["loss_distill_last"], rel=1e-3)
 
 
+def test_a_trainer_takes_a_gentle_step(trainer_model: Path, recorder: Recorder) -> None:
+    moved = []
+    for gentleness in (0, 3):
+        trainer = LoraTrainer.open(trainer_model, told(updates=1, enough=0.0, lr=1e-3))
+        before = trainer.model.weights()
+        assert trainer.step(recorder.batch(), gentleness=gentleness).took_step
+        moved.append(max(float((one - before[name]).abs().max()) for name, one in trainer.model.weights().items()))
+    assert moved[1] == pytest.approx(0.027 * moved[0], rel=1e-2)
+
+
 def test_an_update_that_is_undone_leaves_no_trace() -> None:
     """Weights, moments and count are those of an optimiser that only ever took the smaller update."""
     taken, plain = (torch.nn.Parameter(torch.tensor([3.0, -2.0])) for _ in range(2))

@@ -12,7 +12,7 @@ from openclaw_rl.carry.in_use import UNHEEDED, HintsInUse
 from openclaw_rl.carry.probes import Gap, Prober
 from openclaw_rl.carry.settings import HintsSettings
 from openclaw_rl.core.hint import last_user_index, with_hints
-from openclaw_rl.core.kept_hint import Carry, KeptHint
+from openclaw_rl.core.kept_hint import FOLLOWED, Carry, KeptHint
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Renderer
 from openclaw_rl.core.turn import Turn
@@ -211,7 +211,7 @@ class CarryStage:
             self.status = replace(self.status, last=f"{hint.id} stays: {told}")
             return False
         version = await self.prober.current(turns[0])
-        return await self._retire(hint, f"version {version} follows without it: {told}")
+        return await self._retire(hint, f"version {version}{FOLLOWED}: {told}")
 
     def _prompts(self, turn: Turn, hint: KeptHint, held: Sequence[KeptHint]) -> tuple[Prompt, Prompt]:
         """The turn's prompt with those of its hints that are in use, and without this one."""

@@ -12,6 +12,8 @@ WEIGHTS = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
 FULL_WEIGHTS = "model.safetensors"
 FULL_CONFIG = "config.json"
+NO_NEARER = "no update, however small, came nearer to the teacher"  # why no step was taken
+GENTLENESS = "gentleness"  # among a version's metrics: how often its step had begun smaller than others do
 BULK = "*.safetensors"  # the weights, and the optimiser's moments that a trainer keeps beside them
 
 

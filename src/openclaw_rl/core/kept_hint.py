@@ -11,6 +11,7 @@ from openclaw_rl.core.hint import HintSource
 
 ALIKE = 0.6  # two hints that share so much of all their words are one wish, said anew
 OPPOSED = 0.4  # or so much of the shorter one's, two words at least, where one of them forbids and the other does not
+FOLLOWED = " follows without it"  # in why a hint was retired: the weights have learned it
 MOST_CHARS = 600  # what is longer describes a task
 _NUMBER = re.compile(r"\d[\d.,]*\s*-?\s*([^\W\d]*)")
 _NAME = re.compile(r"(?<=[^.!?:\n] )[A-Z][a-z]+\b")  # capitalised within a sentence
@@ -57,6 +58,11 @@ class KeptHint:
     def is_in_use(self) -> bool:
         """Whether it may stand in a prompt."""
         return self.state is HintState.IN_USE
+
+    @property
+    def is_wished(self) -> bool:
+        """Whether the user still wishes for it: it is in use, or the weights follow it without being told."""
+        return self.is_in_use or FOLLOWED in self.why
 
 
 def telling_words(text: str) -> set[str]:

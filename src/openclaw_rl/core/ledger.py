@@ -39,6 +39,7 @@ class DropReason(StrEnum):
     TOO_DEAR = "too_dear"  # set aside: a step over it alone takes too long, or too much memory, on this machine
     STALE = "stale"
     NOT_FINITE = "not_finite"
+    NOT_LEARNABLE = "not_learnable"  # what was learned from it was refused again and again, or no step came nearer
     TRAINER_FAILED = "trainer_failed"
     FORGOTTEN = "forgotten"
     DAMAGED = "damaged"  # its text was lost with the disk's bytes; see store/check.py
@@ -53,11 +54,17 @@ MOVES: dict[State, frozenset[State]] = {
     State.DROPPED: frozenset(),
 }
 TAKEN_BACK = frozenset({DropReason.TOO_DEAR})  # with these reasons a dropped sample may wait for a step again
+# Of a trained turn whose version the gate refused: nothing of what was learned from it is ever served.
+MOVES_BACK: frozenset[State] = frozenset({State.READY, State.DROPPED})
 
 
-def check_move(before: State, after: State, reason: DropReason | None) -> None:
-    """Raises ValueError for a move the table does not allow, or a drop without its reason."""
-    if after not in MOVES[before]:
+def check_move(before: State, after: State, reason: DropReason | None, *, is_refused: bool = False) -> None:
+    """Raises ValueError for a move the tables do not allow, or a drop without its reason.
+
+    `is_refused` says that the version made from the turn was refused.
+    """
+    allowed = MOVES_BACK if is_refused and before is State.TRAINED else MOVES[before]
+    if after not in allowed:
         raise ValueError(f"a turn cannot go from {before} to {after}")
     if (after is State.DROPPED) != (reason is not None):
         raise ValueError(f"a move to {after} with reason {reason}")

@@ -68,6 +68,10 @@ class Renderer(Protocol):
         """The turn's own prompt with other words in some of its messages; all other ids stay as served."""
         ...
 
+    def user_opening(self) -> tuple[Prompt, int] | None:
+        """What stands in front of a user's first words, and the id behind them; None where the template tells not."""
+        ...
+
     def decode(self, tokens: Sequence[int]) -> tuple[Message, tuple[Span, ...]]:
         """A whole answer as a message, and which tokens are what."""
         ...
@@ -106,8 +110,8 @@ class Judge(Protocol):
 class Trainer(Protocol):
     """Blocking; runs in a process of its own."""
 
-    def step(self, samples: Sequence[Sample]) -> StepReport:
-        """One step over these samples."""
+    def step(self, samples: Sequence[Sample], *, gentleness: int = 0) -> StepReport:
+        """One step over these samples, which begins the smaller the more often they were learned in vain."""
         ...
 
     def export(self, folder: Path, version: PolicyVersion) -> Adapter:

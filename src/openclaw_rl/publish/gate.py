@@ -15,10 +15,12 @@ from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
 from openclaw_rl.publish import replies, wishes
+from openclaw_rl.publish.base_replies import BaseReplies, Departed, mean_departure
 from openclaw_rl.publish.divergence import sum_of_divergence
 from openclaw_rl.publish.insisting import Insisting, most_against, without_yielding
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.tasks import TaskProbe
+from openclaw_rl.publish.trial_prompts import Known, TrialPrompts
 from openclaw_rl.publish.versions import ancestors
 from openclaw_rl.publish.wishes import Change
 from openclaw_rl.store.db import Store
@@ -27,6 +29,13 @@ from openclaw_rl.store.rows import TurnRow, VersionRow
 log = logging.getLogger(__name__)
 RECENT = 50  # rows looked at for prompts
 LONGER = 16.0  # tokens that a trial reply may be longer in any case
+SHORTER = 4.0  # and shorter
+LEAST_UNASKED = 2  # requests that nobody made: one alone tells too little
+DEPARTING = (
+    ("gate_departs", "its users"),
+    ("gate_departs_others", "others"),
+    ("gate_departs_unasked", "requests that nobody made yet"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +56,10 @@ class Attempt:
     turns: Sequence[Turn]
     metrics: dict[str, float] = field(default_factory=dict)
     against: str = ""
+    trials: Sequence[replies.Trial] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Gate:
     """Tries versions that the engine has loaded. `stop_ids` end an answer; `tasks` are the owner's own probe tasks."""
 
@@ -59,6 +69,16 @@ class Gate:
     stop_ids: tuple[int, ...]
     settings: PublishSettings
     tasks: TaskProbe | None = None
+    _base: BaseReplies = field(init=False)
+    _prompts: TrialPrompts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._base = BaseReplies(self.engine, self.stop_ids, self.settings.probe_tokens)
+        self._prompts = TrialPrompts(self.store, self.engine, self.renderer, self._base, self.stop_ids)
+
+    def let_go(self) -> None:
+        """Holds nothing in memory of any turn."""
+        self._prompts.let_go()
 
     async def check(self, candidate: VersionRow, *, parent: PolicyVersion) -> GateReport:
         """The report. Raises EngineError or RequestError where the engine cannot try it now."""
@@ -66,7 +86,7 @@ class Gate:
             return GateReport(True, "not tried: the gate is off")
         turns = await self._turns(candidate)
         attempt = Attempt(candidate, parent, turns, {"gate_turns": float(len(turns))})
-        for measure in (self._near, self._speaks, self._follows, self._knows):
+        for measure in (self._near, self._speaks, self._departs, self._follows, self._knows):
             await measure(attempt)
             if attempt.against:
                 return GateReport(False, attempt.against, attempt.metrics)
@@ -91,7 +111,7 @@ class Gate:
     async def _speaks(self, attempt: Attempt) -> None:
         """Whether trial replies are sound, and no longer and no more of the same than those given before."""
         probes = attempt.turns[: self.settings.probes]
-        trials = replies.Trials(self.engine, self.renderer, self.stop_ids, self.settings.probe_tokens)
+        trials = replies.Trials(self.renderer, self._base)
         tried = await trials.replies(probes, attempt.candidate.version)
         faulty = [trial for trial in tried if trial.fault]
         attempt.metrics["gate_faults"] = float(len(faulty))
@@ -105,8 +125,9 @@ class Gate:
                     f"{len(faulty)} of {len(probes)} trial replies are degenerate ({kinds}), {were} before"
                 )
                 return
-        if sound := [trial for trial in tried if not trial.fault]:
-            self._compare(attempt, sound)
+        attempt.trials = [trial for trial in tried if not trial.fault]
+        if attempt.trials:
+            self._compare(attempt, attempt.trials)
 
     def _compare(self, attempt: Attempt, sound: Sequence[replies.Trial]) -> None:
         length, given = replies.lengths(sound)
@@ -116,6 +137,64 @@ class Gate:
             attempt.against = f"its trial replies have {length:.0f} tokens, {given:.0f} before"
         elif again > was + self.settings.repetition_margin:
             attempt.against = f"{again:.0%} of its trial replies repeats itself, {was:.0%} before"
+
+    async def _departs(self, attempt: Attempt) -> None:
+        """Whether its replies hold only what the base model would say, told what its users wish for or not."""
+        if not attempt.trials:
+            return
+        samples = await self.store.effects.samples(attempt.candidate.turns)
+        taught = [hint.text for sample in samples if not sample.is_promoted for hint in sample.hints]
+        turns = [trial.turn for trial in attempt.trials]
+        known = Known(taught, list(dict.fromkeys(turn.user for turn in reversed(turns))))
+        own = await self._prompts.of_turns(turns, known)
+        others = await self._prompts.of_turns(await self._others(attempt), known)
+        unasked = await self._prompts.of_nobody(known, own, most=self.settings.probe_others - len(others))
+        unasked = unasked if len(unasked) >= LEAST_UNASKED else []
+        version, said = attempt.candidate.version, [trial.said for trial in attempt.trials]
+        said += await asyncio.gather(*(self._base.reply(prompt.bare, version) for prompt in (*others, *unasked)))
+        asked = zip((*own, *others, *unasked), said, strict=True)
+        found = iter(await asyncio.gather(*(self._base.departed(prompt, reply, version) for prompt, reply in asked)))
+        groups = [[next(found) for _ in group] for group in (own, others, unasked)]
+        self._compare_length(attempt, groups[0])
+        if not attempt.against:
+            self._weigh(attempt, groups)
+
+    def _compare_length(self, attempt: Attempt, own: Sequence[Departed]) -> None:
+        length = sum(len(one.reply.tokens) for one in own) / len(own)
+        told = sum(len(one.base.said.tokens) for one in own) / len(own)
+        _, given = replies.lengths(attempt.trials)
+        attempt.metrics["gate_length_told"] = told
+        if length + SHORTER < self.settings.length_min * min(told, given):
+            attempt.against = (
+                f"its trial replies have {length:.0f} tokens, {given:.0f} before, and {told:.0f} are those of the base "
+                "model that is told what its users wish for"
+            )
+
+    def _weigh(self, attempt: Attempt, groups: Sequence[Sequence[Departed]]) -> None:
+        settings = self.settings
+        bounds = (settings.departs_max, settings.departs_others_max, settings.departs_unasked_max)
+        for group, bound, (name, whose) in zip(groups, bounds, DEPARTING, strict=True):
+            if not group:
+                continue
+            share = attempt.metrics[name] = mean_departure(group)
+            attempt.metrics[f"{name}_of"] = float(len(group))
+            if share > bound and not attempt.against:
+                attempt.against = (
+                    f"of its replies to {whose} about {share:.0%} say what the base model would not, told what is "
+                    f"wished for or not; {bound:.0%} are allowed"
+                )
+
+    async def _others(self, attempt: Attempt) -> list[Turn]:
+        """Turns that the version is not tried on yet: of others first, then those that nobody corrected."""
+        used = {turn.prompt.tokens for turn in attempt.turns[: self.settings.probes]}
+        users = {turn.user for turn in attempt.turns[: self.settings.probes]}
+        rows = await self.store.rows(limit=RECENT)
+        liked = {row.turn.id for row in rows if row.verdict is None or not row.verdict.hints}
+        turns = [turn for tokens, turn in self._usable(rows).items() if tokens not in used]
+        taught = await self._taught(attempt.candidate)
+        turns = [turn for turn in turns if turn.id not in taught]
+        turns.sort(key=lambda turn: (turn.user in users, turn.id not in liked))
+        return turns[: self.settings.probe_others // 2]
 
     async def _follows(self, attempt: Attempt) -> None:
         """Whether the wishes it was trained for are met no worse, nor at the cost of earlier ones."""
@@ -202,7 +281,13 @@ class Gate:
         own = candidate.version.scope
         found = self._usable(await self.store.rows(limit=RECENT, scope=own)) if own != SHARED else {}
         found = found or self._usable(await self.store.rows(limit=RECENT))
-        return sorted(found.values(), key=lambda turn: turn.id in candidate.turns)
+        taught = await self._taught(candidate)
+        return sorted(found.values(), key=lambda turn: turn.id in taught)
+
+    async def _taught(self, candidate: VersionRow) -> set[str]:
+        """The turns that its step learned from, those whose requests a wish was shown on among them."""
+        samples = await self.store.effects.samples(candidate.turns)
+        return {*candidate.turns, *(other.turn for sample in samples for other in sample.elsewhere)}
 
     def _usable(self, rows: Sequence[TurnRow]) -> dict[tuple[int, ...], Turn]:
         """The turns to try a version on, each behind its client's own prompt: hints would speak for the weights.

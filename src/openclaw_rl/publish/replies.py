@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from openclaw_rl.core.completion import Finish
-from openclaw_rl.core.protocols import Engine, Renderer
-from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.protocols import Renderer
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import RequestError
+from openclaw_rl.publish.base_replies import BaseReplies, SaidReply
 
-TEMPERATURE = 0.7
 RUN = 4  # tokens: a run of so many that stood in the reply before is a repetition
 
 
@@ -21,18 +19,21 @@ class Trial:
     """A reply to a turn's prompt; `fault` is empty where nothing is wrong with it."""
 
     turn: Turn
-    tokens: tuple[int, ...]
+    said: SaidReply
     fault: str
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The reply's ids."""
+        return self.said.tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """Lets versions reply. `stop_ids` end an answer, `most` tokens cut it."""
+    """Lets versions reply."""
 
-    engine: Engine
     renderer: Renderer
-    stop_ids: tuple[int, ...]
-    most: int
+    base: BaseReplies
 
     async def replies(self, turns: Sequence[Turn], version: PolicyVersion) -> list[Trial]:
         """A reply to each turn's prompt. Raises EngineError or RequestError where the engine cannot be asked now."""
@@ -40,13 +41,9 @@ class Trials:
 
     async def _reply(self, turn: Turn, version: PolicyVersion) -> Trial:
         exploded = 2 * len(turn.completion.tokens) + 32
-        sampling = Sampling(
-            max_tokens=min(self.most, exploded), temperature=TEMPERATURE, seed=0, stop_ids=self.stop_ids
-        )
-        sampled = [item async for item in self.engine.generate(turn.prompt, sampling, version)]
-        tokens = tuple(item.token for item in sampled)
-        never_ends = len(tokens) >= exploded and sampled[-1].finish is Finish.LENGTH
-        return Trial(turn, tokens, self._fault(tokens, never_ends=never_ends))
+        said = await self.base.reply(turn.prompt, version, most=min(self.base.most, exploded))
+        never_ends = len(said.tokens) >= exploded and not said.has_ended
+        return Trial(turn, said, self._fault(said.tokens, never_ends=never_ends))
 
     def _fault(self, tokens: tuple[int, ...], *, never_ends: bool) -> str:
         try:

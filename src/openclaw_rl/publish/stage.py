@@ -17,6 +17,7 @@ from openclaw_rl.publish.versions import ancestors
 from openclaw_rl.publish.watch import LINE, Watch, path_to
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.effects import Outcome
+from openclaw_rl.store.refusals import Refusal, Returned
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 
 log = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class PublishStage:
         """Holds nothing in memory of any turn, as after a restart; not while it runs."""
         if self.watch is not None:
             self.watch.let_go()
+        self.gate.let_go()
 
     async def run(self) -> None:
         """Publishes until cancelled. `start` comes first, before anything is served."""
@@ -219,7 +221,8 @@ class PublishStage:
         scope = row.version.scope
         current = await self.store.orders.head(scope)
         if row.parent != current:
-            await self._refuse(row, GateReport(False, f"it was made from {row.parent}, and {current} is served now"))
+            why = f"it was made from {row.parent}, and {current} is served now"
+            await self._refuse(row, GateReport(False, why), is_own_fault=False)
             return
         try:
             await self.served.load(row)
@@ -253,13 +256,22 @@ class PublishStage:
         self._status = replace(self._status, last=f"{row.version}: {why}")
         log.info("kept back version=%s: %s", row.version, why)
 
-    async def _refuse(self, row: VersionRow, report: GateReport) -> None:
+    async def _refuse(self, row: VersionRow, report: GateReport, *, is_own_fault: bool = True) -> None:
+        """Refused, and what it learned from waits to be learned again, more gently; given up after `give_back` times.
+
+        Where it is not its own fault, that does not count.
+        """
         await self.served.forget(row.version)
-        await self.store.settle(row.version, VersionStatus.REFUSED, report.why, dict(report.metrics))
-        self._status = replace(
-            self._status, refused=self._status.refused + 1, last=f"{row.version} was refused: {report.why}"
-        )
-        log.warning("refused version=%s: %s", row.version, report.why)
+        refusal = Refusal(report.why, dict(report.metrics), self.settings.give_back, is_counted=is_own_fault)
+        returned = await self.store.refusals.refuse(row.version, refusal)
+        last = f"{row.version} was refused: {report.why}"
+        self._status = replace(self._status, refused=self._status.refused + 1, last=last)
+        if is_own_fault:
+            self._notice(f"version {last}{_became(returned)}")
+        log.warning(
+            "refused version=%s waiting_again=%d given_up=%d: %s",
+            row.version, len(returned.waiting), len(returned.given_up), report.why,
+        )  # fmt: skip
 
     async def _restore(self, rows: Sequence[VersionRow], version: PolicyVersion) -> None:
         own = next((row for row in rows if row.version == version), None)
@@ -307,3 +319,10 @@ class PublishStage:
     def _notice(self, notice: str) -> None:
         self._status = replace(self._status, notice=notice)
         self._noticed = str(self.served.current(SHARED))
+
+
+def _became(returned: Returned) -> str:
+    """What became of what a refused version had learned from, in words."""
+    waiting, given_up = len(returned.waiting), len(returned.given_up)
+    words = f"; {waiting} of its samples will be learned again, more gently" if waiting else ""
+    return f"{words}; {given_up} of its samples are given up as not learnable" if given_up else words

@@ -31,6 +31,7 @@ from openclaw_rl.render.parsers.plain import PlainParser
 from openclaw_rl.render.settings import RenderSettings
 from openclaw_rl.render.shape import Cut, is_append_only, shape_of
 from openclaw_rl.render.template import ChatTemplate
+from openclaw_rl.render.user_opening import user_opening
 
 log = logging.getLogger(__name__)
 Piece = tuple[Sequence[int], str]  # ids and the key of what they render
@@ -153,6 +154,11 @@ class ChatRenderer:
             )
         pieces.append((turn.prompt.tokens[segments[-1].start :], segments[-1].key))
         return _joined(pieces, (turn.prompt.tokens,))
+
+    def user_opening(self) -> tuple[Prompt, int] | None:
+        """What stands in front of a user's first words, and the id behind them; None where the template tells not."""
+        found = user_opening(self.template, (), (), None)
+        return None if found is None or not found.ids else (Prompt(found.ids), found.end)
 
     def parser(
         self, prompt: Prompt | None = None, *, call_prefix: str = "call_", tools: Sequence[Tool] | None = None

@@ -122,7 +122,7 @@ def _taken(manifest: Manifest | None, rows: Sequence[VersionRow]) -> str:
     if manifest is None:
         return ""
     consumed = {*manifest.turns}
-    others = (row for row in rows if row.version.scope == manifest.version.scope)
+    others = (row for row in rows if row.version.scope == manifest.version.scope and not row.has_given_back)
     other = next((row.version for row in others if not consumed.isdisjoint(row.turns)), None)
     return "" if other is None else f"what it was trained on, version {other} was trained on too"
 

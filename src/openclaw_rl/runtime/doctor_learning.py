@@ -41,9 +41,12 @@ WHAT_TO_DO: dict[str, str] = {
     "they wait for a step then; or lower train.max_sample_tokens to leave such turns out",
     DropReason.STALE: "raise train.max_lag, or lower train.batch_size so that samples wait less",
     DropReason.NOT_FINITE: "lower trainer.lr, or train in float32",
+    DropReason.NOT_LEARNABLE: "see why by `openclaw-rl versions` and what was asked for by `openclaw-rl turns`; lower "
+    "trainer.lr, use a model that follows the hint when it reads it, or carry = memory",
     DropReason.DAMAGED: "see to the disk, and run `openclaw-rl check`",
     DropReason.TRAINER_FAILED: "see the server's log for why the trainer failed",
 }
+FEW = 10  # times as many samples learned, and those that cannot be are no more than a note
 HARMLESS = frozenset({DropReason.LEARNED, DropReason.FORGOTTEN, DropReason.NOT_FOLLOWED, DropReason.CONTROL_TOKEN})
 
 
@@ -275,6 +278,15 @@ def _trained(signs: Signs) -> Iterator[Finding]:
             "lower trainer.lr, or see `openclaw-rl versions`; publish.kl_max and publish.probe_margin set the bounds",
         )
     yield from _too_dear(signs)
+    in_vain = signs.count(f"dropped.{DropReason.NOT_LEARNABLE}")
+    if in_vain and in_vain * FEW >= signs.count("trained"):
+        yield Finding(
+            Level.MEND,
+            "train",
+            f"{_many(in_vain, 'sample')} cannot be learned: versions made from them were refused each time, or no "
+            "update came nearer to what was wanted",
+            WHAT_TO_DO[DropReason.NOT_LEARNABLE],
+        )
     yield from _in_vain(signs)
     if signs.publish_notice:
         yield Finding(Level.MEND, "publish", signs.publish_notice, "see `openclaw-rl versions` and the server's log")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from openclaw_rl.core.adapter import CONFIG, Adapter
+from openclaw_rl.core.adapter import CONFIG, GENTLENESS, Adapter
 from openclaw_rl.core.manifest import Manifest, read_manifest
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import PolicyVersion, parse_version
@@ -46,6 +46,7 @@ class PastStep:
     trainer: str | None
     model: str
     rehearsed: tuple[str, ...] = ()
+    gentleness: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ def past_step(row: VersionRow, without: Collection[str] = ()) -> PastStep:
         trainer=json.dumps(trainer) if isinstance(trainer, dict) else None,
         model=_model_of(row.folder),
         rehearsed=tuple(turn for turn in row.rehearsed if turn not in without),
+        gentleness=int(row.metrics.get(GENTLENESS, 0.0)),
     )
 
 
@@ -119,7 +121,7 @@ class Retaking:
         metrics: dict[str, float] = {}
         last: Adapter | None = None
         for batch in batches:
-            report = await trainer.step(batch, resume=here, under=ground.under)
+            report = await trainer.step(batch, resume=here, under=ground.under, gentleness=past.gentleness)
             if not report.took_step and "finite" in report.why:
                 raise TrainerError(f"a step of version {past.version} cannot be taken again: {report.why}")
             if not report.took_step:
@@ -130,7 +132,7 @@ class Retaking:
             before, last = last, await trainer.export(self.scratch / str(self._made), version)
             if before is not None:
                 await asyncio.to_thread(shutil.rmtree, before.folder)
-            here, metrics = last.folder, report.metrics
+            here, metrics = last.folder, report.metrics | _gently(past)
         if last is None:
             return None
         await asyncio.to_thread(last.folder.rename, out)
@@ -204,3 +206,8 @@ def _model_of(folder: Path | None) -> str:
     except (OSError, ValueError):
         return ""
     return str(held.get("base_model_name_or_path") or "") if isinstance(held, dict) else ""
+
+
+def _gently(past: PastStep) -> dict[str, float]:
+    """What the metrics of the version made again tell, so that it can be made again in turn."""
+    return {GENTLENESS: float(past.gentleness)} if past.gentleness else {}

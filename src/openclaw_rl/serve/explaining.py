@@ -39,6 +39,7 @@ DROPPED = {
     DropReason.STALE: "it is from more versions ago than train.max_lag",
     DropReason.NOT_FINITE: "training on it gave numbers that are not finite",
     DropReason.TRAINER_FAILED: "the trainer failed on it",
+    DropReason.NOT_LEARNABLE: "what was learned from it was refused each time, or no step came nearer to its hint",
     DropReason.FORGOTTEN: "it was forgotten on request",
     DropReason.DAMAGED: "its bytes were changed on the disk, so it cannot be read any more",
 }

@@ -174,7 +174,7 @@ def _steps(sql: sqlite3.Connection) -> Iterator[_Fault]:
         yield _Fault(what, "note a step of that name, so that the turn is not trained again", _naming(sql, name, step))
     seen: dict[tuple[str, str], str] = {}
     for row in _readable_versions(sql):
-        for turn in row.turns:
+        for turn in () if row.has_given_back else row.turns:
             before = seen.setdefault((row.version.scope, turn), str(row.version))
             if before != str(row.version):
                 yield _Fault(f"turn {turn} was trained twice: for {before} and for {row.version}")

@@ -36,6 +36,7 @@ from openclaw_rl.store.order_book import OrderBook
 from openclaw_rl.store.overview import Overview, overview
 from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.redact import Masker
+from openclaw_rl.store.refusals import RefusalBook
 from openclaw_rl.store.retention import erase_older
 from openclaw_rl.store.rows import Judged, StepRecord, TurnRow, VersionRow, VersionStatus
 from openclaw_rl.store.standing import Standing, standing
@@ -51,7 +52,7 @@ class Store:
     """The rows of one installation; `hints` are those kept for its users, `forgettings` what was erased on request.
 
     `orders` are the owner's standing ones, `effects` tells what versions did, `exports` are records written elsewhere,
-    `keeping` says whose weights stay on the disk.
+    `keeping` says whose weights stay on the disk, `refusals` what refused versions gave back.
     """
 
     @classmethod
@@ -97,6 +98,7 @@ class Store:
         self.effects = EffectBook(self._reader)
         self.keeping = KeepingBook(self._writer, self._reader)
         self.steps = StepBook(self._writer, self._reader)
+        self.refusals = RefusalBook(self._writer, self._reader)
         self._is_closed = False
 
     @property

@@ -25,12 +25,14 @@ def state_of(sql: sqlite3.Connection, turn: str) -> State | None:
     return None if row[0] is None else State(row[0])
 
 
-def move(transaction: Transaction, turn: str, after: State, reason: DropReason | None = None) -> None:
-    """Moves a main turn. Raises ValueError for a move the table does not allow."""
+def move(
+    transaction: Transaction, turn: str, after: State, reason: DropReason | None = None, *, is_refused: bool = False
+) -> None:
+    """Moves a main turn, `is_refused` as in `check_move`. Raises ValueError for a move the tables do not allow."""
     before = state_of(transaction.sql, turn)
     if before is None:
         raise ValueError(f"turn {turn} is a side turn and goes nowhere")
-    check_move(before, after, reason)
+    check_move(before, after, reason, is_refused=is_refused)
     transaction.sql.execute(
         "UPDATE turns SET state = ?, reason = ? WHERE id = ?",
         (after.value, None if reason is None else reason.value, plain(turn)),

@@ -57,6 +57,49 @@ def drop(transaction: Transaction, turn: str, reason: DropReason, *, scope: str 
     return True
 
 
+def give_back(
+    transaction: Transaction, turn: str, scope: str, step: str, *, most: int, is_counted: bool
+) -> bool | None:
+    """What a step consumed in vain waits for the scope again, or is given up after so many times: then False.
+
+    None where the step is not what the scope learned it by, or it is gone. A reply that rode along is no correction
+    that cannot be learned: it is given up as without signal.
+    """
+    sql = transaction.sql
+    row = sql.execute(
+        "SELECT returned, kind IS NOT NULL FROM lessons JOIN samples ON samples.turn = lessons.turn "
+        "WHERE lessons.turn = ? AND scope = ? AND step = ?",
+        (plain(turn), plain(scope), step),
+    ).fetchone()
+    if row is None:
+        return None
+    returned, is_rider = int(row[0]), bool(row[1])
+    is_back = returned < most or not is_counted
+    reason = None if is_back else DropReason.NO_SIGNAL if is_rider else DropReason.NOT_LEARNABLE
+    sql.execute(
+        "UPDATE lessons SET step = NULL, reason = ?, returned = ? WHERE turn = ? AND scope = ?",
+        (None if reason is None else reason.value, returned + is_counted, plain(turn), plain(scope)),
+    )
+    sql.execute(
+        "UPDATE turns SET step = (SELECT step FROM lessons WHERE turn = turns.id AND step IS NOT NULL LIMIT 1) "
+        "WHERE id = ?",
+        (plain(turn),),
+    )
+    if state_of(sql, turn) is State.TRAINED and is_back:
+        move(transaction, turn, State.READY, is_refused=True)
+    elif not is_back:
+        _settle(transaction, turn, reason, is_refused=True)
+    return is_back
+
+
+def returned(sql: sqlite3.Connection, scope: str) -> dict[str, int]:
+    """Of what waits for this scope, what a refused version gave back, and how often."""
+    rows = sql.execute(
+        f"SELECT turn, returned FROM lessons WHERE scope = ? AND {WAITING} AND returned > 0", (plain(scope),)
+    )
+    return {str(turn): int(many) for turn, many in rows}
+
+
 def all_wait(sql: sqlite3.Connection, turns: Sequence[str], scope: str) -> bool:
     """Whether the scope has yet to learn from every one of these turns."""
     asked = f"SELECT 1 FROM lessons WHERE turn = ? AND scope = ? AND {WAITING}"
@@ -72,14 +115,15 @@ def waiting_scopes(sql: sqlite3.Connection) -> list[str]:
     return [str(row[0]) for row in rows]
 
 
-def _settle(transaction: Transaction, turn: str, reason: DropReason | None) -> None:
+def _settle(transaction: Transaction, turn: str, reason: DropReason | None, *, is_refused: bool = False) -> None:
     waiting, trained = transaction.sql.execute(
         f"SELECT coalesce(sum({WAITING}), 0), coalesce(sum(step IS NOT NULL), 0) FROM lessons WHERE turn = ?",
         (plain(turn),),
     ).fetchone()
+    was_trained = state_of(transaction.sql, turn) is State.TRAINED
     if waiting:
         return
-    if trained:
+    if not trained:
+        move(transaction, turn, State.DROPPED, reason, is_refused=is_refused)
+    elif not was_trained:
         move(transaction, turn, State.TRAINED)
-    else:
-        move(transaction, turn, State.DROPPED, reason)

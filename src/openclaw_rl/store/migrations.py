@@ -79,6 +79,9 @@ ALTER TABLE versions ADD COLUMN rehearsed BLOB;
 UPDATE versions SET folder = 'versions/' || scope || '.' || number WHERE folder IS NOT NULL;
 ALTER TABLE versions ADD COLUMN pruned_s REAL;
 """,
+    9: """
+ALTER TABLE lessons ADD COLUMN returned INTEGER NOT NULL DEFAULT 0;
+""",
 }
 NEWEST = max(STEPS) + 1
 

@@ -13,6 +13,8 @@ from openclaw_rl.core.turn import Session, Turn
 from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.core.version import SHARED, PolicyVersion
 
+GIVEN_BACK = "given_back"  # among a refused version's metrics: how many turns do not count as learned from any more
+
 
 class VersionStatus(StrEnum):
     """What became of a version."""
@@ -43,6 +45,11 @@ class VersionRow:
     def read(self) -> tuple[str, ...]:
         """All the turns its step learned from, in that order."""
         return (*self.turns, *self.rehearsed)
+
+    @property
+    def has_given_back(self) -> bool:
+        """Whether it was refused, and other versions may learn from its turns."""
+        return self.metrics.get(GIVEN_BACK, 0.0) > 0
 
     def adapter(self) -> Adapter | None:
         """The adapter to load for it; None for the base model."""

@@ -95,6 +95,7 @@ CREATE TABLE lessons (
   scope  TEXT NOT NULL,
   step   TEXT,
   reason TEXT,
+  returned INTEGER NOT NULL DEFAULT 0, -- how often a version that had learned from it was refused
   PRIMARY KEY (turn, scope)
 ) WITHOUT ROWID;
 CREATE INDEX lessons_waiting ON lessons (scope, turn) WHERE step IS NULL AND reason IS NULL;

@@ -23,7 +23,7 @@ class ScriptedTrainer:
         self._reports = iter(reports)
         self.steps: list[tuple[Sample, ...]] = []
 
-    def step(self, samples: Sequence[Sample]) -> StepReport:
+    def step(self, samples: Sequence[Sample], *, gentleness: int = 0) -> StepReport:
         """The next report."""
         self.steps.append(tuple(samples))
         report = next(self._reports, None)

@@ -68,8 +68,10 @@ def build(
     began = time.monotonic()
     recipe = SHORT if short else FULL
     if steps is not None:
-        stage = "schedule" if begin is None else "second"
-        recipe = replace(recipe, **{stage: replace(recipe.schedule if begin is None else recipe.second, steps=steps)})
+        if begin is None:
+            recipe = replace(recipe, schedule=replace(recipe.schedule, steps=steps))
+        else:
+            recipe = replace(recipe, second=replace(recipe.second, steps=steps))
     folder.mkdir(parents=True, exist_ok=True)
     code = ordinary.sources(recipe.files)
     texts = [*code, *ordinary.prose(code)]

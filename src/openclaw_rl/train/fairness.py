@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from openclaw_rl.core.ledger import DropReason
@@ -29,6 +29,26 @@ def shared_fairly(samples: Sequence[Sample], most: int, teaches: Callable[[Sampl
         if taken[sample.user] <= most:
             kept.append(sample)
     return kept
+
+
+def apart(
+    samples: Sequence[Sample], returned: Mapping[str, int], teaches: Callable[[Sample], bool]
+) -> Sequence[Sample]:
+    """The samples without teaching ones that are not to be learned together with the oldest of them.
+
+    What refused versions gave back is learned by itself, one user's at a time: what made a version bad must not have
+    others' corrections refused with it again.
+    """
+    oldest = next((sample for sample in samples if teaches(sample)), None)
+    if oldest is None:
+        return samples
+    is_returned = oldest.turn in returned
+    return [
+        sample
+        for sample in samples
+        if not teaches(sample)
+        or ((sample.turn in returned) is is_returned and (not is_returned or sample.user == oldest.user))
+    ]
 
 
 def most_of_one(settings: TrainStageSettings) -> int:

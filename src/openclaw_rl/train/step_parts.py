@@ -20,11 +20,14 @@ from openclaw_rl.train.under_way import UnderWay
 class TrainerHandle(Protocol):
     """A trainer that lives in a process of its own. Its calls raise TrainerError, and it can be called again then."""
 
-    async def step(self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None) -> StepReport:
+    async def step(
+        self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None, gentleness: int = 0
+    ) -> StepReport:
         """One step that starts from exactly the weights in `resume`, None being fresh ones, on top of those in `under`.
 
         That holds also where this trainer has since gone on from there: what was never committed, or refused at the
-        gate, must not come back. Without `under` the weights stand on the base model.
+        gate, must not come back. Without `under` the weights stand on the base model. `gentleness` is how often
+        versions that had learned from these samples were refused: the more often, the smaller the step begins.
         """
         ...
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from openclaw_rl.core.adapter import StepReport
+from openclaw_rl.core.adapter import GENTLENESS, NO_NEARER, StepReport
 from openclaw_rl.core.kept_hint import KeptHint
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.manifest import Manifest
@@ -26,7 +26,7 @@ from openclaw_rl.train import folders
 from openclaw_rl.train.admit import teaches
 from openclaw_rl.train.affordable import Affordable
 from openclaw_rl.train.costs import Step, Work
-from openclaw_rl.train.fairness import most_of_one, shared_fairly
+from openclaw_rl.train.fairness import apart, most_of_one, shared_fairly
 from openclaw_rl.train.retry import Retries
 from openclaw_rl.train.riders import Room, again, fitting, is_asked_for, wished_since
 from openclaw_rl.train.schedule import Moment, batch, outdated, why_waiting
@@ -98,8 +98,11 @@ class ScopeSteps:
         size = min(self.retries.most or settings.batch_size, settings.batch_size)
         if self.scope == SHARED and await self.parts.store.has_several_teachers():
             ready = shared_fairly(ready, most_of_one(settings), self._teaches)
+        returned = await self.parts.store.refusals.returned(self.scope)
+        ready = apart(ready, returned, self._teaches)
         room = Room(settings.riders if self.retries.most is None else 0, settings.max_sample_tokens)
         samples = await self._picked(ready, size, room)
+        gentleness = max((returned.get(sample.turn, 0) for sample in samples if self._teaches(sample)), default=0)
         ground = await self._ground()
         rehearsed = await self.affordable.with_room_for(await self._rehearsed(samples, room, ground.number), samples)
         work = await asyncio.to_thread(self.parts.costs.work_of, (*samples, *rehearsed))
@@ -111,7 +114,9 @@ class ScopeSteps:
         teaching = sum(self._teaches(sample) for sample in samples)
         self.parts.under_way.begin(teaching, work.read, self.parts.costs.seconds(work))
         try:
-            report = await self.parts.trainer.step((*samples, *rehearsed), resume=ground.resume, under=ground.under)
+            report = await self.parts.trainer.step(
+                (*samples, *rehearsed), resume=ground.resume, under=ground.under, gentleness=gentleness
+            )
         except StepTooDearError as problem:
             return await self._too_dear(problem, (*samples, *rehearsed), work)
         except (TrainerError, AdapterError) as problem:
@@ -124,9 +129,8 @@ class ScopeSteps:
         unused = dict(_reasons(report.dropped))
         trained, read = (tuple(one.turn for one in each if one.turn not in unused) for each in (samples, rehearsed))
         dropped = tuple((one.turn, unused[one.turn]) for one in samples if one.turn in unused)
-        record = StepRecord(
-            uuid.uuid4().hex, started, self.parts.now(), trained, dropped, report.metrics, None, self.scope
-        )
+        metrics = report.metrics | ({GENTLENESS: float(gentleness)} if gentleness else {})
+        record = StepRecord(uuid.uuid4().hex, started, self.parts.now(), trained, dropped, metrics, None, self.scope)
         return await self._committed(record, ground, samples, read, took=took)
 
     async def rebase(self) -> Taken | None:
@@ -351,7 +355,9 @@ class ScopeSteps:
             return await self._failed(report.why, self.retries.not_finite((*samples, *rehearsed), self.parts.clock()))
         log.info("no step samples=%d why=%s", len(samples), report.why)
         named = dict(_reasons(report.dropped))
-        await self._drop([(item.turn, named.get(item.turn, DropReason.NO_SIGNAL)) for item in samples])
+        in_vain = DropReason.NOT_LEARNABLE if report.why == NO_NEARER else DropReason.NO_SIGNAL
+        other = {item.turn: in_vain if self._teaches(item) else DropReason.NO_SIGNAL for item in samples}
+        await self._drop([(turn, named.get(turn, reason)) for turn, reason in other.items()])
         return Taken()
 
     async def _too_dear(self, problem: StepTooDearError, samples: Sequence[Sample], work: Work) -> Taken:

@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 from openclaw_rl.trainers.objective import Tally
 
 SMALLER, LARGER = 0.5, 1.3  # the rate's factors after a rise and after a fall
+GENTLER = 0.3  # the share of the usual rate to begin with, for each time that what is learned was refused before
 LEAST, MOST = 1e-4, 20.0  # of the first rate: below nothing is to be gained any more, above it is not looked for
 
 

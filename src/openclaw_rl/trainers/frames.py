@@ -28,6 +28,7 @@ class Step:
     samples: tuple[Sample, ...]
     resume: Path | None
     under: Path | None = None
+    gentleness: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,9 @@ class TrainerProcess:
         """How far the step under way has come, as last heard; None where none is."""
         return None if self._heard is None else replace(self._heard, spent_s=time.monotonic() - self._asked_s)
 
-    async def step(self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None) -> StepReport:
+    async def step(
+        self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None, gentleness: int = 0
+    ) -> StepReport:
         """One step from the version whose folder is `resume`; None is a fresh adapter, which adds nothing.
 
         It stands on the adapter in `under`, None being the base model, and what is exported then holds both.
@@ -64,7 +66,7 @@ class TrainerProcess:
             await self._ready(None)
             self._heard, self._asked_s = StepProgress(), time.monotonic()
             try:
-                answer = await self._ask(Step(tuple(samples), resume, under))
+                answer = await self._ask(Step(tuple(samples), resume, under, gentleness))
             finally:
                 self._heard = None
         if not isinstance(answer, StepReport):

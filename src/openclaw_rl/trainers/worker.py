@@ -113,7 +113,7 @@ def _serve(calls: queue.Queue[object], answers: BinaryIO) -> None:
                 held, is_held = (call.resume, call.under), True
             answer = Opened()
             if isinstance(call, Step):
-                answer = trainer.step(call.samples, _reporter(answers))
+                answer = trainer.step(call.samples, _reporter(answers), gentleness=call.gentleness)
                 is_held = False  # one that was given up may have made some of its updates
         elif isinstance(call, Export):
             answer = trainer.export(call.folder, call.version)

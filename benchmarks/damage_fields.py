@@ -1,0 +1,87 @@
+"""The models that versions are damaged on: what is asked, what users wish for, and when a reply is right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from openclaw_rl.errors import ConfigError
+from openclaw_rl.tiny import world
+
+RARE = re.compile(r"together\?|get back\?|\bbuys\b.*\bmore\b")  # kinds of problems that nobody here ever corrects
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, whether a reply to it is right, and whether it is of a kind that is never corrected."""
+
+    text: str
+    is_right: Callable[[str], bool]
+    is_rare: bool
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class WishOfField:
+    """What a user wants: the hint that says so, and whether a reply keeps to it."""
+
+    name: str
+    hint: str
+    holds: Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A model with its requests and wishes. `asked` draws a request, from those nobody was taught where `held_out`."""
+
+    name: str
+    folder: Path
+    asked: Callable[[Random, bool], Asked]
+    wishes: tuple[WishOfField, ...]
+
+    def some(self, source: str, count: int, *, held_out: bool, is_rare: bool | None) -> list[Asked]:
+        """So many different requests, of the kinds that are corrected, of the others, or of any."""
+        rng, found = Random(f"{self.name} {source}"), dict[str, Asked]()
+        while len(found) < count:
+            one = self.asked(rng, held_out)
+            if is_rare is None or one.is_rare is is_rare:
+                found[one.text] = one
+        return list(found.values())
+
+
+def bundled() -> Field:
+    """The model that ships with the package, and the world it was taught."""
+    rng = Random("wishes of bundled")
+    wishes = [
+        world.Wish(world.Aspect.STYLE, world.Style.NATURAL),
+        world.Wish(world.Aspect.STYLE, world.Style.FRIENDLY),
+        world.Wish(world.Aspect.STYLE, world.Style.DETAILED),
+        world.Wish(world.Aspect.FIRST, "Good morning my friend!"),
+        world.Wish(world.Aspect.LAST, "Stay curious!"),
+    ]
+    return Field(
+        "bundled",
+        world.bundled_model(),
+        _bundled_problem,
+        tuple(WishOfField(str(wish.value), wish.hint(rng), wish.holds) for wish in wishes),
+    )
+
+
+def _bundled_problem(rng: Random, held_out: bool) -> Asked:
+    problem = world.problem(rng, held_out=held_out)
+    return Asked(
+        world.request(problem, rng),
+        lambda reply: world.is_right(problem, reply),
+        RARE.search(problem.question) is not None,
+        problem.answer,
+    )
+
+
+def named(name: str) -> Field:
+    """The field of this name. Raises ConfigError for one that there is not."""
+    if name != "bundled":
+        raise ConfigError(f"there is no model {name!r} to damage", fix="name bundled")
+    return bundled()

@@ -1,0 +1,79 @@
+"""How often a version leaves what the base model could have said, token by token, from the likeliest tokens of each.
+
+The base model reads a prompt in several ways: as it is, and with the wishes of its user in it. A version that learned
+these wishes says what one of the readings would say, or something between them. It departs where it says what none of
+them would, or loses what all of them are sure of. The figures are chances, so they mean the same for a model of any
+size, and a chance of one in twenty is seen from a few replies, without waiting for the one that goes wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from openclaw_rl.publish.divergence import Top
+
+LIKELIER = 10.0  # a token that a version finds so much likelier than any reading does is not of the base model
+SURE = 0.8  # a token that each reading gives so much is content: no wish touches it
+LEAST = 1e-9
+
+
+def departure(candidate: Top, readings: Sequence[Top], *, temperature: float) -> float:
+    """The chance that the next token, drawn at this temperature, departs from all the readings.
+
+    That is what the candidate gives to tokens `LIKELIER` than under any reading; or, where all readings are `SURE` of
+    one token, what it takes from that one, whichever is more.
+    """
+    if not candidate or not all(readings):
+        return 0.0
+    drawn = _drawn(candidate, temperature)
+    known = [dict(reading) for reading in readings]
+    most = [_most_unnamed(reading) for reading in readings]
+    strange = sum(
+        drawn[token]
+        for token, logp in candidate
+        if logp - math.log(LIKELIER)
+        > max(reading.get(token, unnamed) for reading, unnamed in zip(known, most, strict=True))
+    )
+    likeliest = {max(reading, key=lambda item: item[1])[0] for reading in readings}
+    token = likeliest.pop()
+    if likeliest or min(reading[token] for reading in known) < math.log(SURE):
+        return strange
+    kept = min(_drawn(reading, temperature)[token] for reading in readings)
+    return max(strange, kept - drawn.get(token, 0.0))
+
+
+def chance(departures: Sequence[float], reached: Sequence[float] = ()) -> float:
+    """The chance that a reply departs anywhere, of the chances of its tokens and how surely each is reached."""
+    left = 1.0
+    for index, one in enumerate(departures):
+        left *= 1.0 - min(1.0, one) * (reached[index] if reached else 1.0)
+    return 1.0 - left
+
+
+def reached(candidate: Sequence[float], readings: Sequence[Sequence[float]]) -> list[float]:
+    """How surely the candidate comes to each token of a reply that a reading gave, beside how surely that one does.
+
+    All are log-probabilities of the reply's own tokens. What the candidate would say after words that it never says is
+    no matter: a wish that is not yet learned is no damage.
+    """
+    found, share = [], 1.0
+    for index, logp in enumerate(candidate):
+        found.append(share)
+        share *= min(1.0, math.exp(min(0.0, logp - max(reading[index] for reading in readings))))
+    return found
+
+
+def _drawn(top: Top, temperature: float) -> dict[int, float]:
+    """The chances of the named tokens at a temperature; what is not named is left out, being less likely still."""
+    best = max(logp for _, logp in top)
+    heat = max(temperature, 0.05)
+    weights = {token: math.exp((logp - best) / heat) for token, logp in top}
+    total = sum(weights.values())
+    return {token: weight / total for token, weight in weights.items()}
+
+
+def _most_unnamed(top: Top) -> float:
+    """The highest log-probability that a token may have which is not among the likeliest."""
+    rest = 1.0 - sum(math.exp(logp) for _, logp in top)
+    return min(math.log(max(rest, LEAST)), *(logp for _, logp in top))

@@ -1,0 +1,153 @@
+"""The prompts that a version is tried on beside its users' latest: of others, of nobody's, and of no kind corrected.
+
+What others asked comes first, then what the base model asks itself when it goes on from the opening of a user's turn,
+then a few ordinary requests that ship with the program. Of those that nobody asked only such are used as the base model
+knows its way about: it is hardly less sure of its reply than of those to its users.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+
+from openclaw_rl.core.completion import Finish
+from openclaw_rl.core.hint import PlacedHint, last_user_index, with_hints
+from openclaw_rl.core.message import Message, Role, message
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.protocols import Engine, Renderer
+from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.version import BASE
+from openclaw_rl.errors import RequestError
+from openclaw_rl.publish.base_replies import BaseReplies, TrialPrompt
+from openclaw_rl.publish.replies import is_loop
+from openclaw_rl.store.db import Store
+
+LESS_SURE = 1.5  # times as unsure, in nats a token, as of the users' own prompts
+MADE_UP = 3  # requests that the base model is let make up
+MADE_TOKENS = 64  # the longest of them
+SHORTEST = 8  # letters of a request
+LOOKED_AT = 8  # requests that nobody asked, looked at for each version
+MOST_TAUGHT = 2  # hints of the step that are read by themselves
+MOST_USERS = 3  # whose wishes are read
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a version may have learned: the hints its step taught, and its latest users, whose wishes it follows."""
+
+    taught: Sequence[str] = ()
+    users: Sequence[str] = ()
+
+
+@dataclass(slots=True)
+class TrialPrompts:
+    """Finds and renders them. What the base model made up is kept for the next version."""
+
+    store: Store
+    engine: Engine
+    renderer: Renderer
+    base: BaseReplies
+    stop_ids: tuple[int, ...]
+    _made_up: list[str] | None = field(default=None)
+
+    async def of_turns(self, turns: Sequence[Turn], known: Known) -> list[TrialPrompt]:
+        """The prompts of turns, read with what their users wish for too."""
+        found = []
+        for turn in turns:
+            wishes = await self._wishes([*known.users, turn.user])
+            at = last_user_index(turn.messages)
+            readings = [turn.prompt]
+            for texts in _readings(wishes, known.taught):
+                prompt = None if at is None else await asyncio.to_thread(self._reread, turn, at, texts)
+                if prompt is not None and prompt.tokens not in {one.tokens for one in readings}:
+                    readings.append(prompt)
+            found.append(TrialPrompt(turn.prompt, tuple(readings)))
+        return found
+
+    async def of_nobody(self, known: Known, beside: Sequence[TrialPrompt], *, most: int) -> list[TrialPrompt]:
+        """At most so many requests that nobody asked, the base model being about as sure of them as of those beside."""
+        if not beside or most < 1:
+            return []
+        nats = [(await self.base.said(prompt)).nats for prompt in beside]
+        bound = LESS_SURE * statistics.median(nats)
+        wishes = await self._wishes(known.users)
+        found: list[TrialPrompt] = []
+        for text in (await self._requests())[:LOOKED_AT]:
+            prompt = await asyncio.to_thread(self._rendered, text, _readings(wishes, known.taught))
+            if prompt is not None and (await self.base.said(prompt)).nats <= bound:
+                found.append(prompt)
+            if len(found) == most:
+                break
+        return found
+
+    def let_go(self) -> None:
+        """Holds nothing of any prompt."""
+        self._made_up = None
+        self.base.let_go()
+
+    async def _wishes(self, users: Sequence[str]) -> list[tuple[str, ...]]:
+        """What each of the users asked for and did not take back; the last user's last."""
+        last_first = list(dict.fromkeys(reversed(users)))[:MOST_USERS]
+        held = [await self.store.hints.of_user(user) for user in reversed(last_first)]
+        return [tuple(hint.text for hint in hints if hint.is_wished) for hints in held]
+
+    async def _requests(self) -> list[str]:
+        if self._made_up is None:
+            self._made_up = await self._make_up()
+        return [*self._made_up, *(await asyncio.to_thread(ordinary_requests))]
+
+    async def _make_up(self) -> list[str]:
+        """Requests that the base model writes where a user's words would stand; those alone that look like one."""
+        opening = await asyncio.to_thread(self.renderer.user_opening)
+        if opening is None:
+            return []
+        prompt, end = opening
+        found: dict[str, None] = {}
+        for seed in range(MADE_UP):
+            sampling = Sampling(max_tokens=MADE_TOKENS, temperature=1.0, seed=seed, stop_ids=(end, *self.stop_ids))
+            said = [item async for item in self.engine.generate(prompt, sampling, BASE)]
+            tokens = tuple(item.token for item in said)
+            if not said or said[-1].finish is not Finish.STOP or is_loop(tokens):
+                continue
+            try:
+                reply, _ = self.renderer.decode(tokens)
+            except (RequestError, ValueError):
+                continue
+            text = reply.text.strip()
+            if len(text) >= SHORTEST and not reply.tool_calls and not reply.reasoning and "<|" not in text:
+                found[text] = None
+        return list(found)
+
+    def _reread(self, turn: Turn, at: int, texts: Sequence[str]) -> Prompt | None:
+        try:
+            return self.renderer.reread(turn, with_hints(turn.messages, _placed(at, texts)))
+        except (RequestError, ValueError):  # the template refuses
+            return None
+
+    def _rendered(self, text: str, readings: Sequence[Sequence[str]]) -> TrialPrompt | None:
+        said: tuple[Message, ...] = (message(Role.USER, text),)
+        try:
+            prompts = [self.renderer.prompt(with_hints(said, _placed(0, texts)), (), None) for texts in ((), *readings)]
+        except (RequestError, ValueError):
+            return None
+        return TrialPrompt(prompts[0], tuple({prompt.tokens: prompt for prompt in prompts}.values()))
+
+
+def ordinary_requests() -> list[str]:
+    """The requests that ship with the program."""
+    text = files("openclaw_rl.publish").joinpath("requests.txt").read_text("utf-8")
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def _readings(wishes: Sequence[tuple[str, ...]], taught: Sequence[str]) -> list[tuple[str, ...]]:
+    """The hints of each reading beside the plain one: those taught now by themselves, then all of each user's."""
+    alone = [(text,) for text in dict.fromkeys(taught)][:MOST_TAUGHT]
+    return [*alone, *(tuple(dict.fromkeys(texts)) for texts in wishes if texts)]
+
+
+def _placed(at: int, texts: Sequence[str]) -> tuple[PlacedHint, ...]:
+    return tuple(PlacedHint(at, "", text) for text in texts)

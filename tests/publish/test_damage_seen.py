@@ -1,0 +1,198 @@
+"""Versions that say what nobody wished for, or too little, are seen before they are served."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from publish_doubles import END, Letters, ToldEngine, flowing, turn, version
+
+from openclaw_rl.core.completion import Finish, SampledToken, Scores
+from openclaw_rl.core.hint import Hint
+from openclaw_rl.core.message import Role, message
+from openclaw_rl.core.next_state import NextState, NextStateSource
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.sample import Elsewhere, HintPrompt, SampledReply
+from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.verdict import Verdict, VerdictSource
+from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.publish.base_replies import BaseReplies
+from openclaw_rl.publish.divergence import Top
+from openclaw_rl.publish.gate import GateReport
+from openclaw_rl.publish.settings import PublishSettings
+from openclaw_rl.publish.trial_prompts import Known, TrialPrompts, ordinary_requests
+from openclaw_rl.testing.turns import a_sample
+
+ANSWER = "Ann has 7 apples.$"
+POLITE = "Dear Ann, you have 7 apples.$"
+Says = Mapping[str, float]
+
+
+@dataclass
+class SayingEngine(ToldEngine):
+    """A version says one of its whole replies, each with its chance; the first to a prompt that holds the key."""
+
+    knows: dict[PolicyVersion, dict[str, Says]] = field(default_factory=dict)
+
+    async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
+        self.calls.append(f"generate {version}")
+        text = next(iter(self._known(prompt.tokens, version)))
+        for at, letter in enumerate(text):
+            top = self._top(prompt.tokens, tuple(map(ord, text[:at])), version)
+            finish = Finish.STOP if at + 1 == len(text) else None
+            yield SampledToken(ord(letter), -0.1, dict(top)[ord(letter)], version, top=top, finish=finish)
+
+    async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
+        self.calls.append(f"score {version}")
+        asked, said = prompt.tokens[:start], prompt.tokens[start:]
+        tops = tuple(self._top(asked, said[:at], version) for at in range(len(said)))
+        logp = tuple(dict(top).get(token, math.log(1e-6)) for top, token in zip(tops, said, strict=True))
+        return Scores(start, logp, tops)
+
+    def _known(self, prompt: tuple[int, ...], version: PolicyVersion) -> Says:
+        text = "".join(map(chr, prompt))
+        return next(says for key, says in self.knows[version].items() if key in text)
+
+    def _top(self, prompt: tuple[int, ...], said: tuple[int, ...], version: PolicyVersion) -> Top:
+        """The next letters of the replies that begin so; where none does, the first of them goes on all the same."""
+        before = "".join(map(chr, said))
+        says = self._known(prompt, version)
+        held = {text: chance for text, chance in says.items() if text.startswith(before) and len(text) > len(before)}
+        if not held:
+            first = next(iter(says))
+            held = {first[: len(before)] + first[min(len(before), len(first) - 1) :]: 1.0}
+        chances: dict[int, float] = {}
+        for text, chance in held.items():
+            letter = ord(text[len(before)] if len(text) > len(before) else "$")
+            chances[letter] = chances.get(letter, 0.0) + chance
+        total = sum(chances.values()) / 0.999
+        return tuple((letter, math.log(chance / total)) for letter, chance in chances.items())
+
+
+async def report(home: Path, says: Mapping[str, Says], *, settings: PublishSettings | None = None) -> GateReport:
+    """The gate's on a version that says this, where the base model answers politely when told to."""
+    base: dict[str, Says] = {"Be polite.": {POLITE: 1.0}, "": {ANSWER: 1.0}}
+    engine = SayingEngine(knows={BASE: base, version(1): dict(says)})
+    async with flowing(home, engine, settings or PublishSettings(probe_others=0, kl_max=99.0)) as flow:
+        await flow.talk(turn("a", "How many?", answer=ANSWER))
+        await flow.store.hints.adopt("ann", Hint("Be polite."), at_s=1.0)
+        row = await flow.candidate(1)
+        await flow.served.load(row)
+        return await flow.stage.gate.check(row, parent=version(0))
+
+
+async def test_what_the_user_wished_for_passes_and_so_does_what_is_not_yet_learned(tmp_path: Path) -> None:
+    for number, says in enumerate(
+        ({POLITE: 1.0}, {ANSWER: 1.0}, {POLITE: 0.5, ANSWER: 0.5}, {ANSWER: 0.9, POLITE: 0.1})
+    ):
+        found = await report(tmp_path / str(number), {"": says})
+        assert (found.why, found.metrics["gate_departs"]) == ("passed the gate", pytest.approx(0.0, abs=1e-9))
+
+
+@pytest.mark.parametrize(
+    ("says", "share"),
+    [
+        ({"Dear me! Ann has 7 apples.$": 1.0}, 1.0),  # words that nobody asked for
+        ({ANSWER.replace("7", "8"): 1.0}, 1.0),  # another answer, in its own reply
+        ({ANSWER: 0.8, ANSWER.replace("7", "8"): 0.2}, 1 / 17),  # 0.2^(1/0.7) / (0.2^(1/0.7) + 0.8^(1/0.7)) = 0.1213
+    ],
+)
+async def test_what_the_base_model_would_not_say_is_refused(tmp_path: Path, says: Says, share: float) -> None:
+    found = await report(tmp_path, {"": says})
+    assert not found.passed and found.metrics["gate_departs"] >= share
+    assert found.why.startswith("of its replies to its users about ")
+    assert found.why.endswith("say what the base model would not, told what is wished for or not; 4% are allowed")
+
+
+async def test_a_wrong_answer_that_was_not_drawn_is_seen_by_its_chance(tmp_path: Path) -> None:
+    drawn = {value: value ** (1 / 0.7) for value in (0.2, 0.8)}
+    found = await report(tmp_path, {"": {ANSWER: 0.8, ANSWER.replace("7", "8"): 0.2}})
+    assert found.metrics["gate_departs"] == pytest.approx(drawn[0.2] / sum(drawn.values()), abs=1e-6)
+    lax = PublishSettings(probe_others=0, kl_max=99.0, departs_max=0.2)
+    assert (await report(tmp_path / "lax", {"": {ANSWER: 0.8, ANSWER.replace("7", "8"): 0.2}}, settings=lax)).passed
+
+
+async def test_a_reply_that_became_much_shorter_is_refused(tmp_path: Path) -> None:
+    lax = PublishSettings(probe_others=0, kl_max=99.0, departs_max=1.0)
+    found = await report(tmp_path, {"": {"7.$": 1.0}}, settings=lax)
+    assert found.why == (
+        "its trial replies have 3 tokens, 18 before, and 29 are those of the base model that is told what its users "
+        "wish for"
+    )
+
+
+async def test_a_kind_of_request_that_nobody_corrected_is_looked_at_too(tmp_path: Path) -> None:
+    base: dict[str, Says] = {"": {ANSWER: 1.0}}
+    lost: dict[str, Says] = {"buys": {"Ann has 9 apples.$": 1.0}, "": {ANSWER: 1.0}}
+    engine = SayingEngine(knows={BASE: base, version(1): lost})
+    settings = PublishSettings(probes=1, probe_others=2, kl_turns=0)
+    async with flowing(tmp_path, engine, settings) as flow:
+        buys = replace(turn("b", "Ann buys some?", answer=ANSWER), user="bob")
+        await flow.talk(buys, turn("a", "How many?", answer=ANSWER))
+        row = await flow.candidate(1)
+        await flow.served.load(row)
+        found = await flow.stage.gate.check(row, parent=version(0))
+        assert found.metrics["gate_departs"] == 0.0
+        assert found.why.startswith("of its replies to others about ")
+
+
+class Opening(Letters):
+    """A template that tells where a user's words begin."""
+
+    def user_opening(self) -> tuple[Prompt, int] | None:
+        return Prompt((ord("U"),)), END
+
+
+async def test_of_requests_that_nobody_made_those_are_used_that_the_base_model_knows(tmp_path: Path) -> None:
+    made_up = "What is four and four?$"
+    sure, unsure = {ANSWER: 1.0}, {ANSWER: 0.2, "Bob.$": 0.2, "Cats.$": 0.2, "Dogs.$": 0.2, "Ends.$": 0.2}
+    ordinary = ordinary_requests()
+    base: dict[str, Says] = {"U": {made_up: 1.0}, "four": sure, ordinary[1]: sure, "How many?": sure, "": unsure}
+    base = {key: base[key] for key in ("four", ordinary[1], "How many?", "U", "")}
+    engine = SayingEngine(knows={BASE: base})
+    async with flowing(tmp_path, engine) as flow:
+        replies = BaseReplies(engine, (END,), 64)
+        prompts = TrialPrompts(flow.store, engine, Opening(), replies, (END,))
+        own = await prompts.of_turns([turn("a", "How many?", answer=ANSWER)], Known(["Be brief."]))
+        assert [len(prompt.readings) for prompt in own] == [2]
+        found = await prompts.of_nobody(Known(), own, most=9)
+        asked = ["".join(map(chr, prompt.bare.tokens)) for prompt in found]
+        assert asked == [made_up.removesuffix("$"), ordinary[1]]
+        assert await prompts.of_nobody(Known(), [], most=9) == []
+        engine.calls.clear()
+        await prompts.of_nobody(Known(), own, most=9)
+        assert not [call for call in engine.calls if call.startswith("generate")]  # remembered
+        prompts.let_go()
+        await prompts.of_nobody(Known(), own, most=9)
+        assert engine.calls
+
+
+async def test_what_a_versions_user_wishes_for_is_no_damage_where_another_user_asks(tmp_path: Path) -> None:
+    base: dict[str, Says] = {"Be polite.": {POLITE: 1.0}, "": {ANSWER: 1.0}}
+    engine = SayingEngine(knows={BASE: base, version(1): {"": {POLITE: 1.0}}})
+    async with flowing(tmp_path, engine, PublishSettings(probes=1, probe_others=2, kl_max=99.0)) as flow:
+        await flow.talk(
+            replace(turn("b", "And Bob?", answer=ANSWER), user="bob"), turn("a", "How many?", answer=ANSWER)
+        )
+        await flow.store.hints.adopt("ann", Hint("Be polite."), at_s=1.0)
+        row = await flow.candidate(1)
+        await flow.served.load(row)
+        found = await flow.stage.gate.check(row, parent=version(0))
+        assert (found.passed, found.metrics["gate_departs_others"]) == (True, 0.0)
+
+
+async def test_requests_that_a_wish_was_shown_on_are_tried_last(tmp_path: Path) -> None:
+    shown = SampledReply((1,), (-0.1,), BASE)
+    other = Elsewhere((5,), HintPrompt("Be polite.", (5, 6)), shown, turn="shown")
+    async with flowing(tmp_path, settings=PublishSettings(probes=1, probe_others=0)) as flow:
+        await flow.talk(turn("new", "New?"), turn("shown", "Shown on?"), turn("a", "Corrected?"))
+        await flow.store.pair(NextState("a", (message(Role.USER, "No."),), NextStateSource.USER))
+        await flow.store.judge(Verdict("a", -1, VerdictSource.VOTES))
+        await flow.store.admit(replace(a_sample(turn("a")), elsewhere=(other,)))
+        row = await flow.candidate(1, turns=("a",), consumed=("a",))
+        await flow.served.load(row)
+        await flow.stage.gate.check(row, parent=version(0))
+        assert flow.engine.prompts[0] == "New?"
