@@ -81,7 +81,12 @@ def _bundled_problem(rng: Random, held_out: bool) -> Asked:
 
 
 def named(name: str) -> Field:
-    """The field of this name. Raises ConfigError for one that there is not."""
-    if name != "bundled":
-        raise ConfigError(f"there is no model {name!r} to damage", fix="name bundled")
-    return bundled()
+    """`bundled`, or a made model by its world's name and its folder: NAME=FOLDER. Raises ConfigError."""
+    if name == "bundled":
+        return bundled()
+    from benchmarks.damage_worlds import made
+
+    world_name, _, folder = name.partition("=")
+    if not folder:
+        raise ConfigError(f"{name!r} names no folder", fix=f"write {name}=FOLDER, where its model lies")
+    return made(world_name, Path(folder))
