@@ -6,12 +6,11 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+from benchmarks.damage_fields import Asked, Field, WishOfField
 from openclaw_rl.tiny.worlds import world
 from openclaw_rl.tiny.worlds.talks import hint_of, request
 from openclaw_rl.tiny.worlds.ways import holds
 from openclaw_rl.tiny.worlds.world import World
-
-from benchmarks.damage_fields import Asked, Field, WishOfField
 
 
 def made(name: str, folder: Path) -> Field:
