@@ -88,6 +88,7 @@ CALLS = (
     Call("tiny build", ("--folder", "{out}/tiny", "--short"), cost=Cost.LONG, has_home=False),
     Call("demo", ("--out", "{out}/demo", "--sessions", "1"), cost=Cost.LONG, has_home=False),
     Call("eval judge", ("--quick", "--json", "{out}/judge.json"), cost=Cost.LONG, has_home=False),
+    Call("eval wordings", ("--quick", "--json", "{out}/wordings.json"), cost=Cost.LONG, has_home=False),
     Call(
         "eval personalization",
         ("--method", "recipe", "--seeds", "1", "--sessions", "1", "--probes", "1", "--folder", "{out}/eval"),
