@@ -19,6 +19,7 @@ from openclaw_rl.trainers.objective import Tally
 
 SMALLER, LARGER = 0.5, 1.3  # the rate's factors after a rise and after a fall
 GENTLER = 0.3  # the share of the usual rate to begin with, for each time that what is learned was refused before
+LEARNED = 1e-3  # nats a token from the teacher: nothing is left to be learned
 LEAST, MOST = 1e-4, 20.0  # of the first rate: below nothing is to be gained any more, above it is not looked for
 
 
@@ -79,8 +80,8 @@ def walked(
             break
         descent.update()
         walk.updates += 1
-        if is_kept and found.tally.distill < enough * walk.first.distill:  # so little was left before this update
-            break
+        if is_kept and found.tally.distill < (max(enough * walk.first.distill, LEARNED) if enough else 0.0):
+            break  # so little was left before this update
     if descent.can_undo and walk.not_finite is None and not descent.is_over:
         if (last := distance()) <= walk.distance:
             walk.distance = last
