@@ -185,8 +185,8 @@ class TrainerSettings:
     updates: int = 40
     """Most updates of the optimiser in one step toward a teacher's top-k distribution; any other objective has one."""
     enough: float = 0.03
-    """A step ends early once the distance to the teacher is this share of what it was, or a thousandth of a nat a token;
-    0 makes all updates."""
+    """A step ends early once the distance to the teacher is this share of what it was, or a thousandth of a nat a
+    token; 0 makes all updates."""
     still_norm: float = 0.35
     """Gradients well below this norm move the weights in proportion, longer ones at the full rate; 0 is plain AdamW."""
     grad_clip: float = 1.0
