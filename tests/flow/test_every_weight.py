@@ -24,8 +24,10 @@ shown_replies = false
 [publish]
 kl_max = 20.0
 length_max = 20.0
+departs_max = 10.0
 probes = 1
 """
+WISHES = ("Write plain sentences without any markdown.", "Write warmly and kindly.", "Explain every step.")
 QUESTION: ChatCompletionMessageParam = {"role": "user", "content": "Tom has 2 nuts and finds 5. How many?"}
 
 
@@ -42,9 +44,9 @@ async def test_a_whole_model_goes_through_the_loop_as_an_adapter_does(tmp_path: 
     running.append(server := start(tmp_path / "home", config=CONFIG))
     async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0) as client:
         base = await greedy(client)
-        for number in (1, 2, 3):  # one more than the copies the engine holds at once
+        for number, wish in enumerate(WISHES, start=1):  # one more than the copies the engine holds at once
             _, turn, _ = await say(client, [QUESTION])
-            body = {"response_id": turn, "score": -1, "text": "Write plain sentences without any markdown."}
+            body = {"response_id": turn, "score": -1, "text": wish}
             await client.post("/feedback", cast_to=object, body=body)
             want = {"shared": f"shared.{number}"}
             await until(
