@@ -120,6 +120,7 @@ class Answer:
     finish: Finish | None = None
     cached: int = 0
     problem: str = ""
+    masked: list[tuple[float, bool]] = field(default_factory=list)
     scores: Scores | None = None
 
 
@@ -138,6 +139,7 @@ def enter(step: Stepped, answers: dict[int, Answer]) -> None:
         answer.logp.append(step.logp[spot])
         answer.top.append(step.top.get(spot, ()))
         answer.finish = step.ended.get(spot)
+        answer.masked.extend([step.masked[spot]] if spot in step.masked else [])
         answer.cached += step.cached.get(spot, 0)
     for request, scores in step.scored:
         answers.setdefault(request, Answer()).scores = scores

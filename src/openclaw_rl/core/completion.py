@@ -43,7 +43,8 @@ class SampledToken:
     `logp_sampled` is that of the distribution it was drawn from (temperature and cuts applied), `logp` that of the
     model at temperature 1; both nats. `top` are the likeliest (id, logp) at temperature 1 where they were asked for.
     `finish` is set on the last token alone; `cached`, on the first, counts the prompt's ids whose keys and values were
-    reused.
+    reused. Where a grammar held the answer, `logp_masked` is that of the model at temperature 1 among the tokens the
+    grammar allowed, and `is_forced` says that it allowed this one alone.
     """
 
     token: int
@@ -53,6 +54,8 @@ class SampledToken:
     top: tuple[tuple[int, float], ...] = ()
     finish: Finish | None = None
     cached: int = 0
+    logp_masked: float | None = None
+    is_forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ class Completion:
     """What the engine sampled: ids never encoded again from text, and the weights that spoke.
 
     `logp_sampled` and `logp` are nats, one per token, as in SampledToken. A request ends on the version it began
-    with, so there is one version.
+    with, so there is one version. `logp_masked` and `forced` are empty where no grammar held the answer.
     """
 
     tokens: tuple[int, ...]
@@ -69,12 +72,16 @@ class Completion:
     version: PolicyVersion
     finish: Finish
     spans: tuple[Span, ...] = ()
+    logp_masked: tuple[float, ...] = ()
+    forced: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
         if not len(self.tokens) == len(self.logp) == len(self.logp_sampled):
             raise ValueError(
                 f"{len(self.tokens)} tokens but {len(self.logp)} and {len(self.logp_sampled)} log-probabilities"
             )
+        if len(self.logp_masked) != len(self.forced) or len(self.forced) not in (0, len(self.tokens)):
+            raise ValueError(f"a grammar's marks on {len(self.forced)} of {len(self.tokens)} tokens")
         if any(not math.isfinite(value) or value > 1e-6 for value in self.logp):
             raise ValueError("a log-probability is not finite or above 0")
 
@@ -84,12 +91,15 @@ def completion_of(sampled: Sequence[SampledToken], version: PolicyVersion, finis
     strangers = {str(item.version) for item in sampled if item.version != version}
     if strangers:
         raise ValueError(f"an answer of {version} holds tokens of {', '.join(sorted(strangers))}")
+    masked = [item.logp_masked for item in sampled if item.logp_masked is not None]
     return Completion(
         tokens=tuple(item.token for item in sampled),
         logp_sampled=tuple(item.logp_sampled for item in sampled),
         logp=tuple(item.logp for item in sampled),
         version=version,
         finish=finish,
+        logp_masked=tuple(masked),
+        forced=tuple(item.is_forced for item in sampled) if masked else (),
     )
 
 

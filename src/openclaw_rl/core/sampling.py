@@ -2,14 +2,52 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+LEAST_BIAS, MOST_BIAS = -100.0, 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What an answer is held to.
+
+    `text` is a grammar in Lark's syntax as llguidance reads it, JSON schemas and ids of tokens inside. `ends` are the
+    ids that may end an answer once it is complete.
+    """
+
+    text: str
+    ends: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Leaning:
+    """What makes tokens likelier or less likely, in this order, before the temperature.
+
+    `bias` is added to an id's logit. An id that was sampled `n` times loses `presence + n * frequency`, and one that
+    stands in the prompt or was sampled has its logit divided by `repetition` where it is above 0, else multiplied.
+    """
+
+    bias: tuple[tuple[int, float], ...] = ()
+    presence: float = 0.0
+    frequency: float = 0.0
+    repetition: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not all(LEAST_BIAS <= value <= MOST_BIAS for _, value in self.bias):
+            raise ValueError(f"logit_bias holds a value outside {LEAST_BIAS:.0f} to {MOST_BIAS:.0f}")
+        for name, value in (("presence_penalty", self.presence), ("frequency_penalty", self.frequency)):
+            if not -2.0 <= value <= 2.0:
+                raise ValueError(f"{name} is {value}: it lies between -2 and 2")
+        if not 0.0 < self.repetition <= 10.0 or not math.isfinite(self.repetition):
+            raise ValueError(f"repetition_penalty is {self.repetition}: it lies above 0 and up to 10")
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """What a request asks of the sampler. Temperature 0 is greedy; `top_k` 0 and `top_p` 1 are off.
 
-    The same seed gives the same tokens whoever else is in the batch.
+    The same seed gives the same tokens whoever else is in the batch. With `top_p` 0 the likeliest token alone is left.
     """
 
     max_tokens: int
@@ -20,14 +58,16 @@ class Sampling:
     seed: int | None = None
     top_logprobs: int = 0
     stop_ids: tuple[int, ...] = ()
+    grammar: Grammar | None = None
+    leaning: Leaning | None = None
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
             raise ValueError(f"max_tokens is {self.max_tokens}: an answer has at least one token")
         if not 0.0 <= self.temperature <= 10.0:
             raise ValueError(f"temperature is {self.temperature}: it lies between 0 and 10")
-        if not 0.0 < self.top_p <= 1.0:
-            raise ValueError(f"top_p is {self.top_p}: it lies above 0 and up to 1")
+        if not 0.0 <= self.top_p <= 1.0:
+            raise ValueError(f"top_p is {self.top_p}: it lies between 0 and 1")
         if self.top_k < 0:
             raise ValueError(f"top_k is {self.top_k}: it is 0 (off) or a number of tokens")
         if not 0.0 <= self.min_p < 1.0:

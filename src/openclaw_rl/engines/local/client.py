@@ -17,11 +17,12 @@ from dataclasses import replace
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.completion import SampledToken, Scores
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.sampling import Grammar, Sampling
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.engines.local import wire
 from openclaw_rl.engines.local.limits import check_prompt, check_score
 from openclaw_rl.engines.local.link import Link
+from openclaw_rl.engines.local.questions import Questions
 from openclaw_rl.engines.local.settings import EngineInfo, EngineStats, LocalEngineSettings
 from openclaw_rl.engines.local.streams import Resuming, Stream
 from openclaw_rl.errors import AdapterError, ConfigError, EngineError, ModelError, RequestError
@@ -51,7 +52,7 @@ class LocalEngine:
         self._resuming = Resuming(self._send, self._unload_leaving)
         self._scores: dict[int, tuple[wire.ScoreJob, asyncio.Future[Scores]]] = {}
         self._loads: dict[int, tuple[wire.Load, asyncio.Future[None]]] = {}
-        self._asked: dict[int, asyncio.Future[EngineStats]] = {}
+        self._questions = Questions(self._send)
         self._adapters: dict[PolicyVersion, Adapter] = {}
         self._leaving: set[PolicyVersion] = set()
         # whoever scores waits here; streams never do
@@ -158,14 +159,14 @@ class LocalEngine:
         """The child's counters. Raises EngineError where it is gone."""
         if self._broken is not None or not self._is_up:
             raise self._broken or EngineError("the engine is starting again", fix="ask again in a moment")
-        request = self._new_id()
-        future: asyncio.Future[EngineStats] = asyncio.get_running_loop().create_future()
-        self._asked[request] = future
-        self._send(wire.AskStats(request))
-        try:
-            return replace(await future, restarts=len(self._restarts))
-        finally:
-            del self._asked[request]
+        return replace(await self._questions.stats(self._new_id()), restarts=len(self._restarts))
+
+    async def check_grammar(self, grammar: Grammar) -> None:
+        """Returns once answers can be held to it. Raises RequestError where they cannot be."""
+        if self._broken is not None:
+            raise self._broken
+        if self._is_up:  # else it is compiled when the request is submitted
+            await self._questions.compile(self._new_id(), grammar)
 
     # -- requests
     def _open_stream(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> Stream:
@@ -256,10 +257,8 @@ class LocalEngine:
                         future.set_exception((EngineError if is_full else AdapterError)(problem, fix=fix))
                     else:
                         future.set_result(None)
-            case wire.Stats(request, stats):
-                asked = self._asked.get(request)
-                if asked is not None and not asked.done():
-                    asked.set_result(stats)
+            case wire.Stats() | wire.Compiled():
+                self._questions.answered(message)
             case wire.Ready(info):
                 if self._starting is not None:
                     self._starting.set_result(info)
@@ -271,6 +270,7 @@ class LocalEngine:
     def _on_step(self, step: wire.Stepped) -> None:
         """Hands the step's tokens to their streams; some microseconds a token, no task in between."""
         streams, top, ended, cached = self._streams, step.top, step.ended, step.cached
+        masked = step.masked
         for spot, request in enumerate(step.rows):
             stream = streams.get(request)
             if stream is not None:
@@ -283,6 +283,7 @@ class LocalEngine:
                         top.get(spot, ()),
                         ended.get(spot),
                         0 if stream.tokens else cached.get(spot, 0),
+                        *masked.get(spot, ()),
                     )
                 )
                 self._resuming.went_on(stream)
@@ -308,12 +309,7 @@ class LocalEngine:
         for _, load in self._loads.values():
             if not load.done():
                 load.set_exception(error)
-        self._fail_asked(error)
-
-    def _fail_asked(self, error: EngineError) -> None:
-        for asked in self._asked.values():
-            if not asked.done():
-                asked.set_exception(error)
+        self._questions.fail(error)
 
     def _on_gone(self, link: Link) -> None:
         """The child ended: asked to, while it started, or by dying."""
@@ -323,7 +319,7 @@ class LocalEngine:
         if self._starting is not None and not self._starting.done():
             self._starting.set_exception(gone)
         elif link is self._link and self._info is not None and not self._is_closing and self._reviving is None:
-            self._fail_asked(EngineError("the engine is starting again", fix="ask again in a moment"))
+            self._questions.fail(EngineError("the engine is starting again", fix="ask again in a moment"))
             self._reviving = asyncio.get_running_loop().create_task(self._revive())  # aclose awaits it
 
     def _fail_suspects(self) -> None:

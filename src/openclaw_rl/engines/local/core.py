@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -21,6 +22,9 @@ from openclaw_rl.engines.local.attention import Piece, plan
 from openclaw_rl.engines.local.blocks import block_size
 from openclaw_rl.engines.local.cache import Cache
 from openclaw_rl.engines.local.copies import Copies
+from openclaw_rl.engines.local.counts import Counts
+from openclaw_rl.engines.local.grammars import Grammars
+from openclaw_rl.engines.local.guides import Guide, MaskMaker
 from openclaw_rl.engines.local.model import Served
 from openclaw_rl.engines.local.pace import LEAST, MOST, Pace
 from openclaw_rl.engines.local.room import Room
@@ -31,7 +35,6 @@ from openclaw_rl.engines.local.wire import ScoreJob, Stepped, Submit
 
 LOGITS_AT_ONCE = 1 << 24  # numbers of logits that scores may ask of one pass
 SCORES_AT_ONCE = 8
-STEPS_TIMED = 1000
 
 
 @dataclass(slots=True)
@@ -40,15 +43,6 @@ class _Reading:
 
     row: Row
     piece: Piece
-
-
-@dataclass(slots=True)
-class _Counts:
-    sampled: int = 0
-    read: int = 0
-    reused: int = 0
-    steps: int = 0
-    times_s: deque[float] = field(default_factory=lambda: deque(maxlen=STEPS_TIMED))
 
 
 class Core:
@@ -64,22 +58,26 @@ class Core:
         self.room = Room(cache, context=self.context, largest=largest)
         layers = sum(layer.numbers for layer in served.layers.values())
         weights = sum(linear.in_features * linear.out_features for linear in served.linears.made.values())
+        end = served.eos_ids[0] if served.eos_ids else 0
+        self.grammars = Grammars(Path(settings.model) / "tokenizer.json", served.vocab_size, end)
+        self._masks = MaskMaker(served.vocab_size, served.device)
         self.pace = Pace(weights, 1.5 * layers, settings.step_target_ms / 1e3)
         self._waiting: deque[Row] = deque()
         self._jobs: deque[Row] = deque()
         self._reading: list[Row] = []
         self._running: list[Row] = []
         self._failed: list[tuple[int, str]] = []
-        self._counts = _Counts()
+        self._counts = Counts()
 
     # -- what the outside asks
-    def submit(self, ask: Submit) -> None:
-        """Queues a request."""
+    def submit(self, ask: Submit, guide: Guide | None = None) -> None:
+        """Queues a request, whose answer the guide holds to its grammar."""
         slot = self._take_up(ask.version)
         if slot is None:
             self._failed.append((ask.id, f"version {ask.version} is not loaded"))
             return
-        self._waiting.append(sampling_row(ask, slot, self.context))
+        vocab_size = self.served.vocab_size
+        self._waiting.append(sampling_row(ask, slot, self.context, vocab_size=vocab_size, guide=guide))
 
     def score(self, job: ScoreJob) -> None:
         """Queues a score."""
@@ -132,7 +130,6 @@ class Core:
 
     def stats(self) -> EngineStats:
         """The counters."""
-        times = sorted(self._counts.times_s) or [0.0]
         return EngineStats(
             running=len(self._running) + len(self._reading),
             waiting=len(self._waiting) + len(self._jobs),
@@ -141,8 +138,8 @@ class Core:
             prompt_tokens_read=self._counts.read,
             prompt_tokens_reused=self._counts.reused,
             steps=self._counts.steps,
-            step_ms_p50=times[len(times) // 2] * 1e3,
-            step_ms_p99=times[len(times) * 99 // 100] * 1e3,
+            step_ms_p50=self._counts.time_ms(0.5),
+            step_ms_p99=self._counts.time_ms(0.99),
             unwiped_tokens=self.room.unwiped,
             versions=tuple(str(version) for version in (*self.adapters.versions(), *self.copies.versions())),
         )
@@ -161,10 +158,12 @@ class Core:
         if not rows and not readings:
             return out
         kept, speaking = self._kept(rows, readings)
+        masking = self._masks.begin([row.guide for row in speaking])
         logits = self._forward(rows, readings, kept)
         if speaking:
-            draws = [Draw(row.sampling, uniform(row.seed, row.drawn)) for row in speaking if row.sampling]
-            self._speak(speaking, sample(logits[: len(speaking)], draws), out)
+            draws = [Draw(row.sampling, uniform(row.seed, row.drawn), row.leanings) for row in speaking if row.sampling]
+            masks = None if masking is None else masking.result()
+            self._speak(speaking, sample(logits[: len(speaking)], draws, masks), out)
         for reading, scores in self._scoring(readings, logits, len(speaking)):
             self._note_scores(reading.row, scores, out)
         self._after(begin, len(rows), readings)
@@ -306,34 +305,39 @@ class Core:
     def _speak(self, rows: list[Row], drawn: Drawn, out: Stepped) -> None:
         """Enters what was sampled, and ends the rows that are done."""
         for entry, row in enumerate(rows):
+            if row.guide is not None and row.guide.problem:
+                self._fail(row, row.guide.problem, out)
+                continue
             if not math.isfinite(drawn.logp[entry]) or not math.isfinite(drawn.logp_sampled[entry]):
                 self._fail(row, f"version {row.version} computes numbers that are not finite", out)
                 continue
-            token = drawn.tokens[entry]
-            row.tokens.append(token)
-            row.drawn += 1
-            row.left -= 1
-            spot = len(out.rows)
-            out.rows.append(row.id)
-            out.tokens.append(token)
-            out.logp_sampled.append(drawn.logp_sampled[entry])
-            out.logp.append(drawn.logp[entry])
-            if entry in drawn.top:
-                out.top[spot] = drawn.top[entry]
-            if not row.has_spoken:
-                row.has_spoken = True
-                out.cached[spot] = row.cached
+            self._enter(row, entry, drawn, out)
             is_new = row in self._reading
             if is_new:
                 self._reading.remove(row)
-            if token in row.stops or row.left <= 0:
-                out.ended[spot] = Finish.STOP if token in row.stops else Finish.LENGTH
+            if row.is_said or row.left <= 0:
+                out.ended[len(out.rows) - 1] = Finish.STOP if row.is_said else Finish.LENGTH
                 if not is_new:
                     self._running.remove(row)
                 self._end(row)
             elif is_new:
                 self._running.append(row)
         self._counts.sampled += len(out.rows)
+
+    def _enter(self, row: Row, entry: int, drawn: Drawn, out: Stepped) -> None:
+        row.take(drawn.tokens[entry])
+        spot = len(out.rows)
+        out.rows.append(row.id)
+        out.tokens.append(drawn.tokens[entry])
+        out.logp_sampled.append(drawn.logp_sampled[entry])
+        out.logp.append(drawn.logp[entry])
+        if entry in drawn.top:
+            out.top[spot] = drawn.top[entry]
+        if entry in drawn.masked:
+            out.masked[spot] = drawn.masked[entry]
+        if not row.has_spoken:
+            row.has_spoken = True
+            out.cached[spot] = row.cached
 
     def _scoring(self, readings: list[_Reading], logits: Tensor, at: int) -> list[tuple[_Reading, tuple[Tensor, int]]]:
         """The logits of each scored piece, and the position of the token that its first one predicts."""

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from openclaw_rl.core import pipe
 from openclaw_rl.core.adapter import is_full
+from openclaw_rl.engines.local.compiling import Compiling
 from openclaw_rl.engines.local.wire import (
     AskStats,
     Broken,
     Cancel,
+    Compile,
     Flush,
     Load,
     Loaded,
@@ -97,6 +99,7 @@ class Host:
         self._readers = ThreadPoolExecutor(max_workers=1, thread_name_prefix="adapters")
         self._loads: list[tuple[Load, Future[AdapterWeights | Served], bool]] = []
         self._woken, self._wake = os.pipe()
+        self._compiling = Compiling(core.grammars, self._rouse)
 
     def run(self) -> None:
         """Steps while there is work, waits where there is none."""
@@ -104,6 +107,8 @@ class Host:
             self._take_commands(wait=not self._core.has_work)
             if self._loads:
                 self._finish_loads()
+            for answer in self._compiling.finish(self._core):
+                pipe.write(self._out, answer)
             if self._core.has_work:
                 pipe.write(self._out, self._core.step())
 
@@ -137,11 +142,16 @@ class Host:
 
     def _handle(self, command: object) -> None:
         match command:
+            case Submit() if command.sampling.grammar is not None:
+                self._compiling.submit(command, command.sampling.grammar)
             case Submit():
                 self._core.submit(command)
+            case Compile():
+                self._compiling.compile(command)
             case ScoreJob():
                 self._core.score(command)
             case Cancel(request):
+                self._compiling.cancel(request)
                 self._core.cancel(request)
             case Load():
                 self._begin_load(command)
@@ -168,7 +178,10 @@ class Host:
         else:
             future = self._readers.submit(self._read, load.adapter, core.adapters.linears())
         self._loads.append((load, future, is_full(load.adapter.folder)))
-        future.add_done_callback(lambda _: os.write(self._wake, b"."))
+        future.add_done_callback(lambda _: self._rouse())
+
+    def _rouse(self) -> None:
+        os.write(self._wake, b".")
 
     def _finish_loads(self) -> None:
         while self._loads and self._loads[0][1].done():

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.engines.local.blocks import Block
+from openclaw_rl.engines.local.guides import Guide
+from openclaw_rl.engines.local.leanings import Leanings
 from openclaw_rl.engines.local.prefixes import Ids, ids
 from openclaw_rl.engines.local.wire import ScoreJob, Submit, Top
 
@@ -35,6 +37,8 @@ class Row:
     is_flushed: bool = False  # nothing of it is kept when it ends, and nobody goes on from it
     logp: list[float] = field(default_factory=list)
     top: list[Top] = field(default_factory=list)
+    guide: Guide | None = None
+    leanings: Leanings | None = None
 
     @property
     def place(self) -> Block:
@@ -48,6 +52,21 @@ class Row:
         """Tokens still to be read."""
         return self.goal - self.stored
 
+    def take(self, token: int) -> None:
+        """One more token was sampled."""
+        self.tokens.append(token)
+        self.drawn += 1
+        self.left -= 1
+        if self.guide is not None:
+            self.guide.take(token)
+        if self.leanings is not None:
+            self.leanings.take(token)
+
+    @property
+    def is_said(self) -> bool:
+        """Whether the token taken last ends the answer by the model's or its grammar's word."""
+        return self.tokens[-1] in self.stops or (self.guide is not None and self.guide.is_over)
+
     def read_again(self) -> None:
         """The row lost its block: all of its tokens are its prompt now."""
         self.block, self.stored = None, 0
@@ -55,9 +74,11 @@ class Row:
         self.goal, self.reusable = len(self.tokens), len(self.tokens) - 1
 
 
-def sampling_row(ask: Submit, slot: int, context: int) -> Row:
+def sampling_row(ask: Submit, slot: int, context: int, *, vocab_size: int, guide: Guide | None = None) -> Row:
     """The row of a request; it may sample up to what fits into the context."""
     size = len(ask.tokens)
+    before = size - ask.drawn
+    leaning = ask.sampling.leaning
     return Row(
         id=ask.id,
         tokens=list(ask.tokens),
@@ -71,6 +92,8 @@ def sampling_row(ask: Submit, slot: int, context: int) -> Row:
         drawn=ask.drawn,
         left=min(ask.sampling.max_tokens, context - size),
         stops=frozenset(ask.sampling.stop_ids),
+        guide=guide,
+        leanings=None if leaning is None else Leanings(leaning, ask.tokens[:before], ask.tokens[before:], vocab_size),
     )
 
 

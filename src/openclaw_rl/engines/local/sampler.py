@@ -1,4 +1,4 @@
-"""Draws one token a row, and both its log-probabilities.
+"""Draws one token a row, and its log-probabilities.
 
 Each draw takes one number of a stream that the request owns, so whoever else is in the batch changes nothing, and a
 request that is taken up again goes on in its own stream.
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.engines.local.guides import Masks
+from openclaw_rl.engines.local.leanings import Leanings
 from openclaw_rl.engines.local.wire import Top
 
 DEPTHS = (64, 1024)  # how many of the likeliest are sorted before the whole vocabulary is
@@ -26,16 +28,18 @@ class Draw:
 
     sampling: Sampling
     uniform: float
+    leanings: Leanings | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """One entry a row."""
+    """One entry a row. `masked` holds, of rows that a grammar holds, what SampledToken tells of it."""
 
     tokens: list[int]
     logp_sampled: list[float]
     logp: list[float]
     top: dict[int, Top]
+    masked: dict[int, tuple[float, bool]] = field(default_factory=dict)
 
 
 def uniform(seed: int, draw: int) -> float:
@@ -45,19 +49,51 @@ def uniform(seed: int, draw: int) -> float:
     return (int.from_bytes(digest, "little") >> 42) / float(1 << 22)
 
 
-def sample(logits: Tensor, draws: Sequence[Draw]) -> Drawn:
-    """Tokens for logits [rows, V]."""
+def sample(logits: Tensor, draws: Sequence[Draw], masks: Masks | None = None) -> Drawn:
+    """Tokens for logits [rows, V]. `logp` and `top` are the model's own, whatever else is asked for."""
     logits = logits.float()
     device = logits.device
     asks = [draw.sampling for draw in draws]
     uniforms = torch.tensor([draw.uniform for draw in draws], device=device)
     logp_all = torch.log_softmax(logits, -1)
-    scaled = logp_all
+    shaped, masked_all = _shaped(logits, draws, masks)
+    scaled = logp_all if shaped is logits else torch.log_softmax(shaped, -1)
     if any(ask.temperature not in (0.0, 1.0) for ask in asks):
         heat = torch.tensor(
             [max(ask.temperature, LEAST_HEAT) if ask.temperature else 1.0 for ask in asks], device=device
         )
-        scaled = torch.log_softmax(logits / heat[:, None], -1)
+        scaled = torch.log_softmax(shaped / heat[:, None], -1)
+    tokens, logp_sampled = _drawn(shaped, scaled, uniforms, asks)
+    logp = logp_all.gather(1, tokens[:, None])[:, 0]
+    table = torch.stack([tokens.double(), logp_sampled.double(), logp.double()]).tolist()
+    drawn = Drawn([int(token) for token in table[0]], table[1], table[2], _tops(logp_all, asks))
+    if masks is not None and masked_all is not None:
+        rows = torch.tensor(masks.rows, device=device)
+        held = masked_all.gather(1, tokens[rows][:, None])[:, 0].tolist()
+        drawn.masked.update(zip(masks.rows, zip(held, masks.forced, strict=True), strict=True))
+    return drawn
+
+
+def _shaped(logits: Tensor, draws: Sequence[Draw], masks: Masks | None) -> tuple[Tensor, Tensor | None]:
+    """The logits that are drawn from, and what a grammar leaves of the model's at temperature 1, [guided, V]."""
+    leaning = [(row, draw.leanings) for row, draw in enumerate(draws) if draw.leanings is not None]
+    if masks is None and not leaning:
+        return logits, None
+    shaped = logits.clone()
+    masked_all = None
+    if masks is not None:
+        rows = torch.tensor(masks.rows, device=logits.device)
+        held = logits[rows].masked_fill_(~masks.allowed, -torch.inf)
+        masked_all = torch.log_softmax(held, -1)
+        shaped[rows] = held
+    for row, leanings in leaning:
+        leanings.apply(shaped[row])
+    return shaped, masked_all
+
+
+def _drawn(shaped: Tensor, scaled: Tensor, uniforms: Tensor, asks: list[Sampling]) -> tuple[Tensor, Tensor]:
+    """The tokens, and their log-probabilities under what they were drawn from."""
+    device = scaled.device
     cut = [row for row, ask in enumerate(asks) if ask.temperature and _is_cut(ask)]
     greedy = [row for row, ask in enumerate(asks) if not ask.temperature]
     if len(cut) + len(greedy) < len(asks):
@@ -68,13 +104,11 @@ def sample(logits: Tensor, draws: Sequence[Draw]) -> Drawn:
         logp_sampled = torch.zeros(len(asks), device=device)
     if greedy:
         rows = torch.tensor(greedy, device=device)
-        tokens[rows] = logits[rows].argmax(-1)
+        tokens[rows] = shaped[rows].argmax(-1)
         logp_sampled[rows] = 0.0
     if cut:
         _sample_cut(scaled, uniforms, cut, asks, into=(tokens, logp_sampled))
-    logp = logp_all.gather(1, tokens[:, None])[:, 0]
-    table = torch.stack([tokens.double(), logp_sampled.double(), logp.double()]).tolist()
-    return Drawn([int(token) for token in table[0]], table[1], table[2], _tops(logp_all, asks))
+    return tokens, logp_sampled
 
 
 def top_of(logp_all: Tensor, count: int) -> list[Top]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.completion import Finish, Scores
-from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.sampling import Grammar, Sampling
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.engines.local.settings import EngineInfo, EngineStats, LocalEngineSettings
 
@@ -77,7 +77,15 @@ class AskStats:
     id: int
 
 
-Command = Submit | ScoreJob | Cancel | Load | Unload | Flush | AskStats
+@dataclass(frozen=True, slots=True)
+class Compile:
+    """Asks whether answers can be held to this grammar; it is ready for them then."""
+
+    id: int
+    grammar: Grammar
+
+
+Command = Submit | ScoreJob | Cancel | Load | Unload | Flush | AskStats | Compile
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +115,7 @@ class Stepped:
     top: dict[int, Top] = field(default_factory=dict)
     ended: dict[int, Finish] = field(default_factory=dict)
     cached: dict[int, int] = field(default_factory=dict)
+    masked: dict[int, tuple[float, bool]] = field(default_factory=dict)
     scored: list[tuple[int, Scores]] = field(default_factory=list)
     failed: list[tuple[int, str]] = field(default_factory=list)  # request, what is wrong
 
@@ -129,4 +138,14 @@ class Stats:
     stats: EngineStats
 
 
-Event = Ready | Broken | Stepped | Loaded | Stats
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """The answer to Compile: what is wrong and how to mend it, both empty where it is ready."""
+
+    id: int
+    problem: str = ""
+    fix: str = ""
+    code: str | None = None
+
+
+Event = Ready | Broken | Stepped | Loaded | Stats | Compiled

@@ -1,0 +1,122 @@
+"""Compiled grammars, kept by their text. The library is llguidance, loaded when the first grammar comes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from openclaw_rl.core.sampling import Grammar
+from openclaw_rl.engines.local.guides import Guide
+from openclaw_rl.errors import RequestError
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+
+MOST_KEPT = 256
+MOST_KEPT_CHARS = 8_000_000
+MOST_CHARS = 400_000  # of one grammar
+PROBED = 4  # tokens along a new grammar
+MOST_COMPILE_S = 5.0
+INSTALL = "install the engine's grammar library: pip install 'openclaw-rl[local]'"
+
+
+class Grammars:
+    """Compiles in whatever thread asks, and hands out a fresh guide for each answer. Several threads may ask."""
+
+    def __init__(self, tokenizer: Path, vocab_size: int, end: int) -> None:
+        self._source = tokenizer
+        self._vocab_size = vocab_size
+        self._end = end
+        self._tokenizer: LLTokenizer | None = None
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, LLMatcher] = OrderedDict()
+        self._chars = 0
+
+    def holds(self, grammar: Grammar) -> bool:
+        """Whether it is compiled already."""
+        with self._lock:
+            return grammar.text in self._kept
+
+    def compile(self, grammar: Grammar) -> None:
+        """Raises RequestError where the library does not take it, or it is too much."""
+        if self.holds(grammar):
+            return
+        if len(grammar.text) > MOST_CHARS:
+            raise _refused(f"it has {len(grammar.text)} characters, and at most {MOST_CHARS} are compiled")
+        begin = time.perf_counter()
+        made = self._compiled(grammar.text)
+        seconds = time.perf_counter() - begin
+        if seconds > MOST_COMPILE_S:
+            raise _refused(f"it took {seconds:.1f} s to compile, at most {MOST_COMPILE_S:.0f} s are given to one")
+        with self._lock:
+            self._kept[grammar.text] = made
+            self._chars += len(grammar.text)
+            while len(self._kept) > MOST_KEPT or (self._chars > MOST_KEPT_CHARS and len(self._kept) > 1):
+                gone, _ = self._kept.popitem(last=False)
+                self._chars -= len(gone)
+
+    def guide(self, grammar: Grammar, said: tuple[int, ...] = ()) -> Guide:
+        """A guide that stands behind what was said already. Raises RequestError as `compile`."""
+        self.compile(grammar)
+        with self._lock:
+            held = self._kept.get(grammar.text)
+            if held is not None:
+                self._kept.move_to_end(grammar.text)
+        guide = Guide((held or self._compiled(grammar.text)).deep_copy(), grammar.ends, self._end)
+        for token in said:
+            guide.take(token)
+        return guide
+
+    def _compiled(self, text: str) -> LLMatcher:
+        try:
+            from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+        except ModuleNotFoundError as error:
+            raise RequestError(
+                f"answers cannot be held to a format here: {error.name} is not installed",
+                fix=INSTALL,
+                code="unsupported_parameter",
+            ) from error
+        with self._lock:
+            if self._tokenizer is None:
+                try:
+                    source = self._source.read_text("utf-8")
+                    # the model may have more ids than its tokenizer knows
+                    self._tokenizer = LLTokenizer(source, n_vocab=self._vocab_size, eos_token=self._end)
+                except (OSError, ValueError) as error:
+                    raise _refused(f"the tokenizer of {self._source.parent.name} cannot be read: {error}") from error
+            tokenizer = self._tokenizer
+        limits = LLParserLimits(verbose_errors=False)
+        made = LLMatcher(tokenizer, text, log_level=0, limits=limits)
+        if made.is_error():
+            raise _refused(_first_lines(made.get_error()))
+        _follow(made.deep_copy())
+        return made
+
+
+def _follow(matcher: LLMatcher) -> None:
+    """Goes some steps along the grammar: what is too wide for the library shows there. Raises RequestError."""
+    for _ in range(PROBED):
+        found = matcher.compute_ff_tokens()
+        mask = int.from_bytes(matcher.compute_bitmask(), "little")
+        if matcher.is_error():
+            raise _refused(_first_lines(matcher.get_error()))
+        token = found[0] if found else (mask & -mask).bit_length() - 1
+        if token < 0 or matcher.is_stopped() or not matcher.consume_token(token):
+            return
+
+
+def _refused(why: str) -> RequestError:
+    return RequestError(
+        f"the answer cannot be held to this format: {why}",
+        fix="simplify the schema or grammar, or leave it out",
+        code="unsupported_format",
+    )
+
+
+def _first_lines(told: str) -> str:
+    """The library's own words, without the grammar that it repeats below them."""
+    lines = [line.strip() for line in told.splitlines() if line.strip(" ^")]
+    return " ".join(lines[:4])[:400]
