@@ -13,6 +13,7 @@ from openclaw_rl.algo.advantage import (
     ema,
     group_advantage,
     hindsight_advantage,
+    kept_advantage,
 )
 
 
@@ -66,3 +67,10 @@ def test_a_weight_of_nothing_does_not_let_a_nan_through() -> None:
     kept = combined_advantage(tensor([1.0]), tensor([math.nan]), w_rl=1.0, w_opd=0.0)
     assert kept is not None
     assert kept.item() == 1.0
+
+
+def test_what_a_grammar_left_little_of_counts_little() -> None:
+    # shares of 1, 0.5 and 0.1 of the model's own distribution; one that rounding put above 1 is 1
+    kept = tensor([1.0, 0.5, 0.1, 1.0]).log() + tensor([0.0, 0.0, 0.0, 1e-7])
+    advantage = kept_advantage(tensor([0.9, -0.9, 0.9, 0.9]), kept)
+    assert_close(advantage, tensor([0.9, -0.45, 0.09, 0.9]), rtol=0, atol=1e-7)

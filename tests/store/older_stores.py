@@ -17,6 +17,7 @@ UNDO = {
     8: "UPDATE versions SET folder = '/elsewhere/' || folder WHERE folder IS NOT NULL; "
     "ALTER TABLE versions DROP COLUMN pruned_s;",
     9: "ALTER TABLE lessons DROP COLUMN returned;",
+    10: "ALTER TABLE bodies DROP COLUMN masked;",
 }
 
 

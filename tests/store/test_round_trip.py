@@ -56,6 +56,8 @@ narrow = st.floats(max_value=0.0, min_value=-1e6, width=32)
 @st.composite
 def completions(draw: st.DrawFn) -> Completion:
     size = draw(st.integers(0, 6))
+    is_held = draw(st.booleans())
+    flags = st.lists(st.booleans(), min_size=size, max_size=size).map(tuple)
     logp = st.lists(draw(st.sampled_from([wide, narrow])), min_size=size, max_size=size).map(tuple)
     return Completion(
         tokens=tuple(draw(st.lists(ids, min_size=size, max_size=size))),
@@ -63,6 +65,8 @@ def completions(draw: st.DrawFn) -> Completion:
         logp=draw(logp),
         version=draw(versions),
         finish=draw(st.sampled_from(Finish)),
+        logp_masked=draw(logp) if is_held else (),
+        forced=draw(flags) if is_held else (),
         spans=tuple(draw(st.lists(st.builds(Span, st.sampled_from(SpanKind), ids, ids), max_size=2))),
     )
 

@@ -39,6 +39,16 @@ async def test_a_sample_comes_back_with_all_its_replies(
     await store.aclose()
 
 
+async def test_a_sample_that_a_grammar_held_comes_back_with_what_it_left(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path)
+    await paired_and_judged(store, "a")
+    plain = a_sample(a_turn("a"))
+    made = replace(plain, kept=tuple(-0.1 * at for at in range(len(plain.response))))
+    await store.admit(made)
+    assert await store.ready(limit=9) == [made]
+    await store.aclose()
+
+
 @pytest.mark.parametrize("shown", [(), SHOWN[:1]])
 async def test_the_form_of_before_is_read(tmp_path: Path, shown: tuple[SampledReply, ...]) -> None:
     store = await Store.open(tmp_path)

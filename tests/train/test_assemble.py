@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,9 +11,11 @@ from hypothesis import strategies as st
 from train_doubles import HintRenderer, turn, verdict
 
 from openclaw_rl.core.hint import Hint, PlacedHint
+from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import HintPrompt
 from openclaw_rl.core.verdict import Verdict, VerdictSource
+from openclaw_rl.train.admit import refusal
 from openclaw_rl.train.assemble import ema_baseline, others, sample_of
 
 
@@ -23,6 +26,26 @@ def test_a_sample_holds_the_ids_as_served_and_every_signal() -> None:
     assert (made.score, made.baseline, made.is_promoted) == (1.0, 0.25, False)
     # the 35 characters of each hint stand behind the prompt's own ids
     assert [hint.tokens for hint in made.hints] == [(1, 2, 3, 35), (1, 2, 3, 35)]
+
+
+def test_what_a_grammar_forced_is_masked_out_and_the_share_it_left_is_kept() -> None:
+    # at the second token it left a half of the model's own distribution: log 0.5 = -0.4 - (-0.4 + log 2)
+    held = replace(turn("t").completion, logp_masked=(0.0, -0.4 + math.log(2)), forced=(True, False))
+    made = sample_of(
+        replace(turn("t"), completion=held), verdict("t", 1), HintRenderer(), baseline=None, max_tokens=100
+    )
+    assert made.mask == (False, True)
+    assert made.kept == pytest.approx((-0.5, -math.log(2)), abs=1e-12)
+    assert made.logp == (-0.5, -0.4)
+    plain = sample_of(turn("t"), verdict("t", 1), HintRenderer(), baseline=None, max_tokens=100)
+    assert (plain.mask, plain.kept) == ((True, True), ())
+
+
+def test_a_reply_without_a_token_of_the_models_own_choice_is_no_sample() -> None:
+    forced = replace(turn("t").completion, logp_masked=(0.0, 0.0), forced=(True, True))
+    for completion, reason in ((forced, DropReason.EMPTY), (turn("t").completion, None)):
+        found = refusal(replace(turn("t"), completion=completion), verdict("t", 1), may_teach=True, max_tokens=100)
+        assert found is reason
 
 
 def test_a_promoted_turn_has_its_reward_for_a_score() -> None:

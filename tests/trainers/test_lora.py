@@ -163,6 +163,18 @@ def test_masked_tokens_have_no_part_in_the_loss(trainer_model: Path, recorder: R
     assert report.metrics["loss_policy"] == pytest.approx(-1.0, abs=1e-5)
 
 
+def test_a_token_that_a_grammar_left_nearly_nothing_of_hardly_moves(trainer_model: Path, recorder: Recorder) -> None:
+    sample = recorder.sample((8, 9), (30, 31, 32, 33), score=-1.0)
+    of_free = replace(sample, mask=(True, True, False, False))
+    moved = []
+    for kept in ((), (0.0,) * 4, (-1e9,) * 4):
+        trainer = LoraTrainer.open(trainer_model, settings_of(of(Method.BINARY)))
+        report = trainer.step([replace(of_free, kept=kept)])
+        moved.append(report.metrics["advantage_abs"])
+    # blamed by 1 at each token: a share of 1 counts in full, none of it nothing
+    assert moved == pytest.approx([1.0, 1.0, 0.0], abs=1e-6)
+
+
 def test_replies_of_one_group_are_compared_with_each_other(trainer_model: Path, recorder: Recorder) -> None:
     trainer = LoraTrainer.open(trainer_model, settings_of(of(Method.BINARY)))
     scores = (1.0, -1.0, 1.0, 0.0)

@@ -46,3 +46,13 @@ def combined_advantage(rl: Tensor | None, opd: Tensor | None, *, w_rl: float, w_
     if not terms:
         return None
     return terms[0] if len(terms) == 1 else torch.add(terms[0], terms[1])
+
+
+def kept_advantage(advantage: Tensor, kept: Tensor) -> Tensor:
+    """The advantage of tokens that were sampled among those a grammar allowed.
+
+        A_t * pi_old(a_t) / mu(a_t),  mu(a) = pi_old(a) / Z on the allowed set,  log Z = kept
+
+    Both [T]; `kept` is at most 0. The importance weight Z makes up for mu being not the policy's own distribution.
+    """
+    return advantage * kept.clamp(max=0.0).exp()

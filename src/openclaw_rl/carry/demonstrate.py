@@ -79,6 +79,8 @@ class Demonstrator:
         """
         if turn.prompt.images:  # a trainer reads ids alone
             return await assembled(known)
+        if turn.completion.forced:  # what the base model would say freely has another form than what was asked for
+            return await assembled(known)
         try:
             followed = await self._followed(turn, bare, known, turn.completion.tokens)
             without = await reading(self.renderer, turn, followed) if followed else None

@@ -71,6 +71,9 @@ class Sample:
     and not the example.
 
     `rehearses` are the words of the user's kept hints that a promoted reply follows: its `hints` hold them alone.
+
+    `kept`, where a grammar held the reply, is the log of the share of the model's own distribution that it left
+    at each response token; empty where none did. What it forced stands outside the `mask`.
     """
 
     turn: str
@@ -92,6 +95,7 @@ class Sample:
     shown: tuple[SampledReply, ...] = ()
     elsewhere: tuple[Elsewhere, ...] = ()
     rehearses: tuple[str, ...] = ()
+    kept: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.prompt or not self.response:
@@ -100,6 +104,8 @@ class Sample:
             raise ValueError(
                 f"{len(self.response)} tokens, {len(self.logp)} log-probabilities and {len(self.mask)} mask entries"
             )
+        if self.kept and len(self.kept) != len(self.response):
+            raise ValueError(f"{len(self.response)} tokens, and what a grammar kept at {len(self.kept)}")
         if not any(self.mask):
             raise ValueError("a sample trains at least one token")
         if any(not math.isfinite(value) for value in self.logp):

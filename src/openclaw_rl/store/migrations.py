@@ -82,6 +82,9 @@ ALTER TABLE versions ADD COLUMN pruned_s REAL;
     9: """
 ALTER TABLE lessons ADD COLUMN returned INTEGER NOT NULL DEFAULT 0;
 """,
+    10: """
+ALTER TABLE bodies ADD COLUMN masked BLOB;
+""",
 }
 NEWEST = max(STEPS) + 1
 

@@ -72,6 +72,7 @@ def _written(sample: Sample) -> tuple[bytes, bytes]:
         "own": _said(sample.own),
         "shown": [_said(reply) for reply in sample.shown],
         "rehearses": list(sample.rehearses),
+        "kept": list(sample.kept),
         "elsewhere": [[*listed(_said(other.reply)), other.turn, other.hint.text] for other in sample.elsewhere],
     }
     ids = [codec.ids_bytes(each) for each in (sample.prompt, sample.response, *(h.tokens for h in sample.hints))]
@@ -193,6 +194,7 @@ def sample_of_row(row: Sequence[object]) -> Sample:
             shown=shown,
             elsewhere=elsewhere,
             rehearses=tuple(str(words) for words in listed(body.get("rehearses", []))),
+            kept=tuple(codec.real(value) for value in listed(body.get("kept", []))),
         )
 
 

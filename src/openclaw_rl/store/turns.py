@@ -84,8 +84,8 @@ def insert(sql: sqlite3.Connection, turn: Turn, *, chain: str, prefix: str, reas
         ]
     )
     sql.execute(
-        "INSERT INTO bodies VALUES (?, ?, ?, ?, ?)",
-        (seq, body, codec.pack(codec.ids_bytes(turn.prompt.tokens)), codec.pack(response), texts),
+        "INSERT INTO bodies (seq, body, prompt, response, texts, masked) VALUES (?, ?, ?, ?, ?, ?)",
+        (seq, body, codec.pack(codec.ids_bytes(turn.prompt.tokens)), codec.pack(response), texts, _masked(completion)),
     )
     return state
 
@@ -133,15 +133,17 @@ def served(sql: sqlite3.Connection, chains: Sequence[str], session: str | None) 
 def turn_of(sql: sqlite3.Connection, row: Sequence[object]) -> Turn:
     """The turn of a row of `COLUMNS`."""
     with codec.reading("a turn"):
-        kind, at_s, version, body, prompt, response = row
+        kind, at_s, version, body, prompt, response, masked = row
         assert isinstance(body, bytes)
         assert isinstance(prompt, bytes)
         assert isinstance(response, bytes)
+        assert masked is None or isinstance(masked, bytes)
         held = mapped(codec.unpack_json(body))
         if held.get("columns", [kind, at_s, version]) != [kind, at_s, version]:
             raise codec.damaged(f"turn {held['id']} has other columns than it was written with")
         texts = _Texts(sql)
         tokens, logp_sampled, logp = codec.split(codec.unpack(response))
+        logp_masked, forced = ((), b"") if masked is None else _unmasked(masked)
         return Turn(
             id=str(held["id"]),
             session=str(held["session"]),
@@ -159,6 +161,8 @@ def turn_of(sql: sqlite3.Connection, row: Sequence[object]) -> Turn:
                 version=parse_version(str(version)),
                 finish=Finish(str(held["finish"])),
                 spans=tuple(_span(item) for item in listed(held["spans"])),
+                logp_masked=logp_masked,
+                forced=tuple(bool(flag) for flag in forced),
             ),
             reply=codec.messages_of(held["reply"], texts.find)[0],
             at_s=codec.real(at_s),
@@ -171,12 +175,25 @@ def turn_of(sql: sqlite3.Connection, row: Sequence[object]) -> Turn:
         )
 
 
-COLUMNS = "turns.kind, turns.at_s, turns.version, bodies.body, bodies.prompt, bodies.response"
+COLUMNS = "turns.kind, turns.at_s, turns.version, bodies.body, bodies.prompt, bodies.response, bodies.masked"
 
 
 def _one(sql: sqlite3.Connection, where: str, values: tuple[str, ...]) -> Turn | None:
     row = sql.execute(f"SELECT {COLUMNS} FROM turns JOIN bodies USING (seq) {where}", values).fetchone()
     return None if row is None else turn_of(sql, row)
+
+
+def _masked(completion: Completion) -> bytes | None:
+    """What a grammar made of an answer; None where there was none."""
+    if not completion.forced:
+        return None
+    return codec.pack(codec.joined([codec.floats_bytes(completion.logp_masked), bytes(completion.forced)]))
+
+
+def _unmasked(blob: bytes) -> tuple[tuple[float, ...], bytes]:
+    """What `_masked` was given."""
+    logp, forced = codec.split(codec.unpack(blob))
+    return codec.floats_of(logp), forced
 
 
 def _packed(sql: sqlite3.Connection, turn: Turn) -> tuple[bytes, bytes]:

@@ -10,6 +10,7 @@ from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.store.rows import Judged
+from openclaw_rl.train.assemble import free
 from openclaw_rl.train.settings import Wants
 
 
@@ -52,7 +53,7 @@ def refusal(
         return DropReason.MAY_NOT_TEACH
     if verdict.score is None and not verdict.hints:
         return DropReason.NO_SIGNAL  # nobody voted, which is not a zero
-    if not turn.completion.tokens:
+    if not any(free(turn.completion)):  # nothing was said, or nothing chosen
         return DropReason.EMPTY
     if len(turn.prompt) + len(turn.completion.tokens) > max_tokens:
         return DropReason.TOO_LONG

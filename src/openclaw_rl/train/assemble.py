@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from openclaw_rl.core.completion import Completion
 from openclaw_rl.core.hint import PlacedHint, last_user_index, with_hints
 from openclaw_rl.core.kept_hint import is_same_wish, may_oppose
 from openclaw_rl.core.prompt import Prompt
@@ -44,7 +45,7 @@ def sample_of(
         prompt=bare_prompt(turn, renderer).tokens,
         response=turn.completion.tokens,
         logp=turn.completion.logp,
-        mask=(True,) * len(turn.completion.tokens),
+        mask=free(turn.completion),
         version=turn.completion.version,
         score=None if score is None else float(score),
         # A zero is nobody's praise or blame: measured against a baseline it would become one.
@@ -53,7 +54,22 @@ def sample_of(
         group=turn.group,
         is_promoted=is_promoted,
         is_taught=bool(turn.carried),
+        kept=_kept(turn.completion),
     )
+
+
+def _kept(completion: Completion) -> tuple[float, ...]:
+    """Log of what the grammar kept of the model's own distribution: log p(a) - log p(a | allowed)."""
+    if not completion.forced:
+        return ()
+    pairs = zip(completion.logp, completion.logp_masked, strict=True)
+    return tuple(min(0.0, logp - masked) for logp, masked in pairs)
+
+
+def free(completion: Completion) -> tuple[bool, ...]:
+    """Which tokens the model chose. One that its grammar forced says nothing of the model, and teaches nothing."""
+    forced = completion.forced or (False,) * len(completion.tokens)
+    return tuple(not is_forced for is_forced in forced)
 
 
 def bare_prompt(turn: Turn, renderer: Renderer) -> Prompt:

@@ -42,6 +42,11 @@ class Lesson:
         """Whether the reply was found bad."""
         return self.sample.score is not None and self.sample.score < 0
 
+    @property
+    def kept(self) -> tuple[float, ...]:
+        """As the sample's, of the trained tokens alone."""
+        return tuple(self.sample.kept[index] for index in self.trained) if self.sample.kept else ()
+
     def reading(self, prompt: tuple[int, ...] | None = None) -> Reading:
         """The response behind its own prompt, or behind a hinted one."""
         before = self.sample.prompt if prompt is None else prompt
@@ -91,6 +96,7 @@ def _said_elsewhere(served: Sample, other: Elsewhere) -> Sample:
 def _said_beside(served: Sample, reply: SampledReply, *, is_taught: bool) -> Sample:
     return replace(
         _unscored(served),
+        kept=(),
         response=reply.tokens,
         logp=reply.logp,
         mask=(True,) * len(reply.tokens),

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from openclaw_rl.algo.advantage import combined_advantage, hindsight_advantage
+from openclaw_rl.algo.advantage import combined_advantage, hindsight_advantage, kept_advantage
 from openclaw_rl.algo.distill import Choice, chosen_hint
 from openclaw_rl.core.adapter import NO_NEARER, Adapter, StepReport, digest_of_folder
 from openclaw_rl.core.ledger import DropReason
@@ -300,6 +300,8 @@ class LoraTrainer:
             if told is not None and weights.opd and not one.is_taught:
                 opd = hindsight_advantage(told, old[index], clip=self._method.clip)
             advantage = combined_advantage(rl, opd, w_rl=weights.rl, w_opd=weights.opd)
+            if advantage is not None and one.kept:
+                advantage = kept_advantage(advantage, torch.tensor(one.kept, device=device))
             kept = teacher if weights.distill or one.is_taught else None
             anchored = _anchored(reference[index], told)
             held = (advantage, reference[index], kept, one.is_taught, anchored, selected[index])

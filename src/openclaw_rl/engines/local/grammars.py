@@ -101,11 +101,11 @@ def _follow(matcher: LLMatcher) -> None:
     for _ in range(PROBED):
         found = matcher.compute_ff_tokens()
         mask = int.from_bytes(matcher.compute_bitmask(), "little")
-        if matcher.is_error():
-            raise _refused(_first_lines(matcher.get_error()))
         token = found[0] if found else (mask & -mask).bit_length() - 1
         if token < 0 or matcher.is_stopped() or not matcher.consume_token(token):
-            return
+            break
+    if matcher.is_error():
+        raise _refused(_first_lines(matcher.get_error()))
 
 
 def _refused(why: str) -> RequestError:
