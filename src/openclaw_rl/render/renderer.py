@@ -17,16 +17,18 @@ from openclaw_rl.core.completion import Span
 from openclaw_rl.core.hint import Hint, hinted
 from openclaw_rl.core.message import Json, Message, Tool
 from openclaw_rl.core.prompt import Prompt, Segment
+from openclaw_rl.core.sampling import Grammar
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.render.block import Block, BlockKey, read_key
 from openclaw_rl.render.call_ids import with_nine_letters
 from openclaw_rl.render.detokenise import TokenBytes
 from openclaw_rl.render.encoding import TooManyTokens, count, longest_token
 from openclaw_rl.render.ends import ends_of_replies
+from openclaw_rl.render.forms import AnswerForm, Speech, grammar_of
 from openclaw_rl.render.going_on import Continued, continued
 from openclaw_rl.render.held import Held
 from openclaw_rl.render.manner import settled
-from openclaw_rl.render.parsers import Family, StreamParser, family_of, parser_of
+from openclaw_rl.render.parsers import Family, StreamParser, family_of, parser_of, writes_fences
 from openclaw_rl.render.parsers.plain import PlainParser
 from openclaw_rl.render.settings import RenderSettings
 from openclaw_rl.render.shape import Cut, is_append_only, shape_of
@@ -72,6 +74,9 @@ class ChatRenderer:
         self._leads: dict[str, int] = {}  # how many ids each added token has that a block may stand behind
         # replies as they were read, by their segments' keys
         self._forms: Held[str, Message] = Held(most=_KEPT_FORMS, most_size=_KEPT_FORM_CHARS)
+        added = template.tokenizer.get_added_tokens_decoder().items()
+        self._added = {item.content: token for token, item in added}
+        self._is_fenced = self.family is Family.DEEPSEEK and writes_fences(self.template)
         self.shape = shape_of(self.template, self.ids_of)
 
     def ends(self, named: Sequence[int]) -> tuple[int, ...]:
@@ -169,6 +174,17 @@ class ChatRenderer:
         """
         opening = "" if prompt is None else self._opening(prompt)
         return parser_of(self.family, self.table, opening=opening, call_prefix=call_prefix, tools=tools)
+
+    def grammar(
+        self, form: AnswerForm, prompt: Prompt | None, ends: tuple[int, ...], *, is_bare: bool
+    ) -> Grammar | None:
+        """The grammar that holds the answer to this prompt to a form; None where none can. Raises RequestError."""
+        opening = "" if prompt is None or is_bare else self._opening(prompt)
+        speech = Speech(self.family, opening, ends, self._added_id, is_fenced=self._is_fenced, is_bare=is_bare)
+        return grammar_of(form, speech)
+
+    def _added_id(self, mark: str) -> int | None:
+        return self._added.get(mark)
 
     def _opening(self, prompt: Prompt) -> str:
         """What an answer to this prompt begins behind: the same for most, so it is kept by its ids."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import OrderedDict
@@ -89,11 +90,27 @@ class Grammars:
                     raise _refused(f"the tokenizer of {self._source.parent.name} cannot be read: {error}") from error
             tokenizer = self._tokenizer
         limits = LLParserLimits(verbose_errors=False)
-        made = LLMatcher(tokenizer, text, log_level=0, limits=limits)
+        made = LLMatcher(tokenizer, _in_lark(text), log_level=0, limits=limits)
         if made.is_error():
             raise _refused(_first_lines(made.get_error()))
         _follow(made.deep_copy())
         return made
+
+
+def _in_lark(text: str) -> str:
+    """The grammar with parts in GBNF written in Lark. Raises RequestError where one is no GBNF."""
+    if not text.startswith("{"):
+        return text
+    from llguidance.gbnf_to_lark import any_to_lark
+
+    held = json.loads(text)
+    for part in held["grammars"]:
+        if "gbnf" in part:
+            try:
+                part["lark_grammar"] = any_to_lark(part.pop("gbnf"))
+            except Exception as error:  # the library has no kind of its own for all that it finds wrong
+                raise _refused(f"the grammar is no GBNF: {error}") from error
+    return json.dumps(held)
 
 
 def _follow(matcher: LLMatcher) -> None:

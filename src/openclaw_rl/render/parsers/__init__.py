@@ -16,7 +16,7 @@ from openclaw_rl.render.parsers.deltas import (
     StreamParser,
     TextDelta,
 )
-from openclaw_rl.render.parsers.family import Family, family_of
+from openclaw_rl.render.parsers.family import Family, family_of, writes_fences
 from openclaw_rl.render.parsers.glm import glm
 from openclaw_rl.render.parsers.harmony import HarmonyFormat
 from openclaw_rl.render.parsers.hermes import hermes
@@ -38,6 +38,7 @@ __all__ = [
     "TextDelta",
     "family_of",
     "parser_of",
+    "writes_fences",
 ]
 _THINK_MARKS = ("<think>", "[THINK]")
 

@@ -59,6 +59,11 @@ def family_of(template: ChatTemplate) -> Family | None:
     return None
 
 
+def writes_fences(template: ChatTemplate) -> bool:
+    """Whether calls stand in a fence, as the older of DeepSeek's templates write them."""
+    return any("```json" in text for text in _written(template))
+
+
 def _written(template: ChatTemplate) -> list[str]:
     asked = message(Role.USER, "asked")
     called = Message(Role.ASSISTANT, (), reasoning="thought", tool_calls=(_CALL,))

@@ -1,0 +1,46 @@
+"""Tools that may be called, and the shape of a family's calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from openclaw_rl.core.message import Json
+from openclaw_rl.errors import RequestError
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """One tool that may be called. `schema` None leaves its arguments open."""
+
+    name: str
+    schema: Mapping[str, Json] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallForm:
+    """One family's: `opens` and `closes` stand around all calls, `between` each two; `one` is the rule of any call.
+
+    `trigger` is the mark that tells a call from text; empty where a call begins without one.
+    """
+
+    one: str
+    trigger: str
+    opens: str = ""
+    between: str = ""
+    closes: str = ""
+
+    def calls(self, *, is_single: bool) -> str:
+        """One call, or one and more."""
+        more = "" if is_single else f"({self.between} {self.one})*"
+        return f"{self.opens} {self.one} {more} {self.closes}"
+
+
+def unforced(what: str) -> RequestError:
+    """The refusal of what a form of calls cannot be held to."""
+    return RequestError(
+        f"calls cannot be held to this in the form in which the model writes them: {what}",
+        fix="simplify the tool's schema, or leave the choice of tools to the model",
+        code="unsupported_format",
+        param="tools",
+    )

@@ -1,0 +1,119 @@
+"""Grammars in Lark's syntax as llguidance reads it, written rule by rule."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from openclaw_rl.core.message import Json
+
+# A single space, or a new line and an indent: what writers of JSON put there. Without a bound a small model fills an
+# answer with it.
+WHITESPACE = r"( |\n[ \t]{0,40})"
+_META = frozenset("\\.^$|?*+()[]{}/")
+_SCHEMAS = ("items", "additionalProperties", "not", "contains", "if", "then", "else", "propertyNames")
+_SCHEMA_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_SCHEMA_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+# A `format` says what a text means unless a validator is asked to check it; these are checked, all others are notes.
+_FORMATS = frozenset(
+    ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri", "unknown")
+)
+
+
+class Lark:
+    """Rules as they are added. `id_of` gives the id of a mark that is one token of the model's vocabulary."""
+
+    def __init__(self, id_of: Callable[[str], int | None]) -> None:
+        self._id_of = id_of
+        self._rules: dict[str, str] = {}  # bodies and their names
+
+    def text(self, text: str) -> str:
+        """This very text."""
+        return json.dumps(text, ensure_ascii=False)
+
+    def mark(self, mark: str) -> str:
+        """One of the format's marks, as its own token where it is one."""
+        found = self._id_of(mark)
+        return self.text(mark) if found is None else f"<[{found}]>"
+
+    def is_token(self, mark: str) -> bool:
+        """Whether the mark is one token."""
+        return self._id_of(mark) is not None
+
+    def rule(self, body: str, *, options: str = "") -> str:
+        """The name of a rule of this body."""
+        return self._named("rule_", body, options)
+
+    def terminal(self, body: str) -> str:
+        """The name of a terminal: a regular expression, read as one piece."""
+        return self._named("PIECE_", body)
+
+    def free(self, *without: str) -> str:
+        """Any text that holds none of these."""
+        parts = " ".join(f"& ~/(?s:.*){regex_of(each)}(?s:.*)/" for each in without)
+        return self.terminal(f"/(?s:.*)/ {parts}".strip())
+
+    def json(self, schema: Mapping[str, Json] | bool) -> str:
+        """JSON of this schema."""
+        return self.rule(f"%json {json.dumps(prepared(schema), ensure_ascii=False)}")
+
+    def written(self, start: str) -> str:
+        """The grammar that begins with this expression."""
+        rules = (f"{name}: {body}" for body, name in self._rules.items())
+        return "\n".join((f"start: {start}", *rules))
+
+    def _named(self, prefix: str, body: str, options: str = "") -> str:
+        found = self._rules.get(body)
+        if found is None:
+            found = self._rules[body] = f"{prefix}{len(self._rules)}{options}"
+        return found.partition("[")[0]
+
+
+def any_of(choices: list[str]) -> str:
+    """One of these expressions."""
+    return choices[0] if len(choices) == 1 else f"({' | '.join(choices)})"
+
+
+def regex_of(text: str) -> str:
+    """A regular expression, fit to stand between slashes, for this very text."""
+    return "".join(f"\\{char}" if char in _META else char for char in text).replace("\n", "\\n")
+
+
+def regex(pattern: str) -> str:
+    """A client's regular expression between slashes."""
+    found, is_escaped = [], False
+    for char in pattern:
+        if char == "/" and not is_escaped:
+            found.append("\\/")
+        elif char == "\n":
+            found.append("n" if is_escaped else "\\n")
+        else:
+            found.append(char)
+        is_escaped = char == "\\" and not is_escaped
+    return f"/{''.join(found)}/"
+
+
+def prepared(schema: Mapping[str, Json] | bool, whitespace: str = WHITESPACE) -> Json:
+    """The schema as the library is given it: how white space is written, and no format that nobody checks."""
+    if isinstance(schema, bool):
+        return schema if not schema else {"x-guidance": {"whitespace_pattern": whitespace}}
+    found = _checked(schema)
+    return {**found, "x-guidance": {"whitespace_pattern": whitespace}} if isinstance(found, dict) else found
+
+
+def _checked(schema: Any) -> Json:
+    """Without formats that say what a text means and not how it is written."""
+    if not isinstance(schema, Mapping):
+        return schema  # type: ignore[no-any-return]  # true, false, or what the library refuses
+    found: dict[str, Json] = {}
+    for name, value in schema.items():
+        if name in _SCHEMAS and isinstance(value, Mapping):
+            found[name] = _checked(value)
+        elif name in _SCHEMA_MAPS and isinstance(value, Mapping):
+            found[name] = {key: _checked(each) for key, each in value.items()}
+        elif name in _SCHEMA_LISTS and isinstance(value, list):
+            found[name] = [_checked(each) for each in value]
+        elif name != "format" or value in _FORMATS:
+            found[name] = value
+    return found
