@@ -26,13 +26,13 @@ async def _post(server: Serving, body: dict[str, object], path: str = "chat/comp
 
 
 REFUSED: list[tuple[dict[str, object], str, str]] = [
-    ({"tools": [READ], "tool_choice": "required"}, "tool_choice", "cannot force"),
+    ({"tools": [READ], "tool_choice": "required"}, "tool_choice", "force a call"),
     (
         {"tools": [READ], "tool_choice": {"type": "function", "function": {"name": "read"}}},
         "tool_choice",
-        "cannot force",
+        "force a call",
     ),
-    ({"tools": [READ], "tool_choice": {"type": "allowed_tools"}}, "tool_choice", "cannot force"),
+    ({"tools": [READ], "tool_choice": {"type": "allowed_tools"}}, "tool_choice", "allows no tools"),
     ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "tools", "custom"),
     ({"response_format": {"type": "json_object"}}, "response_format", "cannot hold an answer to a format"),
     (
@@ -40,10 +40,10 @@ REFUSED: list[tuple[dict[str, object], str, str]] = [
         "response_format",
         "cannot hold an answer to a format",
     ),
-    ({"presence_penalty": 1.5}, "presence_penalty", "engine cannot"),
-    ({"repetition_penalty": 1.1}, "repetition_penalty", "engine cannot"),
+    ({"presence_penalty": 2.5}, "presence_penalty", "between -2 and 2"),
+    ({"repetition_penalty": 0}, "repetition_penalty", "above 0"),
     ({"bad_words": ["x"]}, "bad_words", "engine cannot"),
-    ({"guided_json": {"type": "object"}}, "guided_json", "engine cannot"),
+    ({"guided_json": {"type": "object"}}, "guided_json", "cannot hold"),
     ({"moderation": {"model": "x"}}, "moderation", "does not moderate"),
     ({"functions": [{"name": "read"}]}, "functions", "tools"),
     ({"audio": {"voice": "x", "format": "wav"}}, "audio", "hears nor speaks"),

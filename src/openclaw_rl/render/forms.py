@@ -30,6 +30,12 @@ class AnswerForm:
     tools: tuple[Called, ...] = ()
     needs_call: bool = False
     has_one_call: bool = False
+    param: str = ""  # as its client called it
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether another answer would be wrong, beyond the arguments of calls that are strict."""
+        return self.needs_call or self.text is not None or bool(self.own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,7 @@ def grammar_of(form: AnswerForm, speech: Speech) -> Grammar | None:
             code="unsupported_parameter",
             param="tool_choice",
         )
-    if form.text is None and not form.own and not form.needs_call and (calls is None or not _is_told(calls, lark)):
+    if not form.is_needed and (calls is None or not _is_told(calls, lark)):
         return None
     own = "@answer" if form.own else ""
     if speech.family is Family.HARMONY and not speech.is_bare:

@@ -54,9 +54,9 @@ class Lark:
         parts = " ".join(f"& ~/(?s:.*){regex_of(each)}(?s:.*)/" for each in without)
         return self.terminal(f"/(?s:.*)/ {parts}".strip())
 
-    def json(self, schema: Mapping[str, Json] | bool) -> str:
-        """JSON of this schema."""
-        return self.rule(f"%json {json.dumps(prepared(schema), ensure_ascii=False)}")
+    def json(self, schema: Mapping[str, Json] | bool, whitespace: str = WHITESPACE) -> str:
+        """JSON of this schema; `whitespace` may stand where JSON allows it, nothing where it is empty."""
+        return self.rule(f"%json {json.dumps(prepared(schema, whitespace), ensure_ascii=False)}")
 
     def written(self, start: str) -> str:
         """The grammar that begins with this expression."""
@@ -96,10 +96,9 @@ def regex(pattern: str) -> str:
 
 def prepared(schema: Mapping[str, Json] | bool, whitespace: str = WHITESPACE) -> Json:
     """The schema as the library is given it: how white space is written, and no format that nobody checks."""
-    if isinstance(schema, bool):
-        return schema if not schema else {"x-guidance": {"whitespace_pattern": whitespace}}
-    found = _checked(schema)
-    return {**found, "x-guidance": {"whitespace_pattern": whitespace}} if isinstance(found, dict) else found
+    guidance: dict[str, Json] = {"whitespace_pattern": whitespace} if whitespace else {"whitespace_flexible": False}
+    found = {} if schema is True else _checked(schema)
+    return {**found, "x-guidance": guidance} if isinstance(found, dict) else found
 
 
 def _checked(schema: Any) -> Json:

@@ -113,6 +113,7 @@ def _serve_parts(
         meter=meter,
         orders=orders_of(parts, comparison),
         forgetting=None if forgetter is None else Forgetting(forgetter.preview, forgetter.begin, forgetter.standing),
+        check_grammar=parts.engine.check_grammar,
         is_stopping=lambda: parts.activity.is_stopping,
         settings=settings,
         metrics=metrics,

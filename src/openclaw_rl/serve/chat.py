@@ -14,6 +14,7 @@ from openclaw_rl.render.detokenise import TokenBytes
 from openclaw_rl.serve.choice import Choice
 from openclaw_rl.serve.chunks import ChatChunks, usage_json
 from openclaw_rl.serve.generate import Asked, Generation, begin
+from openclaw_rl.serve.held_text import held_text
 from openclaw_rl.serve.large import beside, check_sizes, parsed_in_pieces
 from openclaw_rl.serve.logprobs import token_entries
 from openclaw_rl.serve.params import (
@@ -21,7 +22,6 @@ from openclaw_rl.serve.params import (
     count_of,
     includes_usage,
     limit_of,
-    offers_tools,
     options_of,
     sampling_of,
     stops_of,
@@ -29,7 +29,8 @@ from openclaw_rl.serve.params import (
 )
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.stream import streamed, whole
-from openclaw_rl.serve.wire import ChatBody, MessageSpec, facts_of, fields_of, messages_of
+from openclaw_rl.serve.tool_choice import answer_form, tool_choice_of
+from openclaw_rl.serve.wire import ChatBody, MessageSpec, facts_of, fields_of, messages_of, value_of
 
 _TAKEN = frozenset(ChatBody.__struct_fields__)
 
@@ -69,22 +70,25 @@ def _read(parts: ServeParts, raw: bytes) -> _Read:
     ignored = check_parameters(fields, _TAKEN)
     check_sizes(fields)
     body = parsed_in_pieces(raw, fields, ChatBody, "messages", MessageSpec, most=parts.context_length)
-    if any(tool.function is not None and tool.function.strict for tool in body.tools or ()):
-        ignored.append("tools.strict")
     return _Read(body, fields, ignored)
 
 
 def _asked(parts: ServeParts, body: ChatBody, fields: Mapping[str, msgspec.Raw], top_logprobs: int) -> Asked:
     facts, limit = facts_of(fields), limit_of(body, parts.settings)
+    choice, has_one_call = tool_choice_of(value_of(body.tool_choice)), body.parallel_tool_calls is False
+    tools = choice.offered(parts.offered.tools(body.tools, fields["tools"]) if body.tools else ())
+    strict = {tool.function.name for tool in body.tools or () if tool.function is not None and tool.function.strict}
+    held = held_text(body, value_of(body.response_format), "response_format")
     return Asked(
         api="chat",
         messages=messages_of(body.messages),
-        tools=parts.offered.tools(body.tools, fields["tools"]) if offers_tools(body.tool_choice) and body.tools else (),
+        tools=tools,
         sampling=sampling_of(body, parts.defaults, parts.eos_ids, max_tokens=limit or 1, top_logprobs=top_logprobs),
         max_tokens=limit,
         count=count_of(body, parts.settings.max_choices),
         stops=stops_of(body),
-        has_one_call=body.parallel_tool_calls is False,
+        has_one_call=has_one_call,
+        form=answer_form(tools, choice, strict, held, has_one_call=has_one_call),
         options=options_of(body.chat_template_kwargs, body.reasoning_effort),
         facts=facts,
     )

@@ -15,6 +15,7 @@ from openclaw_rl.render.detokenise import TokenBytes
 from openclaw_rl.render.parsers import ReplyDelta, TextDelta
 from openclaw_rl.serve.chunks import usage_json
 from openclaw_rl.serve.generate import Asked, Generation, begin
+from openclaw_rl.serve.held_text import held_text
 from openclaw_rl.serve.large import beside, check_ids, check_sizes
 from openclaw_rl.serve.logprobs import LEAST_LOGP
 from openclaw_rl.serve.outbox import DONE
@@ -30,7 +31,8 @@ from openclaw_rl.serve.params import (
 )
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.stream import streamed, whole
-from openclaw_rl.serve.wire import CompletionBody, facts_of, fields_of, parsed
+from openclaw_rl.serve.tool_choice import ToolChoice, answer_form
+from openclaw_rl.serve.wire import CompletionBody, facts_of, fields_of, parsed, value_of
 
 _TAKEN = frozenset(CompletionBody.__struct_fields__)
 
@@ -47,6 +49,7 @@ async def completions(request: web.Request, parts: ServeParts, key_name: str) ->
     prompt = _prompt(body)
     text = prompt if isinstance(prompt, str) else await beside(len(raw), partial(parts.renderer.table.text, prompt))
     limit = limit_of(body, parts.settings)
+    held = held_text(body, value_of(body.response_format), "response_format")
     asked = Asked(
         api="completions",
         messages=(message(Role.USER, text),),
@@ -55,6 +58,7 @@ async def completions(request: web.Request, parts: ServeParts, key_name: str) ->
         max_tokens=limit,
         count=count_of(body, parts.settings.max_choices),
         stops=stops_of(body),
+        form=answer_form((), ToolChoice(), (), held, has_one_call=False),
         facts=facts_of(fields),
         prompt=prompt,
     )

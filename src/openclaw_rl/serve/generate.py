@@ -16,11 +16,12 @@ from openclaw_rl.core.completion import SampledToken, SpanKind
 from openclaw_rl.core.hint import PlacedHint, with_hints
 from openclaw_rl.core.message import Json, Message, TextPart, Tool
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.sampling import Grammar, Sampling
 from openclaw_rl.core.turn import Arrival, Placement, Turn, TurnKind
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.errors import EngineError
+from openclaw_rl.errors import EngineError, RequestError
 from openclaw_rl.render.encoding import TooManyTokens
+from openclaw_rl.render.forms import AnswerForm
 from openclaw_rl.render.parsers import ReplyDelta
 from openclaw_rl.serve.choice import Choice
 from openclaw_rl.serve.ids import new_turn_id
@@ -40,7 +41,8 @@ class Asked:
     """A request in the words of `core`. `max_tokens` None leaves it to the context.
 
     With `prompt` (text or ids) there is no conversation to render, and the turn is never trained. `shown` is what an
-    API whose answers can be fetched again keeps of the request, beside its messages.
+    API whose answers can be fetched again keeps of the request, beside its messages. `form` is what the answer is held
+    to, None where it is free.
     """
 
     api: str
@@ -55,6 +57,7 @@ class Asked:
     facts: Mapping[str, Json] = field(default_factory=dict)
     prompt: str | tuple[int, ...] | None = None
     shown: Mapping[str, Json] = field(default_factory=dict)
+    form: AnswerForm | None = None
 
 
 class Sink(Protocol):
@@ -236,6 +239,7 @@ async def begin(parts: ServeParts, asked: Asked, headers: Mapping[str, str], key
     param = _PARAM.get(asked.api, "messages")
     if len(asked.messages) > most:  # each is at least a token
         raise too_long(len(asked.messages), parts.context_length, param)
+    first = await _grammar(parts, asked, None, None)
     facts = dict(asked.facts)
     if asked.prompt is not None:
         facts["turn_type"] = TurnKind.SIDE.value
@@ -251,9 +255,36 @@ async def begin(parts: ServeParts, asked: Asked, headers: Mapping[str, str], key
     sampling, most = asked.sampling, min(room, asked.max_tokens or room)
     if sampling.max_tokens != most:
         sampling = replace(sampling, max_tokens=most)
+    if first is not None:  # what is thought first stands in it, and only now is it known whether the prompt opens that
+        sampling = replace(sampling, grammar=await _grammar(parts, asked, prompt, first))
     choices = tuple(_choice(parts, asked, prompt, index) for index in range(asked.count))
     version = await parts.own(placement) or parts.current(placement.user)
     return Generation(parts, asked, placement, prompt, sampling, version, choices, at_s, carried)
+
+
+async def _grammar(parts: ServeParts, asked: Asked, prompt: Prompt | None, checked: Grammar | None) -> Grammar | None:
+    """What holds the answer, and the engine can hold it to. Raises RequestError."""
+    if asked.form is None:
+        return None
+    if parts.check_grammar is None:
+        if asked.form.is_needed:
+            raise RequestError(
+                "the engine that serves here cannot hold an answer to a format or force a call",
+                fix="leave it out, or serve with the local engine",
+                code="unsupported_parameter",
+                param=asked.form.param,
+            )
+        parts.metrics.ignore("tools.strict")
+        return None
+    ends, is_bare = parts.eos_ids, asked.prompt is not None
+    try:
+        found = await asyncio.to_thread(parts.renderer.grammar, asked.form, prompt, ends, is_bare=is_bare)
+        if found is not None and found != checked:
+            await parts.check_grammar(found)
+    except RequestError as problem:
+        problem.param = problem.param or asked.form.param
+        raise
+    return found
 
 
 async def _fitting(

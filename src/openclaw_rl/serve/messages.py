@@ -13,6 +13,7 @@ from aiohttp import web
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.generate import Asked, Generation, begin
+from openclaw_rl.serve.held_text import held_text
 from openclaw_rl.serve.large import MOST_COUNTED, beside, check_sizes, parsed_in_pieces
 from openclaw_rl.serve.messages_chunks import MessageChunks, blocks_of, ending_of, message_json, usage_of
 from openclaw_rl.serve.messages_wire import (
@@ -20,7 +21,9 @@ from openclaw_rl.serve.messages_wire import (
     CountBody,
     MessageParam,
     MessagesBody,
+    choice_of,
     conversation_of,
+    format_of,
     offered,
     passed_over,
     thinking_options,
@@ -28,6 +31,7 @@ from openclaw_rl.serve.messages_wire import (
 from openclaw_rl.serve.params import check_parameters, sampling_of, stops_of
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.stream import streamed, whole
+from openclaw_rl.serve.tool_choice import answer_form
 from openclaw_rl.serve.wire import SamplingSpec, facts_of, fields_of
 
 _TAKEN = frozenset(MessagesBody.__struct_fields__)
@@ -110,15 +114,21 @@ def _asked(parts: ServeParts, body: MessagesBody, facts: dict[str, Json]) -> Ask
     spec = SamplingSpec(
         temperature=body.temperature, top_p=body.top_p, top_k=body.top_k, stop=list(body.stop_sequences or ())
     )
-    choice = body.tool_choice
+    choice, tools = body.tool_choice, offered(body)
+    has_one_call = choice is not None and bool(choice.disable_parallel_tool_use)
+    strict = {tool.name for tool in body.tools or () if tool.strict}
+    held = held_text(body, format_of(body), "output_config.format")
     return Asked(
         api="messages",
         messages=conversation_of(body),
-        tools=offered(body),
-        sampling=sampling_of(spec, parts.defaults, parts.eos_ids, max_tokens=body.max_tokens, top_logprobs=0),
+        tools=tools,
+        sampling=sampling_of(
+            spec, parts.defaults, parts.eos_ids, max_tokens=body.max_tokens, top_logprobs=0, extras=body
+        ),
         max_tokens=body.max_tokens,
         stops=stops_of(spec, "stop_sequences"),
-        has_one_call=choice is not None and bool(choice.disable_parallel_tool_use),
+        has_one_call=has_one_call,
+        form=answer_form(tools, choice_of(body), strict, held, has_one_call=has_one_call),
         options=thinking_options(body),
         facts=facts,
     )

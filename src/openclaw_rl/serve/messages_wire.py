@@ -9,6 +9,8 @@ import msgspec
 
 from openclaw_rl.core.message import Json, Message, Role, TextPart, Tool, ToolCall
 from openclaw_rl.errors import RequestError
+from openclaw_rl.serve import tool_choice
+from openclaw_rl.serve.extras import Extras
 from openclaw_rl.serve.names import MOST_CALL_ID, check_name
 from openclaw_rl.serve.params import Refused
 from openclaw_rl.serve.wire import value_of
@@ -18,7 +20,6 @@ _EMPTY: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 REFUSED: Refused = {
     "mcp_servers": ((None, []), "this server calls no tools itself"),
     "container": ((None,), "this server runs no code"),
-    "output_format": ((None,), "the engine cannot hold an answer to a format"),
     "stop": ((None, []), "the parameter is called stop_sequences in this API"),
 }
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
@@ -62,6 +63,7 @@ class ToolChoice(msgspec.Struct):
     """Whether tools may be called."""
 
     type: str
+    name: str | None = None
     disable_parallel_tool_use: bool | None = None
 
 
@@ -80,7 +82,7 @@ class OutputConfig(msgspec.Struct):
     format: msgspec.Raw = _EMPTY
 
 
-class CountBody(msgspec.Struct, kw_only=True):
+class CountBody(Extras, kw_only=True):
     """The body of POST /v1/messages/count_tokens."""
 
     messages: list[MessageParam]
@@ -101,6 +103,7 @@ class MessagesBody(CountBody, kw_only=True):
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
+    output_format: msgspec.Raw = _EMPTY
 
 
 def conversation_of(body: CountBody) -> tuple[Message, ...]:
@@ -122,15 +125,34 @@ def conversation_of(body: CountBody) -> tuple[Message, ...]:
     return tuple(found)
 
 
+def choice_of(body: CountBody) -> tool_choice.ToolChoice:
+    """The choice of tools. Raises RequestError for one that is none."""
+    sent = body.tool_choice
+    match None if sent is None else sent.type:
+        case None | "auto":
+            return tool_choice.ToolChoice()
+        case "none":
+            return tool_choice.ToolChoice(tool_choice.Calling.NONE)
+        case "any":
+            return tool_choice.ToolChoice(tool_choice.Calling.REQUIRED)
+        case "tool" if sent is not None and sent.name:
+            return tool_choice.ToolChoice(tool_choice.Calling.REQUIRED, (sent.name,), is_one=True)
+    raise RequestError(
+        f"tool_choice is {None if sent is None else sent.type!r}",
+        fix="use auto, any, none, or tool with its name",
+        param="tool_choice",
+    )
+
+
 def offered(body: CountBody) -> tuple[Tool, ...]:
-    """The tools the model is told of. Raises RequestError for other kinds, and for calls that would be forced."""
-    choice = "auto" if body.tool_choice is None else body.tool_choice.type
-    if choice not in ("auto", "none"):
-        raise RequestError(
-            f"tool_choice is {choice!r}: the engine cannot force a call", fix="use auto or none", param="tool_choice"
-        )
-    tools = tuple(_tool(sent, f"tools[{index}]") for index, sent in enumerate(body.tools or ()))
-    return () if choice == "none" else tools
+    """The tools the model is told of. Raises RequestError for other kinds."""
+    return choice_of(body).offered([_tool(sent, f"tools[{index}]") for index, sent in enumerate(body.tools or ())])
+
+
+def format_of(body: MessagesBody) -> Json:
+    """The format the text is held to, under either of its names; None for none."""
+    config = None if body.output_config is None else value_of(body.output_config.format)
+    return value_of(body.output_format) if config is None else config
 
 
 def thinking_options(body: CountBody) -> dict[str, Json]:
@@ -143,15 +165,8 @@ def thinking_options(body: CountBody) -> dict[str, Json]:
             )
         if body.thinking.type != "adaptive":
             options["enable_thinking"] = body.thinking.type == "enabled"
-    if body.output_config is not None:
-        if value_of(body.output_config.format) is not None:
-            raise RequestError(
-                "output_config.format is not supported: the engine cannot hold an answer to a format",
-                fix="leave it out",
-                param="output_config.format",
-            )
-        if body.output_config.effort is not None:
-            options["reasoning_effort"] = body.output_config.effort
+    if body.output_config is not None and body.output_config.effort is not None:
+        options["reasoning_effort"] = body.output_config.effort
     return options
 
 
@@ -168,8 +183,6 @@ def passed_over(body: CountBody) -> list[str]:
         found.append("cache_control")
     if any(block.type == "redacted_thinking" for block in blocks):
         found.append("redacted_thinking")
-    if any(tool.strict for tool in tools):
-        found.append("tools.strict")
     if any(tool.defer_loading for tool in tools):
         found.append("tools.defer_loading")
     if body.thinking is not None and body.thinking.budget_tokens is not None:

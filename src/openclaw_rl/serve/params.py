@@ -10,6 +10,7 @@ import msgspec
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.errors import RequestError
+from openclaw_rl.serve.extras import Extras, leaning_of
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.serve.wire import FACTS, ChatBody, CompletionBody, SamplingSpec, value_of
 
@@ -18,10 +19,6 @@ _OFF: tuple[Json, ...] = (None, False, "", 0, [], {})
 Refused = Mapping[str, tuple[tuple[Json, ...], str]]
 # Parameters that would change the answer and that we cannot honour: the values that ask for nothing, and why not.
 _REFUSED: Refused = {
-    "logit_bias": (_OFF, _ENGINE),
-    "frequency_penalty": (_OFF, _ENGINE),
-    "presence_penalty": (_OFF, _ENGINE),
-    "repetition_penalty": ((None, 1), _ENGINE),
     "min_tokens": (_OFF, _ENGINE),
     "bad_words": (_OFF, _ENGINE),
     "allowed_token_ids": (_OFF, _ENGINE),
@@ -30,12 +27,6 @@ _REFUSED: Refused = {
     "truncate_prompt_tokens": (_OFF, "a prompt is read whole or not at all"),
     "use_beam_search": (_OFF, _ENGINE),
     "prompt_logprobs": (_OFF, _ENGINE),
-    "guided_json": (_OFF, _ENGINE),
-    "guided_regex": (_OFF, _ENGINE),
-    "guided_choice": (_OFF, _ENGINE),
-    "guided_grammar": (_OFF, _ENGINE),
-    "structured_outputs": (_OFF, _ENGINE),
-    "response_format": ((None, {"type": "text"}), "the engine cannot hold an answer to a format"),
     "audio": (_OFF, "the model served here neither hears nor speaks"),
     "modalities": ((None, [], ["text"]), "the model served here writes text only"),
     "web_search_options": ((None,), "this server does not search the web"),
@@ -108,9 +99,17 @@ def unsupported(name: str, why: str, *, fix: str = "leave it out") -> RequestErr
 
 
 def sampling_of(
-    body: SamplingSpec, defaults: SamplingDefaults, eos_ids: tuple[int, ...], *, max_tokens: int, top_logprobs: int
+    body: SamplingSpec,
+    defaults: SamplingDefaults,
+    eos_ids: tuple[int, ...],
+    *,
+    max_tokens: int,
+    top_logprobs: int,
+    extras: Extras | None = None,
 ) -> Sampling:
-    """How tokens are drawn for this request. Raises RequestError for values out of range."""
+    """How tokens are drawn for this request, whose `extras` may stand in another body. Raises RequestError for values
+    out of range.
+    """
     stops = () if body.ignore_eos else eos_ids
     own_stops = body.stop_token_ids or ()
     if len(own_stops) > _MOST_STOP_IDS or not all(0 <= token < MOST_IDS for token in own_stops):
@@ -129,6 +128,7 @@ def sampling_of(
             seed=None if body.seed is None else body.seed % _SEED_RANGE,
             top_logprobs=top_logprobs,
             stop_ids=(*stops, *own_stops),
+            leaning=leaning_of(body if extras is None else extras),
         )
     except ValueError as problem:
         raise RequestError(str(problem), param=str(problem).split(" ", 1)[0]) from problem
@@ -185,21 +185,6 @@ def options_of(sent: msgspec.Raw, effort: str | None) -> dict[str, Json]:
     if effort == "none":
         options.setdefault("enable_thinking", False)
     return options
-
-
-def offers_tools(sent: msgspec.Raw) -> bool:
-    """Whether this `tool_choice` offers the model tools. Raises RequestError for choices that need a grammar."""
-    choice = value_of(sent)
-    if choice == "none":
-        return False
-    if choice not in (None, "auto"):
-        raise RequestError(
-            f"tool_choice is {msgspec.json.encode(choice).decode()}: the engine cannot force a call",
-            fix="use auto or none",
-            code="unsupported_parameter",
-            param="tool_choice",
-        )
-    return True
 
 
 def top_logprobs_of(body: ChatBody | CompletionBody) -> tuple[bool, int]:

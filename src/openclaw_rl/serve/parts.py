@@ -11,6 +11,7 @@ from openclaw_rl.core.hint import PlacedHint
 from openclaw_rl.core.message import Json, Message
 from openclaw_rl.core.next_state import Feedback
 from openclaw_rl.core.protocols import Collector, Engine
+from openclaw_rl.core.sampling import Grammar
 from openclaw_rl.core.turn import Placement
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import RequestError
@@ -105,8 +106,9 @@ class ServeParts:
 
     `models` are the names clients may ask for, the first one reported; `current(user)` is the version being served to
     a user right now, unless `own(placement)` gives one that is theirs alone; `carried(placement, messages)` are the
-    user's hints that a request's prompt is to hold; `clock` gives seconds since the epoch. Once the server
-    `is_stopping`, what takes long is broken off.
+    user's hints that a request's prompt is to hold; `clock` gives seconds since the epoch. `check_grammar` returns once
+    the engine can hold answers to a grammar, and raises RequestError where it cannot; None where it holds none. Once
+    the server `is_stopping`, what takes long is broken off.
     """
 
     engine: Engine
@@ -125,6 +127,7 @@ class ServeParts:
     own: Callable[[Placement], Awaitable[PolicyVersion | None]] = nobodys_own
     orders: Orders | None = None
     forgetting: Forgetting | None = None
+    check_grammar: Callable[[Grammar], Awaitable[None]] | None = None
     is_stopping: Callable[[], bool] = lambda: False
     metrics: Metrics = field(default_factory=Metrics)
     meter: Meter = field(default_factory=Meter)

@@ -17,10 +17,11 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.control import answer, number_of
 from openclaw_rl.serve.generate import Asked, Generation, begin
+from openclaw_rl.serve.held_text import held_text
 from openclaw_rl.serve.ids import turn_of_response
 from openclaw_rl.serve.large import MOST_COUNTED, beside, check_sizes, parsed_in_pieces
 from openclaw_rl.serve.logprobs import token_entries
-from openclaw_rl.serve.params import check_parameters, offers_tools, options_of, sampling_of, stops_of
+from openclaw_rl.serve.params import check_parameters, options_of, sampling_of, stops_of
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.responses_chunks import ResponseChunks
 from openclaw_rl.serve.responses_items import ended, fetched, input_items, output_of, shows_summary
@@ -30,13 +31,14 @@ from openclaw_rl.serve.responses_wire import (
     CountBody,
     Item,
     ResponsesBody,
-    check_text,
+    format_of,
     functions_of,
     messages_of_input,
     passed_over,
     turns_named,
 )
 from openclaw_rl.serve.stream import streamed, whole
+from openclaw_rl.serve.tool_choice import answer_form, tool_choice_of
 from openclaw_rl.serve.wire import SamplingSpec, facts_of, fields_of, value_of
 
 _API = "responses"
@@ -117,7 +119,8 @@ async def input_tokens(request: web.Request, parts: ServeParts, key_name: str) -
     body = await beside(len(raw), partial(_read_count, raw))
     parts.model_named(body.model)
     messages = await _conversation(parts, body, key_name, len(raw))
-    tools = functions_of(body.tools or ()) if offers_tools(body.tool_choice) else ()
+    choice = tool_choice_of(value_of(body.tool_choice))
+    tools = choice.offered(functions_of(body.tools or ()))
     count = await asyncio.to_thread(parts.renderer.count, messages, tools, options=_options(body))
     return answer({"object": "response.input_tokens", "input_tokens": count})
 
@@ -196,17 +199,21 @@ def _asked(
         )
     limit = limit or parts.settings.default_max_tokens or None
     sampling = sampling_of(
-        spec, parts.defaults, parts.eos_ids, max_tokens=limit or 1, top_logprobs=body.top_logprobs or 0
+        spec, parts.defaults, parts.eos_ids, max_tokens=limit or 1, top_logprobs=body.top_logprobs or 0, extras=body
     )
-    check_text(body)
+    choice, has_one_call = tool_choice_of(value_of(body.tool_choice)), body.parallel_tool_calls is False
+    tools = choice.offered(functions_of(body.tools or ()))
+    strict = {tool.name for tool in body.tools or () if tool.strict}
+    held = held_text(body, format_of(body), "text.format")
     return Asked(
         api=_API,
         messages=messages,
-        tools=functions_of(body.tools or ()) if offers_tools(body.tool_choice) else (),
+        tools=tools,
         sampling=sampling,
         max_tokens=limit,
         stops=stops_of(spec),
-        has_one_call=body.parallel_tool_calls is False,
+        has_one_call=has_one_call,
+        form=answer_form(tools, choice, strict, held, has_one_call=has_one_call),
         options=_options(body),
         facts=facts,
         shown=_shown(body, model, sampling, facts),
@@ -233,7 +240,7 @@ def _shown(body: ResponsesBody, model: str, sampling: Sampling, facts: dict[str,
         "parallel_tool_calls": body.parallel_tool_calls is not False,
         "tool_choice": value_of(body.tool_choice) or "auto",
         "reasoning": {"effort": effort, "summary": summary},
-        "text": {"format": {"type": "text"}},
+        "text": {"format": format_of(body) or {"type": "text"}},
         "truncation": "disabled",
         "metadata": facts.get("metadata") or {},
         "store": body.store is not False,

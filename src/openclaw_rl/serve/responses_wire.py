@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from openclaw_rl.core.message import Message, Role, TextPart, Tool, ToolCall
+from openclaw_rl.core.message import Json, Message, Role, TextPart, Tool, ToolCall
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.errors import RequestError
+from openclaw_rl.serve.extras import Extras
 from openclaw_rl.serve.names import MOST_CALL_ID, check_name
-from openclaw_rl.serve.params import Refused, unsupported
+from openclaw_rl.serve.params import Refused
 from openclaw_rl.serve.wire import value_of
 
 _EMPTY: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
@@ -104,7 +105,7 @@ class TextConfig(msgspec.Struct):
     verbosity: str | None = None
 
 
-class CountBody(msgspec.Struct, kw_only=True):
+class CountBody(Extras, kw_only=True):
     """The body of POST /v1/responses/input_tokens."""
 
     model: str | None = None
@@ -139,13 +140,9 @@ class ResponsesBody(CountBody, kw_only=True):
     min_p: float | None = None
 
 
-def check_text(body: CountBody) -> None:
-    """Raises RequestError where the answer is to be held to a format."""
-    if body.text is None:
-        return
-    form = value_of(body.text.format)
-    if form not in (None, {}) and not (isinstance(form, dict) and form.get("type") == "text"):
-        raise unsupported("text.format", "the engine cannot hold an answer to a format")
+def format_of(body: CountBody) -> Json:
+    """The format the text is held to, as it was sent; None for none."""
+    return None if body.text is None else value_of(body.text.format)
 
 
 def passed_over(body: CountBody) -> list[str]:
@@ -155,8 +152,6 @@ def passed_over(body: CountBody) -> list[str]:
         found.append("truncation")
     if body.text is not None and body.text.verbosity is not None:
         found.append("text.verbosity")
-    if any(tool.strict for tool in body.tools or ()):
-        found.append("tools.strict")
     found.extend(sorted({f"tools.{tool.type}" for tool in body.tools or () if tool.type in _ELSEWHERE}))
     if isinstance(body.input, list) and any(item.type == "reasoning" and _is_sealed(item) for item in body.input):
         found.append("input.encrypted_content")

@@ -11,6 +11,7 @@ import msgspec
 from openclaw_rl.core.message import ImagePart, Json, Message, Role, TextPart, Tool, ToolCall
 from openclaw_rl.core.nesting import MOST_DEPTH, is_too_deep
 from openclaw_rl.errors import RequestError
+from openclaw_rl.serve.extras import Extras
 from openclaw_rl.serve.names import MOST_CALL_ID, check_facts, check_metadata, check_name
 
 T = TypeVar("T")
@@ -89,7 +90,7 @@ class StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
 
 
-class SamplingSpec(msgspec.Struct, kw_only=True):
+class SamplingSpec(Extras, kw_only=True):
     """What chat and plain completions have in common."""
 
     model: str | None = None
@@ -105,6 +106,7 @@ class SamplingSpec(msgspec.Struct, kw_only=True):
     stop: str | list[str] | None = None
     stop_token_ids: list[int] | None = None
     ignore_eos: bool | None = None
+    response_format: msgspec.Raw = _EMPTY
 
 
 class ChatBody(SamplingSpec, kw_only=True):
