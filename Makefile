@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := bench-forget bench-gate bench-damage bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings
+FIGURES := bench-forget bench-gate bench-damage bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings
 .PHONY: test-oracle test-peers help install demo serve test test-node test-openclaw check format tiny clean $(FIGURES)
 
 help:  ## what can be made
@@ -75,6 +75,9 @@ bench-swap: .venv/installed  ## 16 streams through 20 version changes
 
 bench-serve: .venv/installed  ## tokens a second against transformers generate
 	@$(BIN)/python -m benchmarks.serve
+
+bench-structured: .venv/installed  ## answers held to 1,000 generated schemas: how many are valid, and at what speed
+	@$(BIN)/python -m benchmarks.structured
 
 bench-gpu: .venv/installed  ## on a CUDA device: a model of Qwen3-4B's shape served, scored and trained, and whether both fit in 24 GB
 	@$(BIN)/python -m benchmarks.gpu $(PARTS)

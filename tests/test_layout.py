@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "openclaw_rl"
-HEAVY = {"torch", "transformers", "peft"}
+HEAVY = {"torch", "transformers", "peft", "llguidance"}
 
 # package -> the packages of ours it may import, beside itself and `errors`
 ALLOWED: dict[str, set[str]] = {
@@ -75,7 +75,7 @@ def test_importing_the_package_and_its_stages_loads_nothing_heavy() -> None:
     script = (
         "import sys, openclaw_rl, openclaw_rl.core.protocols, openclaw_rl.collect.stage, openclaw_rl.judge.stage, "
         "openclaw_rl.train.stage, openclaw_rl.publish.stage, openclaw_rl.serve.app;"
-        "print([name for name in ('torch', 'transformers', 'peft') if name in sys.modules])"
+        "print([name for name in ('torch', 'transformers', 'peft', 'llguidance') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"

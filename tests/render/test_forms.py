@@ -74,7 +74,9 @@ def _walk(model: StandIn, grammars: Grammars, grammar: Grammar, seed: int) -> li
     source, table = random.Random(seed), renderer_of(model).table
     guide, words, said = grammars.guide(grammar), np.zeros(VOCAB // 32, dtype=np.int32), list[int]()
     for _ in range(600):
-        guide.fill(words)
+        words[:] = 0
+        guide.mask(words.ctypes.data, words.nbytes)
+        guide.narrow(words, int(np.bitwise_count(words.view(np.uint32)).sum()))
         assert not guide.problem
         allowed = np.unpackbits(words.view(np.uint8), bitorder="little").nonzero()[0].tolist()
         ending = [

@@ -162,7 +162,7 @@ class Core:
         logits = self._forward(rows, readings, kept)
         if speaking:
             draws = [Draw(row.sampling, uniform(row.seed, row.drawn), row.leanings) for row in speaking if row.sampling]
-            masks = None if masking is None else masking.result()
+            masks = None if masking is None else masking()
             self._speak(speaking, sample(logits[: len(speaking)], draws, masks), out)
         for reading, scores in self._scoring(readings, logits, len(speaking)):
             self._note_scores(reading.row, scores, out)

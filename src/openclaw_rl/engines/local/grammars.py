@@ -67,8 +67,8 @@ class Grammars:
             if held is not None:
                 self._kept.move_to_end(grammar.text)
         guide = Guide((held or self._compiled(grammar.text)).deep_copy(), grammar.ends, self._end)
-        for token in said:
-            guide.take(token)
+        if said:
+            guide.go_on(said)
         return guide
 
     def _compiled(self, text: str) -> LLMatcher:

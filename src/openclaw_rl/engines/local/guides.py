@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,12 @@ from torch import Tensor
 if TYPE_CHECKING:
     from llguidance import LLMatcher
 
+Words = np.ndarray[tuple[int], np.dtype[np.int32]]
 WORD = 32
+FEW = 64
+AT_ONCE_S = 1e-3  # of one step
+SMOOTHING = 0.05
+FORBIDDEN = -1e30  # infinity makes sums slow, and a hundredth of this would do
 
 
 class Guide:
@@ -28,38 +34,59 @@ class Guide:
         self._matcher = matcher
         self._ends = tuple(ends)
         self._own_end = own_end  # the library allows this id where the grammar is complete; we allow `ends`
+        self._forced: list[int] = []  # the next tokens, the last one first
+        self._is_complete = False
         self.problem = ""
         self.is_over = False
 
-    def fill(self, words: np.ndarray[tuple[int], np.dtype[np.int32]]) -> bool:
-        """Writes the mask of the next token; whether it allows that one alone."""
-        matcher, size = self._matcher, words.size * WORD
-        is_complete = matcher.is_accepting()
-        forced = [] if is_complete else matcher.compute_ff_tokens()
-        if forced:
-            words[:] = 0
-            _allow(words, forced[0])
-            return True
-        matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
-        if is_complete:
-            words[self._own_end // WORD] &= np.int32(~_bit(self._own_end))
-            for end in self._ends:
-                if end < size:
-                    _allow(words, end)
-        if matcher.is_error():
-            self.problem = f"the grammar cannot be followed: {matcher.get_error()}"
-        return int(np.bitwise_count(words.view(np.uint32)).sum()) == 1
+    def mask(self, pointer: int, size_bytes: int) -> None:
+        """Writes the library's mask of the next token; nothing where it is known to be forced."""
+        if not self._forced:
+            self._matcher.unsafe_compute_mask_ptr(pointer, size_bytes)
+
+    def narrow(self, words: Words, left: int) -> int:
+        """Makes the library's mask, which allows `left` tokens, the one to sample by; how many it allows."""
+        if not self._forced:
+            self._is_complete = bool(int(words[self._own_end // WORD]) >> self._own_end % WORD & 1)
+            if self._is_complete:
+                return self._ended(words)
+            if left > FEW:  # what is forced in one cut is allowed in few
+                return left
+            if not left or self._matcher.is_error():
+                self.problem = f"the grammar cannot be followed: {self._matcher.get_error() or 'no token is left'}"
+                return left
+            self._forced = self._matcher.compute_ff_tokens()[::-1]
+            if not self._forced:
+                return left
+        self._is_complete = False
+        words[:] = 0
+        _allow(words, self._forced.pop())
+        return 1
 
     def take(self, token: int) -> None:
         """The answer went on with this token."""
-        matcher = self._matcher
-        if token in self._ends and matcher.is_accepting():
+        if self._is_complete and token in self._ends:
             self.is_over = True
-            return
-        if not matcher.consume_token(token):
-            self.problem = f"the grammar cannot be followed: {matcher.get_error()}"
-        elif matcher.is_stopped() and not self._ends:
+        elif not self._matcher.consume_token(token):
+            self.problem = f"the grammar cannot be followed: {self._matcher.get_error()}"
+        elif not self._ends and self._matcher.is_stopped():
             self.is_over = True
+
+    def go_on(self, said: Sequence[int]) -> None:
+        """The answer begins with these tokens, which were sampled before."""
+        taken = self._matcher.try_consume_tokens(list(said))
+        if taken < len(said):
+            self.problem = "the grammar cannot be followed from where the answer stood"
+
+    def _ended(self, words: Words) -> int:
+        words[self._own_end // WORD] &= np.int32(~_bit(self._own_end))
+        for end in self._ends:
+            if end < words.size * WORD:
+                _allow(words, end)
+        left = int(np.bitwise_count(words.view(np.uint32)).sum())
+        if not left:
+            self.problem = self._matcher.get_error() or "the grammar leaves no token"
+        return left
 
 
 def _bit(token: int) -> int:
@@ -67,39 +94,58 @@ def _bit(token: int) -> int:
     return bit - (1 << WORD) if bit >> (WORD - 1) else bit
 
 
-def _allow(words: np.ndarray[tuple[int], np.dtype[np.int32]], token: int) -> None:
+def _allow(words: Words, token: int) -> None:
     words[token // WORD] |= np.int32(_bit(token))
 
 
 @dataclass(frozen=True, slots=True)
 class Masks:
-    """What may come next: `allowed` [guided, V] for the entries `rows` of a step, and which of these is forced."""
+    """What may not come next, for the entries `rows` of a step: `forbidden` [guided, V] is added to their logits.
+
+    It is 0 or so far below every logit that nothing is left of the rest. `forced` says where one token is left.
+    """
 
     rows: tuple[int, ...]
-    allowed: Tensor
+    forbidden: Tensor
     forced: tuple[bool, ...]
 
 
 class MaskMaker:
-    """Fills masks in a thread of its own, which the library's work leaves the interpreter to."""
+    """Fills masks: at once where that takes less than changing threads does, else in a thread beside the model's pass.
+
+    The library's work leaves the interpreter to others, so that the pass goes on meanwhile.
+    """
 
     def __init__(self, vocab_size: int, device: torch.device) -> None:
         self._size = vocab_size
         self._device = device
         self._words = -(-vocab_size // WORD)
         self._thread: ThreadPoolExecutor | None = None
+        self._mask_s = 0.0  # what one has taken lately
 
-    def begin(self, guides: Sequence[Guide | None]) -> Future[Masks] | None:
-        """The masks of a step's rows, under way; None where no row has a guide."""
-        rows = [row for row, guide in enumerate(guides) if guide is not None]
+    def begin(self, guides: Sequence[Guide | None]) -> Callable[[], Masks] | None:
+        """Gives the masks of a step's rows once they are there; None where no row has a guide."""
+        rows = tuple(row for row, guide in enumerate(guides) if guide is not None)
         if not rows:
             return None
+        held = [guide for guide in guides if guide is not None]
+        if len(rows) * self._mask_s < AT_ONCE_S:
+            made = self._made(rows, held)
+            return lambda: made
         if self._thread is None:
             self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="masks")
-        return self._thread.submit(self._made, rows, [guide for guide in guides if guide is not None])
+        return self._thread.submit(self._made, rows, held).result
 
-    def _made(self, rows: Sequence[int], guides: Sequence[Guide]) -> Masks:
+    def _made(self, rows: tuple[int, ...], guides: Sequence[Guide]) -> Masks:
+        begin = time.thread_time()
         table = np.zeros((len(guides), self._words), dtype=np.int32)
-        forced = tuple(guide.fill(table[entry]) for entry, guide in enumerate(guides))
+        pointer, row_bytes = table.ctypes.data, table.strides[0]
+        for entry, guide in enumerate(guides):
+            guide.mask(pointer + entry * row_bytes, row_bytes)
+        counts = np.bitwise_count(table.view(np.uint32)).sum(1).tolist()
+        forced = tuple(guide.narrow(table[entry], counts[entry]) == 1 for entry, guide in enumerate(guides))
+        np.invert(table, out=table)
         bits = np.unpackbits(table.view(np.uint8), axis=1, count=self._size, bitorder="little")
-        return Masks(tuple(rows), torch.from_numpy(bits.view(np.bool_)).to(self._device), forced)
+        spent = (time.thread_time() - begin) / len(rows)
+        self._mask_s += SMOOTHING * (spent - self._mask_s)
+        return Masks(rows, torch.from_numpy(bits).to(self._device) * FORBIDDEN, forced)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from openclaw_rl.core import pipe
 from openclaw_rl.core.adapter import is_full
-from openclaw_rl.engines.local.compiling import Compiling
 from openclaw_rl.engines.local.wire import (
     AskStats,
     Broken,
@@ -88,6 +87,7 @@ class Host:
 
     def __init__(self, core: Core, out: BinaryIO, settings: LocalEngineSettings) -> None:
         from openclaw_rl.engines.local.adapter_files import read_adapter
+        from openclaw_rl.engines.local.compiling import Compiling
         from openclaw_rl.engines.local.copies import read_copy
 
         self._core = core
