@@ -35,7 +35,7 @@ from openclaw_rl.render.template import read_template
 
 MODEL = Path(openclaw_rl.__file__).parent / "tiny" / "weights"
 WIDTH = 8
-MOST_TOKENS = 700
+MOST_TOKENS = 500
 SPEED_TOKENS = 300
 LARGE = 40  # alternatives of a schema that takes a while to compile
 

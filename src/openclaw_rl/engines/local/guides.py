@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,9 +18,14 @@ if TYPE_CHECKING:
 Words = np.ndarray[tuple[int], np.dtype[np.int32]]
 WORD = 32
 FEW = 64
-AT_ONCE_S = 1e-3  # of one step
+AT_ONCE_S = 5e-5  # of one step
 SMOOTHING = 0.05
+FORGETTING = 0.98
 FORBIDDEN = -1e30  # infinity makes sums slow, and a hundredth of this would do
+# What the bits of a mask's byte add to the logits of eight tokens.
+OF_BYTE = np.where(
+    np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little"), 0, FORBIDDEN
+).astype(np.float32)
 
 
 class Guide:
@@ -36,11 +41,13 @@ class Guide:
         self._own_end = own_end  # the library allows this id where the grammar is complete; we allow `ends`
         self._forced: list[int] = []  # the next tokens, the last one first
         self._is_complete = False
+        self._taken: int | None = None  # by the answer, and not yet by the library
         self.problem = ""
         self.is_over = False
 
     def mask(self, pointer: int, size_bytes: int) -> None:
         """Writes the library's mask of the next token; nothing where it is known to be forced."""
+        self._catch_up()
         if not self._forced:
             self._matcher.unsafe_compute_mask_ptr(pointer, size_bytes)
 
@@ -64,13 +71,19 @@ class Guide:
         return 1
 
     def take(self, token: int) -> None:
-        """The answer went on with this token."""
+        """The answer went on with this token. The library hears of it with the next mask, beside the model's pass."""
         if self._is_complete and token in self._ends:
             self.is_over = True
-        elif not self._matcher.consume_token(token):
+            return
+        self._taken = token
+        if not self._ends:
+            self._catch_up()
+            self.is_over = self._matcher.is_stopped()
+
+    def _catch_up(self) -> None:
+        taken, self._taken = self._taken, None
+        if taken is not None and not self._matcher.consume_token(taken):
             self.problem = f"the grammar cannot be followed: {self._matcher.get_error()}"
-        elif not self._ends and self._matcher.is_stopped():
-            self.is_over = True
 
     def go_on(self, said: Sequence[int]) -> None:
         """The answer begins with these tokens, which were sampled before."""
@@ -111,9 +124,10 @@ class Masks:
 
 
 class MaskMaker:
-    """Fills masks: at once where that takes less than changing threads does, else in a thread beside the model's pass.
+    """Fills masks, in a thread beside the model's pass where that is the faster way.
 
-    The library's work leaves the interpreter to others, so that the pass goes on meanwhile.
+    The library's work leaves the interpreter to others, so that the pass goes on meanwhile. Where few masks are needed,
+    or other programs keep the processor busy and the thread is waited for, they are filled at once.
     """
 
     def __init__(self, vocab_size: int, device: torch.device) -> None:
@@ -121,7 +135,9 @@ class MaskMaker:
         self._device = device
         self._words = -(-vocab_size // WORD)
         self._thread: ThreadPoolExecutor | None = None
+        self._forbidden = np.empty((0, self._words * 4, 8), dtype=np.float32)  # kept: new memory is slow
         self._mask_s = 0.0  # what one has taken lately
+        self._wait_s = 0.0  # how long the thread was waited for lately
 
     def begin(self, guides: Sequence[Guide | None]) -> Callable[[], Masks] | None:
         """Gives the masks of a step's rows once they are there; None where no row has a guide."""
@@ -129,12 +145,20 @@ class MaskMaker:
         if not rows:
             return None
         held = [guide for guide in guides if guide is not None]
-        if len(rows) * self._mask_s < AT_ONCE_S:
+        if len(rows) * self._mask_s < max(AT_ONCE_S, self._wait_s):
+            self._wait_s *= FORGETTING  # after a while it is tried again
             made = self._made(rows, held)
             return lambda: made
         if self._thread is None:
             self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="masks")
-        return self._thread.submit(self._made, rows, held).result
+        under_way = self._thread.submit(self._made, rows, held)
+        return lambda: self._awaited(under_way)
+
+    def _awaited(self, under_way: Future[Masks]) -> Masks:
+        begin = time.perf_counter()
+        masks = under_way.result()
+        self._wait_s += SMOOTHING * (time.perf_counter() - begin - self._wait_s)
+        return masks
 
     def _made(self, rows: tuple[int, ...], guides: Sequence[Guide]) -> Masks:
         begin = time.thread_time()
@@ -144,8 +168,11 @@ class MaskMaker:
             guide.mask(pointer + entry * row_bytes, row_bytes)
         counts = np.bitwise_count(table.view(np.uint32)).sum(1).tolist()
         forced = tuple(guide.narrow(table[entry], counts[entry]) == 1 for entry, guide in enumerate(guides))
-        np.invert(table, out=table)
-        bits = np.unpackbits(table.view(np.uint8), axis=1, count=self._size, bitorder="little")
+        if len(self._forbidden) < len(guides):
+            self._forbidden = np.empty((len(guides), self._words * 4, 8), dtype=np.float32)
+        out = self._forbidden[: len(guides)]
+        np.take(OF_BYTE, table.view(np.uint8), axis=0, out=out, mode="clip")
+        forbidden = torch.from_numpy(out.reshape(len(guides), -1))[:, : self._size]
         spent = (time.thread_time() - begin) / len(rows)
         self._mask_s += SMOOTHING * (spent - self._mask_s)
-        return Masks(rows, torch.from_numpy(bits).to(self._device) * FORBIDDEN, forced)
+        return Masks(rows, forbidden.to(self._device), forced)
