@@ -134,7 +134,7 @@ async def test_each_api_holds_answers_in_its_own_words(
 
 
 @pytest.mark.parametrize(
-    ("path", ("body", "told")),
+    ("path", "body", "told"),
     [
         ("chat/completions", {"guided_json": SCHEMA, "guided_regex": "a"}, ("guided_regex", "several things")),
         (
