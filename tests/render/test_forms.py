@@ -18,7 +18,7 @@ from openclaw_rl.engines.local.grammars import Grammars
 from openclaw_rl.errors import RequestError
 from openclaw_rl.render.called import Called
 from openclaw_rl.render.forms import AnswerForm
-from openclaw_rl.render.lark import Lark, regex
+from openclaw_rl.render.lark import Lark, prepared, regex
 from openclaw_rl.render.parsers import Family
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.testing.families import STAND_INS, VOCAB, StandIn
@@ -248,3 +248,27 @@ def test_formats_that_nobody_checks_are_no_reason_to_refuse_a_schema() -> None:
     lark.json({"type": "object", "properties": {"format": {"type": "string", "format": "password"}}})
     written = lark.written("rule_0")
     assert "password" not in written and '"format": {"type": "string"}' in written
+
+
+A: dict[str, Json] = {"type": "object", "properties": {"a": {}}}
+B: dict[str, Json] = {"type": "object", "properties": {"b": {}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "closed"),
+    [
+        (A, 1),
+        ({**A, "required": ["a"]}, 1),
+        ({**A, "required": ["z"]}, 0),  # needs one that is not named
+        ({**A, "additionalProperties": True}, 0),
+        ({"type": "object"}, 0),
+        ({"anyOf": [A, B]}, 2),
+        ({"allOf": [A, B]}, 0),  # each would forbid what the other names
+        ({**A, "anyOf": [B, {}]}, 0),
+        ({"type": "array", "items": {"$ref": "#/$defs/x"}, "$defs": {"x": A}}, 1),
+        ({"properties": {"additionalProperties": {"const": {"properties": 1}}}}, 1),
+    ],
+    ids=str,
+)
+def test_an_object_holds_what_it_names_where_that_cannot_contradict(schema: dict[str, Json], closed: int) -> None:
+    assert json.dumps(prepared(schema)).count('"additionalProperties": false') == closed

@@ -14,6 +14,8 @@ WHITESPACE = r"( |\n[ \t]{0,40})"
 _META = frozenset("\\.^$|?*+()[]{}/")
 _SCHEMAS = ("items", "additionalProperties", "not", "contains", "if", "then", "else", "propertyNames")
 _SCHEMA_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_OPENS = frozenset(("additionalProperties", "patternProperties", "unevaluatedProperties"))
+_JOINS = frozenset(("anyOf", "oneOf", "$ref", "if", "dependentSchemas"))
 _SCHEMA_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 # A `format` says what a text means unless a validator is asked to check it; these are checked, all others are notes.
 _FORMATS = frozenset(
@@ -95,24 +97,52 @@ def regex(pattern: str) -> str:
 
 
 def prepared(schema: Mapping[str, Json] | bool, whitespace: str = WHITESPACE) -> Json:
-    """The schema as the library is given it: how white space is written, and no format that nobody checks."""
+    """The schema as the library is given it: how white space is written, and no format that nobody checks.
+
+    Objects hold the properties they name and no others unless `additionalProperties` is said of them: what comes is
+    valid all the same, and a small model that may add properties hardly ends.
+    """
     guidance: dict[str, Json] = {"whitespace_pattern": whitespace} if whitespace else {"whitespace_flexible": False}
-    found = {} if schema is True else _checked(schema)
+    found = {} if schema is True else _checked(schema, closes=not _is_joined(schema))
     return {**found, "x-guidance": guidance} if isinstance(found, dict) else found
 
 
-def _checked(schema: Any) -> Json:
-    """Without formats that say what a text means and not how it is written."""
+def _inner(schema: Mapping[str, Any]) -> list[Any]:
+    """The schemas right inside a schema."""
+    found = [value for name, value in schema.items() if name in _SCHEMAS]
+    for name, value in schema.items():
+        if name in _SCHEMA_MAPS and isinstance(value, Mapping):
+            found += value.values()
+        elif name in _SCHEMA_LISTS and isinstance(value, list):
+            found += value
+    return found
+
+
+def _is_joined(schema: Any) -> bool:
+    """Whether any object in it is described in several places, each of which names properties of its own."""
+    if not isinstance(schema, Mapping):
+        return False
+    if len(_JOINS & schema.keys()) > ("properties" not in schema) or "allOf" in schema:
+        return True
+    return any(_is_joined(each) for each in _inner(schema))
+
+
+def _checked(schema: Any, *, closes: bool) -> Json:
+    """Without formats that say what a text means and not how it is written; `closes` objects that name properties."""
     if not isinstance(schema, Mapping):
         return schema  # type: ignore[no-any-return]  # true, false, or what the library refuses
     found: dict[str, Json] = {}
     for name, value in schema.items():
         if name in _SCHEMAS and isinstance(value, Mapping):
-            found[name] = _checked(value)
+            found[name] = _checked(value, closes=closes)
         elif name in _SCHEMA_MAPS and isinstance(value, Mapping):
-            found[name] = {key: _checked(each) for key, each in value.items()}
+            found[name] = {key: _checked(each, closes=closes) for key, each in value.items()}
         elif name in _SCHEMA_LISTS and isinstance(value, list):
-            found[name] = [_checked(each) for each in value]
+            found[name] = [_checked(each, closes=closes) for each in value]
         elif name != "format" or value in _FORMATS:
             found[name] = value
+    properties, required = schema.get("properties"), schema.get("required", [])
+    may_close = closes and isinstance(properties, Mapping) and isinstance(required, list) and not _OPENS & schema.keys()
+    if may_close and properties and all(name in properties for name in required):
+        found["additionalProperties"] = False
     return found

@@ -22,8 +22,8 @@ from openclaw_rl.runtime.home import KEY, check_key
 from openclaw_rl.runtime.keys import kept_keys
 from openclaw_rl.runtime.models import model_folder, named_ends
 
-LIBRARIES = ("openclaw-rl", "torch", "transformers", "peft", "tokenizers", "aiohttp", "msgspec", "jinja2")
-LOCAL = frozenset({"torch", "transformers", "peft"})  # come with the extra `local`
+LIBRARIES = ("openclaw-rl", "torch", "transformers", "peft", "llguidance", "tokenizers", "aiohttp", "msgspec", "jinja2")
+LOCAL = frozenset({"torch", "transformers", "peft", "llguidance"})  # come with the extra `local`
 LEAST_BYTES = 256 << 20
 VERSIONS_AHEAD = 3  # a version is written beside the one it comes from, with the optimiser's state
 
