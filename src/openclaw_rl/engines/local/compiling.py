@@ -47,9 +47,12 @@ class Compiling:
             future.add_done_callback(lambda _: self._rouse())
         self._asked.append((ask, future))
 
-    def submit(self, ask: Submit, grammar: Grammar) -> None:
-        """The request is submitted once its grammar is compiled."""
+    def submit(self, ask: Submit, grammar: Grammar, core: Submitting) -> None:
+        """The request is submitted at once where its grammar is compiled, as it mostly is; else as soon as it is."""
         said = ask.tokens[len(ask.tokens) - ask.drawn :]
+        if self._grammars.holds(grammar):
+            core.submit(ask, self._grammars.guide(grammar, said))
+            return
         future = self._pool().submit(self._grammars.guide, grammar, said)
         future.add_done_callback(lambda _: self._rouse())
         self._waiting.append((ask, future))

@@ -143,7 +143,7 @@ class Host:
     def _handle(self, command: object) -> None:
         match command:
             case Submit() if command.sampling.grammar is not None:
-                self._compiling.submit(command, command.sampling.grammar)
+                self._compiling.submit(command, command.sampling.grammar, self._core)
             case Submit():
                 self._core.submit(command)
             case Compile():
