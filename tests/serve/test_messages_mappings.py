@@ -193,7 +193,7 @@ REFUSED: list[tuple[dict[str, object], str]] = [
     ),
     ({"messages": [{"role": "user", "content": [{"type": "tool_result", "content": "x"}]}]}, "tool_use_id"),
     ({"messages": [{"role": "user", "content": [{"type": "document", "source": {}}]}]}, "reads text only"),
-    ({"messages": [{"role": "user", "content": "hello " * 2000}]}, "context holds 1024"),
+    ({"messages": [{"role": "user", "content": "hello " * 2000}]}, "prompt is too long: "),
 ]
 
 

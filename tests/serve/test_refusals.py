@@ -64,7 +64,12 @@ REFUSED = [
         "messages[0].content[0]",
         "image",
     ),
-    ({"messages": [{"role": "user", "content": "hello " * 2000}]}, 400, "messages", "context holds 1024"),
+    (
+        {"messages": [{"role": "user", "content": "hello " * 2000}]},
+        400,
+        "messages",
+        "maximum context length is 1024 tokens",
+    ),
 ]
 
 

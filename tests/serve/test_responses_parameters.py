@@ -173,7 +173,7 @@ REFUSED: list[tuple[dict[str, object], int, str | None, str]] = [
         "input[0].content[0]",
         "reads text only",
     ),
-    ({"input": "hello " * 2000, "truncation": "auto"}, 400, "input", "context holds 1024"),
+    ({"input": "hello " * 2000, "truncation": "auto"}, 400, "input", "exceeds the context window"),
 ]
 
 

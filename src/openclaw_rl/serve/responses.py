@@ -14,7 +14,7 @@ from aiohttp import web
 from openclaw_rl.core.message import Json, Message, Role, TextPart
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.errors import RequestError
+from openclaw_rl.errors import ContextError, RequestError
 from openclaw_rl.serve.control import answer, number_of
 from openclaw_rl.serve.generate import Asked, Generation, begin
 from openclaw_rl.serve.ids import turn_of_response
@@ -22,7 +22,7 @@ from openclaw_rl.serve.large import MOST_COUNTED, beside, check_sizes, parsed_in
 from openclaw_rl.serve.logprobs import token_entries
 from openclaw_rl.serve.params import check_parameters, offers_tools, options_of, sampling_of, stops_of
 from openclaw_rl.serve.parts import ServeParts
-from openclaw_rl.serve.responses_chunks import ResponseChunks
+from openclaw_rl.serve.responses_chunks import ResponseChunks, refused_stream
 from openclaw_rl.serve.responses_items import ended, fetched, input_items, output_of, shows_summary
 from openclaw_rl.serve.responses_wire import (
     LOGPROBS,
@@ -54,7 +54,12 @@ async def responses(request: web.Request, parts: ServeParts, key_name: str) -> w
     model = parts.model_named(body.model)
     messages = await _conversation(parts, body, key_name, len(raw))
     asked = _asked(parts, body, model, messages, facts)
-    generation = await begin(parts, asked, request.headers, key_name)
+    try:
+        generation = await begin(parts, asked, request.headers, key_name)
+    except ContextError as problem:
+        if not body.stream:
+            raise
+        return web.Response(body=refused_stream(asked, problem, parts.clock()), content_type="text/event-stream")
     has_logprobs = LOGPROBS in (body.include or ()) or bool(body.top_logprobs)
     if body.stream:
         table = parts.renderer.table if has_logprobs else None
