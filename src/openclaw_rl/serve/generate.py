@@ -24,6 +24,7 @@ from openclaw_rl.render.encoding import TooManyTokens
 from openclaw_rl.render.parsers import ReplyDelta
 from openclaw_rl.serve.choice import Choice
 from openclaw_rl.serve.ids import new_turn_id
+from openclaw_rl.serve.notes import note_headers
 from openclaw_rl.serve.parts import ServeParts
 
 log = logging.getLogger(__name__)
@@ -39,8 +40,9 @@ _MANY_MESSAGES = 200  # more are rendered in a thread, for the same reason
 class Asked:
     """A request in the words of `core`. `max_tokens` None leaves it to the context.
 
-    With `prompt` (text or ids) there is no conversation to render, and the turn is never trained. `shown` is what an
-    API whose answers can be fetched again keeps of the request, beside its messages.
+    With `prompt` (text or ids) there is no conversation to render, and the turn is never trained. `ignored` are its
+    fields without effect, `placeholders` the kinds of what the model cannot be shown. `shown` is what an API whose
+    answers can be fetched again keeps of the request, beside its messages.
     """
 
     api: str
@@ -54,6 +56,8 @@ class Asked:
     options: Mapping[str, Json] = field(default_factory=dict)
     facts: Mapping[str, Json] = field(default_factory=dict)
     prompt: str | tuple[int, ...] | None = None
+    ignored: Sequence[str] = ()
+    placeholders: Mapping[str, int] = field(default_factory=dict)
     shown: Mapping[str, Json] = field(default_factory=dict)
 
 
@@ -91,8 +95,9 @@ class Generation:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Turn ids and version, which every completion carries."""
+        """Turn ids and version, which every completion carries, and what the request did not come through with."""
         return {
+            **note_headers(self.asked.ignored, self.asked.placeholders),
             "x-openclaw-rl-turn": ",".join(choice.turn for choice in self.choices),
             "x-openclaw-rl-version": str(self.version),
         }
@@ -232,6 +237,10 @@ class Generation:
 
 async def begin(parts: ServeParts, asked: Asked, headers: Mapping[str, str], key_name: str) -> Generation:
     """Finds out where the request belongs and what the model is to read. Raises ContextError where it does not fit."""
+    for name in asked.ignored:
+        parts.metrics.ignore(name)
+    for kind, times in asked.placeholders.items():
+        parts.metrics.replace(kind, times)
     at_s, most = parts.clock(), parts.context_length - 1  # an answer has at least one token
     param = _PARAM.get(asked.api, "messages")
     if len(asked.messages) > most:  # each is at least a token
