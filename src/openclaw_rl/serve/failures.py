@@ -21,6 +21,7 @@ from openclaw_rl.errors import (
     RequestError,
     StoreError,
 )
+from openclaw_rl.serve.unserved import unserved
 
 log = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -125,6 +126,8 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
     """Answers what is raised before a handler is found: an unknown path, a wrong method."""
     try:
         return await handler(request)
+    except web.HTTPNotFound as problem:
+        return error_response(unserved(request.path) or problem, request.path)
     except Exception as problem:  # the edge of a request: recorded in error_body
         return error_response(problem, request.path)
 
