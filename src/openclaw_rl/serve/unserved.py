@@ -5,33 +5,36 @@ from __future__ import annotations
 from openclaw_rl.errors import RequestError
 
 CODE = "unsupported_endpoint"
-_AGENTS = "no agents, threads or stores are kept here"
+_AGENTS = "keeps no agents, threads or stores"
+_TEXT = "; the model it serves reads and writes text"
+_BATCHES = "keeps no batches; send the requests one by one, as many at once as you like"
+_JOBS = "takes no jobs; it learns from the conversations it has"
 _ELSEWHERE = "point the program at another server for this, or switch it off"
 # The part of a path below /v1, and what this server does not do. The first that fits counts.
 _PARTS: tuple[tuple[str, str], ...] = (
-    ("embeddings", "it makes no embeddings: the model served here writes text"),
-    ("engines", "engines have gone from the API: send the model's name in the body"),
-    ("images", "it neither draws nor sees: the model served here reads and writes text"),
-    ("videos", "it makes no videos: the model served here reads and writes text"),
-    ("audio", "it neither hears nor speaks: the model served here reads and writes text"),
-    ("realtime", "it neither hears nor speaks: the model served here reads and writes text"),
-    ("moderations", "it does not moderate"),
-    ("rerank", "it ranks nothing"),
-    ("score", "it ranks nothing"),
-    ("messages/batches", "it keeps no batches: send the requests one by one, as many at once as you like"),
-    ("batches", "it keeps no batches: send the requests one by one, as many at once as you like"),
-    ("fine_tuning", "it learns from the conversations it has, and takes no jobs"),
-    ("fine-tunes", "it learns from the conversations it has, and takes no jobs"),
-    ("files", "it keeps no files: send their text in a message"),
-    ("uploads", "it keeps no files: send their text in a message"),
+    ("embeddings", "makes no embeddings; the model it serves writes text"),
+    ("engines", "has no engines, as the API has none any more; send the model's name in the body"),
+    ("images", f"neither draws nor sees{_TEXT}"),
+    ("videos", f"makes no videos{_TEXT}"),
+    ("audio", f"neither hears nor speaks{_TEXT}"),
+    ("realtime", f"neither hears nor speaks{_TEXT}"),
+    ("moderations", "does not moderate"),
+    ("rerank", "ranks nothing"),
+    ("score", "ranks nothing"),
+    ("messages/batches", _BATCHES),
+    ("batches", _BATCHES),
+    ("fine_tuning", _JOBS),
+    ("fine-tunes", _JOBS),
+    ("files", "keeps no files; send their text in a message"),
+    ("uploads", "keeps no files; send their text in a message"),
     ("assistants", _AGENTS),
     ("threads", _AGENTS),
     ("vector_stores", _AGENTS),
-    ("conversations", "conversations have no id of their own here: go on with previous_response_id"),
-    ("containers", "it runs no code"),
-    ("skills", "it runs no code"),
-    ("evals", "it runs no evaluations over HTTP: `openclaw-rl eval` does"),
-    ("complete", "this API has gone: use /v1/messages"),
+    ("conversations", "gives conversations no id; go on with previous_response_id"),
+    ("containers", "runs no code"),
+    ("skills", "runs no code"),
+    ("evals", "runs no evaluations over HTTP; `openclaw-rl eval` does"),
+    ("complete", "has no such API any more; use /v1/messages"),
 )
 _BELOW_V1 = ("chat/completions", "completions", "responses", "messages")
 _OLLAMA = ("api/chat", "api/generate", "api/tags", "api/show", "api/embed", "api/embeddings", "api/version")
@@ -54,7 +57,7 @@ def unserved(path: str) -> RequestError | None:
     below = held.removeprefix("v1/")
     for part, why in _PARTS:
         if below == part or below.startswith(f"{part}/"):
-            return _refusal(f"{path} is not served here: {why}", _ELSEWHERE)
+            return _refusal(f"{path} is not served here: this server {why}", _ELSEWHERE)
     return None
 
 
