@@ -22,7 +22,10 @@ _RESERVED = frozenset({"messages", "tools", "add_generation_prompt"})
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """One field that speaks of thinking: whether there is to be any, how much of it, in how many tokens."""
+    """One field that speaks of thinking: whether there is to be any, how much of it, in how many tokens.
+
+    One that says none of the three is of a kind nobody knows.
+    """
 
     name: str
     is_on: bool | None = None
@@ -55,7 +58,7 @@ def options_of(kwargs: msgspec.Raw, wishes: Sequence[Wish], known: Collection[st
             found[_LEVEL] = wish.level
         if wish.budget is not None and _BUDGET in known:
             found[_BUDGET] = wish.budget
-        if not found and (wish.is_on, wish.level, wish.budget) != (None, None, None):
+        if not found:
             ignored.append(wish.name)
         for name, value in found.items():
             values.setdefault(name, value)
@@ -81,19 +84,23 @@ def unheeded(sent: msgspec.Raw, name: str, known: Collection[str]) -> list[str]:
 
 def _of_thinking(held: Json) -> list[Wish]:
     """`thinking` as a switch, or as Anthropic and others write it."""
-    if isinstance(held, bool):
-        return [Wish("thinking", is_on=held)]
+    if held is None or isinstance(held, bool):
+        return [] if held is None else [Wish("thinking", is_on=held)]
     if not isinstance(held, dict):
-        return []
+        return [Wish("thinking")]
     kind, budget = held.get("type"), held.get("budget_tokens")
     found = [Wish("thinking", is_on=kind == "enabled")] if kind in ("enabled", "disabled") else []
+    if kind not in (None, "enabled", "disabled", "adaptive", "auto"):
+        found = [Wish("thinking.type")]
     return [*found, Wish("thinking.budget_tokens", budget=budget)] if isinstance(budget, int) else found
 
 
 def _of_reasoning(held: Json) -> list[Wish]:
     """`reasoning` as gateways write it: a level, a switch, a budget."""
-    if not isinstance(held, dict):
+    if held is None:
         return []
+    if not isinstance(held, dict):
+        return [Wish("reasoning")]
     level, is_on, budget = held.get("effort"), held.get("enabled"), held.get("max_tokens")
     found = [Wish("reasoning.effort", level=level)] if isinstance(level, str) else []
     if isinstance(is_on, bool):
