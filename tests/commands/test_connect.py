@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 import pytest_asyncio
 
@@ -75,6 +76,17 @@ async def test_openclaw_is_connected_and_the_server_recognises_its_turns(server:
     assert code == 2 and "was not written by this command" in said
     assert profile.read_text("utf-8") == "model = 'mine'\n"
     await _other_clients_files_are_written_and_restored(server)
+    await _an_image_is_counted_in_the_status(server)
+
+
+async def _an_image_is_counted_in_the_status(server: Server) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    body = {"messages": [{"role": "user", "content": [image]}], "max_tokens": 1}
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {server.key}"}) as http:
+        async with http.post(f"{server.base_url}/chat/completions", json=body) as answer:
+            assert answer.headers["x-openclaw-rl-placeholders"] == "image=1"
+        async with http.get(f"{server.base_url}/rl/status") as answer:
+            assert (await answer.json())["placeholders"] == {"image": 1}
 
 
 async def _other_clients_files_are_written_and_restored(server: Server) -> None:

@@ -117,6 +117,21 @@ async def test_thinking_in_a_chat_history_is_read_under_both_of_its_names(server
         assert server.book.turns[-1].messages[1].reasoning == "so"
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "thinking", "thinking": "so"},
+        {"type": "thinking", "thinking": [{"type": "text", "text": "so"}]},
+        {"type": "reasoning", "text": "so"},
+    ],
+)
+async def test_thinking_among_the_parts_of_a_reply_is_its_thinking(server: Serving, part: dict[str, object]) -> None:
+    said = {"role": "assistant", "content": [part, {"type": "text", "text": "hi"}]}
+    await _ask(server, CHAT, {"messages": [*HELLO, said, *HELLO]})
+    reply = server.book.turns[-1].messages[1]
+    assert (reply.reasoning, reply.text) == ("so", "hi")
+
+
 def test_a_template_says_which_names_it_reads() -> None:
     source = (
         "{% for m in messages %}{{ m.content }}{% if thinking %}{% set low = reasoning_effort %}{% endif %}{% endfor %}"

@@ -24,7 +24,7 @@ from openclaw_rl.render.encoding import TooManyTokens
 from openclaw_rl.render.parsers import ReplyDelta
 from openclaw_rl.serve.choice import Choice
 from openclaw_rl.serve.ids import new_turn_id
-from openclaw_rl.serve.notes import note_headers
+from openclaw_rl.serve.notes import TURN, VERSION, note_headers
 from openclaw_rl.serve.parts import ServeParts
 
 log = logging.getLogger(__name__)
@@ -95,11 +95,11 @@ class Generation:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Turn ids and version, which every completion carries, and what the request did not come through with."""
+        """Turn ids and version, which every completion carries, and what of the request had no effect."""
         return {
             **note_headers(self.asked.ignored, self.asked.placeholders),
-            "x-openclaw-rl-turn": ",".join(choice.turn for choice in self.choices),
-            "x-openclaw-rl-version": str(self.version),
+            TURN: ",".join(choice.turn for choice in self.choices),
+            VERSION: str(self.version),
         }
 
     @property

@@ -1,10 +1,12 @@
-"""What an answer says of its request in headers: what of it had no effect, and what stood for what cannot be read."""
+"""The headers of an answer: its turn, its version, what of the request had no effect, what stood there by name."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 
+TURN = "x-openclaw-rl-turn"
+VERSION = "x-openclaw-rl-version"
 IGNORED = "x-openclaw-rl-ignored"
 PLACEHOLDERS = "x-openclaw-rl-placeholders"
 _OTHERS = re.compile(r"[^A-Za-z0-9_.\-]+")

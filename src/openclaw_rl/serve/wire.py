@@ -25,6 +25,7 @@ FACTS = (
     "previous_response_id",
 )
 _ROLES = {"system": Role.SYSTEM, "developer": Role.SYSTEM} | {role.value: role for role in Role}
+_THINKING = frozenset({"thinking", "reasoning", "redacted_thinking"})
 _EMPTY: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
@@ -75,6 +76,7 @@ class PartSpec(msgspec.Struct):
     image_url: msgspec.Raw = _EMPTY
     input_audio: msgspec.Raw = _EMPTY
     file: msgspec.Raw = _EMPTY
+    thinking: str | list[PartSpec] | None = None
 
 
 class MessageSpec(msgspec.Struct):
@@ -242,10 +244,12 @@ def _message(spec: MessageSpec, where: str, unseen: Unseen) -> Message:
     calls = tuple(_call(call, f"{where}.tool_calls[{at}]") for at, call in enumerate(spec.tool_calls or ()))
     if spec.content is None and role in (Role.USER, Role.SYSTEM):  # an empty tool result may be null
         raise RequestError(f"{where} has no content", fix="send text", param=f"{where}.content")
+    said, thought = _apart(spec.content) if role is Role.ASSISTANT else (spec.content, None)
+    given = spec.reasoning if spec.reasoning_content is None else spec.reasoning_content
     return Message(
         role,
-        _content(spec.content, where, unseen),
-        reasoning=spec.reasoning if spec.reasoning_content is None else spec.reasoning_content,
+        _content(said, where, unseen),
+        reasoning=thought if given is None else given,
         tool_calls=calls,
         tool_call_id=spec.tool_call_id,
         name=spec.name,
@@ -260,6 +264,18 @@ def _call(spec: CallSpec, where: str) -> ToolCall:
         raise RequestError(f"{where} calls no function", fix="send function", param=where)
     check_name(spec.custom.name, f"{where}.custom.name")
     return ToolCall(spec.id, spec.custom.name, json.dumps({"input": spec.custom.input}, ensure_ascii=False))
+
+
+def _apart(content: str | list[PartSpec] | None) -> tuple[str | list[PartSpec] | None, str | None]:
+    """What a reply says, and what it thought where some clients put that: among its parts."""
+    if not isinstance(content, list) or not any(part.type in _THINKING for part in content):
+        return content, None
+    thought: list[str] = []
+    for part in content:
+        if part.type in _THINKING:
+            inner = part.thinking if isinstance(part.thinking, list) else [part]
+            thought += [each.text or (each.thinking if isinstance(each.thinking, str) else "") for each in inner]
+    return [part for part in content if part.type not in _THINKING], "".join(thought) or None
 
 
 def _content(content: str | list[PartSpec] | None, where: str, unseen: Unseen) -> tuple[TextPart, ...]:
