@@ -244,7 +244,9 @@ def _message(spec: MessageSpec, where: str, unseen: Unseen) -> Message:
     calls = tuple(_call(call, f"{where}.tool_calls[{at}]") for at, call in enumerate(spec.tool_calls or ()))
     if spec.content is None and role in (Role.USER, Role.SYSTEM):  # an empty tool result may be null
         raise RequestError(f"{where} has no content", fix="send text", param=f"{where}.content")
-    said, thought = _apart(spec.content) if role is Role.ASSISTANT else (spec.content, None)
+    said, thought = spec.content, None
+    if isinstance(said, list) and role is Role.ASSISTANT:
+        said, thought = _apart(said)
     given = spec.reasoning if spec.reasoning_content is None else spec.reasoning_content
     return Message(
         role,
@@ -266,10 +268,8 @@ def _call(spec: CallSpec, where: str) -> ToolCall:
     return ToolCall(spec.id, spec.custom.name, json.dumps({"input": spec.custom.input}, ensure_ascii=False))
 
 
-def _apart(content: str | list[PartSpec] | None) -> tuple[str | list[PartSpec] | None, str | None]:
+def _apart(content: list[PartSpec]) -> tuple[list[PartSpec], str | None]:
     """What a reply says, and what it thought where some clients put that: among its parts."""
-    if not isinstance(content, list) or not any(part.type in _THINKING for part in content):
-        return content, None
     thought: list[str] = []
     for part in content:
         if part.type in _THINKING:
