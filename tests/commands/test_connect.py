@@ -110,6 +110,14 @@ async def _other_clients_files_are_written_and_restored(server: Server) -> None:
         and f"OPENAI_API_BASE='{server.base_url}'" in printed
         and not (path.parents[1] / "mini-swe-agent").exists()
     )
+    profile = server.home / ".codex" / "openclaw-rl.config.toml"
+    code, _, said = await _connect(server, "codex", "--undo")
+    assert code == 0 and "holds nothing of this command's" in said and profile.exists()  # it is the user's by now
+    listed = server.home / ".continue" / "config.yaml"
+    code, _, said = await _connect(server, "continue", "--no-test")
+    assert code == 0 and "OpenClaw-RL" in listed.read_text("utf-8")
+    code, _, said = await _connect(server, "continue", "--undo")
+    assert code == 0 and "took away" in said and not listed.exists()
     code, printed, said = await _connect(server, "cline", "--undo")
     assert code == 0 and "no file that was written" in said
 

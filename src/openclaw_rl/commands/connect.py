@@ -160,6 +160,8 @@ def _undo(client: Client | None, file: Path | None, *, prints: bool) -> None:
     after = _restored(client, before, path)
     if prints:
         print(after, end="")
+    elif after == before:
+        say.print(f"{escape(str(path))} holds nothing of this command's", soft_wrap=True)
     elif after.strip():
         _tell(put(path, after))
     else:
