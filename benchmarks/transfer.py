@@ -56,7 +56,8 @@ class Outcome:
     sessions: int
     corrections: int
     versions: int
-    refused: int
+    requests_refused: int
+    versions_refused: int
     unsettled: int
     seconds: float
     moments: dict[str, Moment]
@@ -96,6 +97,7 @@ async def tried(user: Visitor, model: str, settings: RunSettings, *, base_url: s
         for item in (told, never_told, before, after):
             show(item)
         report = await run.report()
+        refused = [version for version in await client.versions() if version["status"] == "refused"]
     found = [told, never_told, before, after, *(item for item in report.measurements if item.label != CONVERGED)]
     last = report.measured(AFTER)
     return Outcome(
@@ -107,7 +109,8 @@ async def tried(user: Visitor, model: str, settings: RunSettings, *, base_url: s
         sessions=len(report.sessions),
         corrections=report.corrections,
         versions=report.versions,
-        refused=report.refused,
+        requests_refused=report.refused,
+        versions_refused=len(refused),
         unsettled=sum(not session.is_settled for session in report.sessions),
         seconds=round(time.monotonic() - began, 1),
         moments={item.label: _moment(item) for item in found},

@@ -42,7 +42,8 @@ def figures(found: Sequence[Outcome], *, judge: str, settings: RunSettings) -> F
         "corrections": sum(run.corrections for run in found),
         "hinted": sum(_hinted(run) for run in found),
         "unsettled_sessions": sum(run.unsettled for run in found),
-        "refused": sum(run.refused for run in found),
+        "requests_refused": sum(run.requests_refused for run in found),
+        "versions_refused": sum(run.versions_refused for run in found),
         "seconds": round(sum(run.seconds for run in found)),
         "judge": judge,
         "conditions": conditions("made models", threads=1, seeds=sorted({run.seed for run in found}), repeats=1)

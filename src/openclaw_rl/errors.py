@@ -58,6 +58,24 @@ class RequestError(OpenClawRLError):
         self.retry_s = retry_s  # after how long the same may be asked again
 
 
+class ContextError(RequestError):
+    """More tokens than the model's context holds, in OpenAI's words; `serve.failures` has the other APIs' words.
+
+    Clients look for these words, and shorten the conversation then. `tokens` is how many there are, or the least that
+    there must be where counting them would take too long.
+    """
+
+    def __init__(self, tokens: int, most: int, *, param: str) -> None:
+        super().__init__(
+            f"This model's maximum context length is {most} tokens. However, your messages resulted in {tokens} tokens",
+            fix="Please reduce the length of the messages.",
+            code="context_length_exceeded",
+            param=param,
+        )
+        self.tokens = tokens
+        self.most = most
+
+
 class EngineError(OpenClawRLError):
     """The engine cannot do what was asked of it, or its process is gone."""
 

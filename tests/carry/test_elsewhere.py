@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from openclaw_rl.carry.elsewhere import Opening, OtherRequests, shipped
+from openclaw_rl.carry.elsewhere import Opening, OtherRequests, shipped, thanks
 from openclaw_rl.carry.settings import HintsSettings
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.completion import Finish, SampledToken, Scores, Span
@@ -48,7 +48,7 @@ class Bytes:
         return self.prompt(messages, (), None)
 
     def decode(self, tokens: Sequence[int]) -> tuple[Message, tuple[Span, ...]]:
-        raise NotImplementedError
+        return message(Role.ASSISTANT, text(tokens[:-1])), ()
 
 
 def text(ids: Sequence[int]) -> str:
@@ -101,18 +101,21 @@ class Base:
         raise NotImplementedError
 
 
-def others(engine: Base, *earlier: Turn, most: int = 3) -> OtherRequests:
+def others(engine: Base, *earlier: Turn, most: int = 3, answer: str = "") -> OtherRequests:
     async def current(turn: Turn) -> PolicyVersion:
         return SERVED
 
     async def known(turn: Turn) -> Sequence[Turn]:
         return earlier
 
+    async def answered(turn: Turn) -> Sequence[Message]:
+        return [message(Role.USER, answer)] if answer else ()
+
     def opens(before: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None) -> Opening | None:
         return Opening(OPENING, END, text, ids_of) if engine.invented else None
 
     settings = HintsSettings(elsewhere=most, probe_tokens=12)
-    return OtherRequests(engine, current, Bytes(), (END,), settings, known, opens)
+    return OtherRequests(engine, current, Bytes(), (END,), settings, known, answered, opens)
 
 
 async def asked(found: OtherRequests, turn: Turn) -> list[str]:
@@ -165,17 +168,36 @@ async def test_what_the_base_model_says_with_the_hint_comes_with_the_prompt_with
 async def test_a_known_hint_that_the_weights_follow_there_is_read_beside_it() -> None:
     """Or what was learned before would be unlearned on every other request."""
     known = [PlacedHint(0, "k", KIND), PlacedHint(0, "o", "Be brief.")]
-    (one,) = await others(Base(), most=1).shown(a_turn("t"), PLAIN, known)
+    one, _thanked = await others(Base(), most=1).shown(a_turn("t"), PLAIN, known)
     assert one.hint.text == f"{KIND} {PLAIN}"
 
 
 async def test_a_reply_without_an_end_is_left_out_and_an_engine_that_is_away_is_said() -> None:
     engine = Base()
     endless = a_turn("earlier", f"Count {engine.endless}")
-    assert len(await others(engine, endless).shown(a_turn("t"), PLAIN, ())) == 2
+    found = await others(engine, endless).shown(a_turn("t"), PLAIN, ())
+    assert not [one for one in found if engine.endless in text(one.prompt)]
     assert await others(engine, most=0).shown(a_turn("t"), PLAIN, ()) == ()
     with pytest.raises(EngineError):
         await others(replace(engine, is_away=True)).shown(a_turn("t"), PLAIN, ())
+
+
+async def test_conversations_go_on_after_the_correction_with_thanks_and_with_a_second_request() -> None:
+    """A wish learned where conversations open alone changed other things further on: a list, or no end."""
+    turn = a_turn("t")
+    found = await others(Base(), most=2, answer="No bold text!").shown(turn, PLAIN, ())
+    first, second = shipped()[:2]
+    redone = f"{turn.messages[-1].text}\n{turn.reply.text}\nNo bold text!"
+    thanked = f"{first}\nplain\n{thanks()[0]}"
+    assert [text(one.prompt) for one in found] == [first, second, redone, thanked, f"{second}\nplain\n{first}"]
+    assert [text(one.reply.tokens[:-1]) for one in found] == ["plain"] * 5
+
+
+async def test_a_users_own_later_requests_stand_before_made_up_ones() -> None:
+    later = a_turn("later", "What is 3 + 3?", parent="earlier")
+    found = await others(Base(), later, a_turn("t", parent="x"), most=1, answer="No!").shown(a_turn("t"), PLAIN, ())
+    assert [one.turn for one in found] == ["", "", "later", ""]
+    assert text(found[2].prompt) == "What is 3 + 3?" and text(found[3].prompt).endswith(thanks()[0])
 
 
 def test_the_shipped_requests_are_different_ones_and_enough() -> None:

@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 import pytest_asyncio
 
@@ -58,9 +59,13 @@ async def test_openclaw_is_connected_and_the_server_recognises_its_turns(server:
     code, _, said = await _connect(server, "openclaw", "--no-test", key="another")
     assert code == 2 and "does not take this API key" in said
 
+    code, _, said = await _connect(server, "openclaw", "--undo")
+    assert code == 0 and "took away" in said and not path.exists()
+
     code, printed, said = await _connect(server, "claude-code")
     assert code == 0 and f"ANTHROPIC_BASE_URL={server.base_url.removesuffix('/v1')}\n" in printed
     assert "test turn over /v1/messages: main" in said
+    assert "claude-code needs 64000 at least" in said  # the bundled model's context is short
 
     profile = server.home / ".codex" / "openclaw-rl.config.toml"
     code, _, said = await _connect(server, "codex")
@@ -70,6 +75,51 @@ async def test_openclaw_is_connected_and_the_server_recognises_its_turns(server:
     code, _, said = await _connect(server, "codex", "--no-test")
     assert code == 2 and "was not written by this command" in said
     assert profile.read_text("utf-8") == "model = 'mine'\n"
+    await _other_clients_files_are_written_and_restored(server)
+    await _an_image_is_counted_in_the_status(server)
+
+
+async def _an_image_is_counted_in_the_status(server: Server) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    body = {"messages": [{"role": "user", "content": [image]}], "max_tokens": 1}
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {server.key}"}) as http:
+        async with http.post(f"{server.base_url}/chat/completions", json=body) as answer:
+            assert answer.headers["x-openclaw-rl-placeholders"] == "image=1"
+        async with http.get(f"{server.base_url}/rl/status") as answer:
+            assert (await answer.json())["placeholders"] == {"image": 1}
+
+
+async def _other_clients_files_are_written_and_restored(server: Server) -> None:
+    settings = server.home / "settings.json"
+    settings.write_text('{"permissions": {"allow": ["Bash(ls)"]}, "env": {"MINE": "1"}}', "utf-8")
+    code, printed, said = await _connect(server, "claude-code", "--file", str(settings), "--no-test")
+    held = json.loads(settings.read_text("utf-8"))
+    assert (
+        code == 0 and printed == "" and held["env"]["MINE"] == "1" and held["env"]["ANTHROPIC_AUTH_TOKEN"] == server.key
+    )
+    code, _, said = await _connect(server, "claude-code", "--file", str(settings), "--undo")
+    assert json.loads(settings.read_text("utf-8")) == {"permissions": {"allow": ["Bash(ls)"]}, "env": {"MINE": "1"}}
+
+    path = server.home / ".config" / "opencode" / "opencode.json"
+    code, printed, said = await _connect(server, "opencode", "--no-test")
+    assert code == 0 and printed == "" and f"wrote {path}" in said
+    assert json.loads(path.read_text("utf-8"))["provider"]["openclaw-rl"]["options"]["baseURL"] == server.base_url
+    code, printed, _ = await _connect(server, "mini-swe-agent", "--print")
+    assert (
+        code == 0
+        and f"OPENAI_API_BASE='{server.base_url}'" in printed
+        and not (path.parents[1] / "mini-swe-agent").exists()
+    )
+    profile = server.home / ".codex" / "openclaw-rl.config.toml"
+    code, _, said = await _connect(server, "codex", "--undo")
+    assert code == 0 and "holds nothing of this command's" in said and profile.exists()  # it is the user's by now
+    listed = server.home / ".continue" / "config.yaml"
+    code, _, said = await _connect(server, "continue", "--no-test")
+    assert code == 0 and "OpenClaw-RL" in listed.read_text("utf-8")
+    code, _, said = await _connect(server, "continue", "--undo")
+    assert code == 0 and "took away" in said and not listed.exists()
+    code, printed, said = await _connect(server, "cline", "--undo")
+    assert code == 0 and "no file that was written" in said
 
 
 @pytest.mark.parametrize(("words", "said"), [(("nobody",), "there is no client"), ((), "no client is named")])

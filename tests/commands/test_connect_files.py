@@ -9,7 +9,6 @@ import pytest
 
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.runtime.connect_check import complaint
-from openclaw_rl.runtime.connect_clients import CLIENTS
 from openclaw_rl.runtime.connect_files import old_text, put
 from openclaw_rl.runtime.connect_openclaw import MODEL, Wanted, config_path, merged, parsed, plugin_folder
 from openclaw_rl.runtime.connect_server import Target
@@ -141,12 +140,6 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="cannot be read"):
         old_text(path)
-
-
-def test_every_client_is_told_address_and_key() -> None:
-    for client in CLIENTS:
-        told = client.text(TARGET) + client.then(TARGET)
-        assert TARGET.url in told and TARGET.key in told, client.name
 
 
 def test_openclaw_s_own_check_is_asked_where_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,7 @@ async def _answering() -> AsyncIterator[Answering]:
     app = web.Application(middlewares=[made.activity.middleware])
     app.router.add_post("/answer", made.handle)
     app.router.add_get("/healthz", made.handle)
+    app.router.add_get("/health", made.handle)
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -60,7 +61,7 @@ async def test_a_stream_is_finished_and_whoever_comes_meanwhile_is_told_to_come_
         assert await begun.content.readany() == b"one "
         stopping = asyncio.ensure_future(server.activity.finished(60.0))
         await asyncio.sleep(0)
-        for method, path in (("POST", "/answer"), ("GET", "/healthz")):
+        for method, path in (("POST", "/answer"), ("GET", "/healthz"), ("GET", "/health")):
             async with http.request(method, server.url + path) as refused:
                 assert (refused.status, refused.headers["Retry-After"]) == (503, "2")
                 assert refused.headers["Connection"] == "close"
@@ -69,7 +70,7 @@ async def test_a_stream_is_finished_and_whoever_comes_meanwhile_is_told_to_come_
         server.go.set()
         assert await begun.read() == b"two"
         assert await stopping == 0
-        assert (server.ended, server.activity.turned_away) == (["whole"], 2)
+        assert (server.ended, server.activity.turned_away) == (["whole"], 3)
 
 
 async def test_a_client_that_keeps_asking_on_its_connection_does_not_hold_up_the_end() -> None:

@@ -33,7 +33,6 @@ REFUSED: list[tuple[dict[str, object], str, str]] = [
         "force a call",
     ),
     ({"tools": [READ], "tool_choice": {"type": "allowed_tools"}}, "tool_choice", "allows no tools"),
-    ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "tools", "custom"),
     ({"response_format": {"type": "json_object"}}, "response_format", "cannot hold an answer to a format"),
     (
         {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}},
@@ -47,7 +46,6 @@ REFUSED: list[tuple[dict[str, object], str, str]] = [
     ({"moderation": {"model": "x"}}, "moderation", "does not moderate"),
     ({"functions": [{"name": "read"}]}, "functions", "tools"),
     ({"audio": {"voice": "x", "format": "wav"}}, "audio", "hears nor speaks"),
-    ({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "messages[0].content[0]", "input_audio"),
 ]
 
 
@@ -108,15 +106,6 @@ async def test_thinking_is_counted_in_the_usage(server: Serving, client: AsyncOp
     assert answer.usage.completion_tokens == len(ids)
     thought = len(server.parts.renderer.encode("hm"))
     assert answer.usage.completion_tokens_details.reasoning_tokens == thought
-
-
-@pytest.mark.parametrize(("effort", "options"), [("low", {}), ("none", {"enable_thinking": False})])
-async def test_effort_is_the_templates_option(
-    server: Serving, client: AsyncOpenAI, effort: str, options: dict[str, object]
-) -> None:
-    server.says("x")
-    await client.chat.completions.create(model="tiny", messages=HELLO, extra_body={"reasoning_effort": effort})
-    assert server.book.turns[0].options == {"reasoning_effort": effort, **options}
 
 
 async def test_wishes_without_effect_are_counted(server: Serving) -> None:

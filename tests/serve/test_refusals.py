@@ -50,7 +50,8 @@ REFUSED = [
     ({"messages": [{"content": "x"}]}, 400, "messages[0].role", "role"),
     ({"messages": [USER], "model": "gpt-9"}, 404, "model", "tiny"),
     ({"messages": [USER], "tool_choice": "required", "tools": []}, 400, "tool_choice", "no tools"),
-    ({"messages": [USER], "tools": [{"type": "web_search"}]}, 400, "tools", "web_search"),
+    ({"messages": [USER], "tools": [{"type": "function"}]}, 400, "tools", "no function"),
+    ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, 400, "messages[0].content[0]", "no text"),
     ({"messages": [USER], "response_format": {"type": "json_schema"}}, 400, "response_format", "format"),
     ({"messages": [USER], "logit_bias": {"x": 3}}, 400, "logit_bias", "no token id"),
     ({"messages": [USER], "frequency_penalty": 3}, 400, "frequency_penalty", "between -2 and 2"),
@@ -59,12 +60,11 @@ REFUSED = [
     ({"messages": [USER], "chat_template_kwargs": {"messages": []}}, 400, "chat_template_kwargs", "messages"),
     ({"messages": [USER], "stop_token_ids": ["x"]}, 400, "stop_token_ids[0]", "int"),
     (
-        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,x"}}]}]},
+        {"messages": [{"role": "user", "content": "hello " * 2000}]},
         400,
-        "messages[0].content[0]",
-        "image",
+        "messages",
+        "maximum context length is 1024 tokens",
     ),
-    ({"messages": [{"role": "user", "content": "hello " * 2000}]}, 400, "messages", "context holds 1024"),
 ]
 
 

@@ -189,6 +189,8 @@ async def test_no_page_of_another_origin_reads_an_answer_unless_it_is_named(
                     assert (answer.status == 204) is is_let_in
                 async with http.get("/v1/models", headers=page) as answer:
                     assert (answer.headers.get("Access-Control-Allow-Origin") == page["Origin"]) is is_let_in
+                    shown = answer.headers.get("Access-Control-Expose-Headers", "")
+                    assert ("x-openclaw-rl-ignored" in shown) is is_let_in
 
 
 def test_a_slow_or_idle_client_has_an_end() -> None:

@@ -1,7 +1,8 @@
 """What a hint asks for, shown on other requests: a wish learned from one example alone takes the example along.
 
 The requests are the user's own earlier ones, then such as the base model makes up itself where a user's turn opens
-behind the same system text, then a few that ship with the product.
+behind the same system text, then a few that ship with the product. Then conversations go on: what the base model says
+with the hint after the correction, after thanks, and to a second request.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ LEAST_WORDS = 3  # of one
 KNOWN_NATS = 4.5  # a token of the user's own words, at most: a model that never learned what users say invents nothing
 TRIES = 3  # for each that is wanted
 OPENINGS_HELD = 32  # with what was made up behind them
+LATER = 2  # requests that go on from the user's own words or made-up ones, beside the one after the correction
 MORE_TOKENS = 1024  # that an earlier request may have beside what it shares with the corrected one
 
 
@@ -61,7 +63,8 @@ Opens = Callable[[Sequence[Message], Sequence[Tool], Mapping[str, Json] | None],
 class OtherRequests:
     """Finds other requests for a corrected turn, and asks the base model what it says to them with a hint.
 
-    `earlier` gives a user's turns, newest first; `opens` how a user's turn opens, None where that is not known.
+    `earlier` gives a user's turns, newest first; `answered` what the user said to a turn, if that is known; `opens` how
+    a user's turn opens, None where that is not known.
     """
 
     engine: Engine
@@ -70,6 +73,7 @@ class OtherRequests:
     stop_ids: tuple[int, ...]
     settings: HintsSettings
     earlier: Callable[[Turn], Awaitable[Sequence[Turn]]]
+    answered: Callable[[Turn], Awaitable[Sequence[Message]]]
     opens: Opens
     _made_up: OrderedDict[tuple[int, ...], list[str | None]] = field(default_factory=OrderedDict)
 
@@ -84,14 +88,21 @@ class OtherRequests:
         """
         if self.settings.elsewhere == 0:
             return ()
+        requests = await self.requests(turn)
+        opened = await self._all(turn, requests, hint, known)
+        later = await self._later(turn, [(one, made) for one, made in zip(requests, opened, strict=True) if made])
+        return tuple(each for each in (*opened, *await self._all(turn, later, hint, known)) if each is not None)
+
+    async def _all(
+        self, turn: Turn, requests: Sequence[Request], hint: str, known: Sequence[PlacedHint]
+    ) -> list[Elsewhere | None]:
         places = asyncio.Semaphore(AT_ONCE)
 
         async def one(request: Request) -> Elsewhere | None:
             async with places:
                 return await self._shown(turn, request, hint, known)
 
-        found = await asyncio.gather(*(one(request) for request in await self.requests(turn)))
-        return tuple(each for each in found if each is not None)
+        return await asyncio.gather(*(one(request) for request in requests))
 
     async def requests(self, turn: Turn) -> list[Request]:
         """So many as the settings name, no two with the same words, and none with those of the turn."""
@@ -111,6 +122,30 @@ class OtherRequests:
             if words not in seen:
                 seen.add(words)
                 found.append(Request((*system, message(Role.USER, words))))
+        return found
+
+    async def _later(self, turn: Turn, opened: Sequence[tuple[Request, Elsewhere]]) -> list[Request]:
+        """Requests in the middle of a conversation: a wish learned where one opens may turn into another further on.
+
+        The first follows the corrected reply. The others are the user's own later ones, newest first; where there are
+        none, conversations that `opened` with the hint go on with thanks, and with another's request.
+        """
+        found = []
+        if answer := await self.answered(turn):
+            found.append(Request((*turn.messages, turn.reply, *answer)))
+        seen = {_words(request.messages) for request in found}
+        for other in await self.earlier(turn):
+            words = _words(other.messages)
+            if other.parent is not None and other.id != turn.id and words not in seen and _is_near(other, turn):
+                seen.add(words)
+                found.append(Request(other.messages, other.id))
+            if len(found) > LATER:
+                return found
+        another = [_words(request.messages) for request, _ in opened[:1]]
+        for (request, made), words in zip(opened, [*thanks(), *another], strict=False):
+            if len(found) <= LATER:
+                said, _ = await asyncio.to_thread(self.renderer.decode, made.reply.tokens)
+                found.append(Request((*request.messages, said, message(Role.USER, words)), request.turn))
         return found
 
     async def _invented(self, turn: Turn, system: Sequence[Message], most: int) -> list[str]:
@@ -185,8 +220,13 @@ def _words(messages: Sequence[Message]) -> str:
 
 def _is_opening(other: Turn, turn: Turn) -> bool:
     """Whether a turn answers a user's first words of a conversation, and is soon read beside the corrected one."""
+    return other.parent is None and _is_near(other, turn)
+
+
+def _is_near(other: Turn, turn: Turn) -> bool:
+    """Whether a turn answers a user's words, and is soon read beside the corrected one."""
     last = other.messages[-1] if other.messages else None
-    if other.parent is not None or last is None or last.role is not Role.USER or other.prompt.images:
+    if last is None or last.role is not Role.USER or other.prompt.images:
         return False
     shared = 0
     for mine, theirs in zip(other.prompt.tokens, turn.prompt.tokens, strict=False):
@@ -196,8 +236,16 @@ def _is_opening(other: Turn, turn: Turn) -> bool:
     return len(other.prompt) - shared <= MORE_TOKENS
 
 
-@cache
 def shipped() -> tuple[str, ...]:
     """Ordinary requests of many kinds, for where nobody has asked anything yet."""
-    text = files("openclaw_rl.carry").joinpath("requests.toml").read_text("utf-8")
-    return tuple(tomllib.loads(text)["requests"])
+    return tuple(_words_shipped()["requests"])
+
+
+def thanks() -> tuple[str, ...]:
+    """What a user says who is content."""
+    return tuple(_words_shipped()["thanks"])
+
+
+@cache
+def _words_shipped() -> Mapping[str, Sequence[str]]:
+    return tomllib.loads(files("openclaw_rl.carry").joinpath("requests.toml").read_text("utf-8"))

@@ -28,7 +28,8 @@ class HintsSettings:
     too."""
     elsewhere: int = 8
     """To how many other requests the base model's reply with a general hint is taught beside the corrected one, so that
-    the wish is learned and not the example: the user's own earlier ones, then such as the base model makes up."""
+    the wish is learned and not the example: the user's own earlier ones, then such as the base model makes up. Up to
+    three in the middle of conversations come on top."""
     probes: int = 8
     """On how many different requests of the user, answered behind a hint, the weights must follow without it."""
     replies: int = 2

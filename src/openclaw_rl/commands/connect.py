@@ -14,8 +14,9 @@ from openclaw_rl.commands.common import Home, print_table, say
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.runtime import connect_openclaw as openclaw
 from openclaw_rl.runtime.connect_check import complaint
-from openclaw_rl.runtime.connect_clients import CLIENTS, OURS, Client, as_json
-from openclaw_rl.runtime.connect_files import Written, old_text, put
+from openclaw_rl.runtime.connect_clients import OURS, Client, as_json, clients
+from openclaw_rl.runtime.connect_files import Written, old_text, put, take_away
+from openclaw_rl.runtime.connect_merge import with_block, with_entries, without_block, without_entries
 from openclaw_rl.runtime.connect_server import Api, Target, found_address, found_key, reached, try_turn
 
 app = typer.Typer()
@@ -49,6 +50,9 @@ def connect(
     thinking: Annotated[
         bool, typer.Option("--thinking", help="OpenClaw: the model thinks before it answers, as Qwen3 does.")
     ] = False,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Take out of the client's file what this command wrote.")
+    ] = False,
     test: Annotated[bool, typer.Option("--test/--no-test", help="Send a test turn. It teaches nothing.")] = True,
 ) -> None:
     """Point a client at this server.
@@ -56,17 +60,20 @@ def connect(
     `openclaw-rl connect openclaw` adds a provider to OpenClaw's configuration (a copy of the old file stays beside it),
     checks that the server answers and takes the key, sends a test turn as the client would word it, and says which
     session and kind the server saw. Run it again at any time: what is right stays, what is not ours is not touched.
-    For most other clients it prints what to set.
+    Other clients get an entry in their own file, or it prints what to set; `--undo` takes the entry out again.
     """
     if lists:
         _list()
         return
-    known = {each.name: each for each in CLIENTS}
+    known = {each.name: each for each in clients()}
     if client != OPENCLAW and client not in known:
         names = ", ".join((OPENCLAW, *known))
         raise ConfigError(
             f"there is no client {client!r}" if client else "no client is named", fix=f"name one of {names}"
         )
+    if undo:
+        _undo(known.get(client), file, prints=prints)
+        return
     target = asyncio.run(_target(home, url, api_key))
     say.print(f"the server at {escape(target.url)} answers; it serves {escape(target.model)}", soft_wrap=True)
     if client == OPENCLAW:
@@ -75,7 +82,7 @@ def connect(
     else:
         _connect_other(known[client], target, file, prints=prints)
     if test and not prints:
-        api = Api.CHAT if client == OPENCLAW else known[client].api
+        api = Api.CHAT if client == OPENCLAW else known[client].path_api
         _show_turn(target, api, as_openclaw=client == OPENCLAW)
 
 
@@ -91,8 +98,9 @@ def _list() -> None:
     table.add_row(
         OPENCLAW, "OpenClaw, as a provider in its configuration, which is written; --extension adds the plugin"
     )
-    for each in CLIENTS:
-        table.add_row(each.name, each.about + (", which is written" if each.file else ""))
+    for each in clients():
+        about = each.about + (", which is written" if each.file else "")
+        table.add_row(each.name, about + (f"; {each.least_context} tokens of context" if each.least_context else ""))
     print_table(table)
 
 
@@ -116,15 +124,61 @@ def _connect_openclaw(wanted: openclaw.Wanted, file: Path | None, *, prints: boo
 
 
 def _connect_other(client: Client, target: Target, file: Path | None, *, prints: bool) -> None:
-    path = file or (Path.home() / client.file if client.file else None)
-    if client.file is None or path is None or prints:
-        print(client.text(target), end="")
+    path = file or client.path()
+    if client.text and (client.file or not file):
+        print(client.printed(target), end="")
+    if client.is_written and (path is not None or not client.text):
+        if prints or path is None:
+            print(_changed(client, target, "", Path(client.file)), end="")
+        else:
+            _tell(put(path, _changed(client, target, old_text(path) or "", path)))
+    say.print(escape(client.advice(target)), soft_wrap=True)
+    shortage = client.shortage(target.context)
+    if shortage:
+        say.print(f"[yellow]note:[/] {escape(shortage)}", soft_wrap=True)
+
+
+def _changed(client: Client, target: Target, before: str, path: Path) -> str:
+    """The text of the client's file with our part in it."""
+    if client.json:
+        held = openclaw.parsed(before, path)
+        return as_json(with_entries(held, client.entries(target)))
+    if client.block:
+        return with_block(before, client.lines(target), client.anchor, client.head)
+    if before and not before.startswith(OURS):
+        raise ConfigError(f"{path} was not written by this command", fix="use --print, and put it in by hand")
+    return client.whole(target)
+
+
+def _undo(client: Client | None, file: Path | None, *, prints: bool) -> None:
+    """Takes our part out of the client's file; None is OpenClaw."""
+    path = file or (openclaw.config_path() if client is None else client.path())
+    before = None if path is None else old_text(path)
+    if path is None or before is None or (client is not None and not client.is_written):
+        say.print("there is no file that was written; what was set in a shell ends with it", soft_wrap=True)
+        return
+    after = _restored(client, before, path)
+    if prints:
+        print(after, end="")
+    elif after == before:
+        say.print(f"{escape(str(path))} holds nothing of this command's", soft_wrap=True)
+    elif after.strip():
+        _tell(put(path, after))
     else:
-        held = old_text(path)
-        if held is not None and not held.startswith(OURS):
-            raise ConfigError(f"{path} was not written by this command", fix="use --print, and put it in by hand")
-        _tell(put(path, client.text(target)))
-    say.print(escape(client.then(target)), soft_wrap=True)
+        _tell(take_away(path))
+
+
+def _restored(client: Client | None, before: str, path: Path) -> str:
+    """The text of the client's file without our part; empty where nothing is left."""
+    if client is None or client.json:
+        held = openclaw.parsed(before, path)
+        nobody = Target("", "", "", None)
+        left = openclaw.removed(held) if client is None else without_entries(held, client.entries(nobody))
+        return before if left == held else as_json(left) if left else ""
+    if client.block:
+        left_text = without_block(before)
+        return "" if left_text.strip() == client.head.strip() else left_text
+    return "" if before.startswith(OURS) else before
 
 
 def _tell(written: Written) -> None:
@@ -132,7 +186,8 @@ def _tell(written: Written) -> None:
         say.print(f"{escape(str(written.path))} is right already", soft_wrap=True)
         return
     before = f"; the old one is {written.backup.name}" if written.backup else ""
-    say.print(f"wrote {escape(str(written.path))}{escape(before)}", soft_wrap=True)
+    did = "wrote" if written.path.exists() else "took away"
+    say.print(f"{did} {escape(str(written.path))}{escape(before)}", soft_wrap=True)
 
 
 def _show_turn(target: Target, api: Api, *, as_openclaw: bool) -> None:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from itertools import count
 
 import jinja2
-from jinja2 import nodes
+from jinja2 import meta, nodes
 
 _NOTE_PASS, _NOTE_END, _NOTES = "note_pass_of_message", "note_end_of_messages", "notes_of_passes"
+_NAMES = "names_that_are_read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +36,21 @@ def compiled(environment: jinja2.Environment, source: str) -> jinja2.Template:
     """The template, telling about its passes to whoever renders it by `rendered`."""
     environment.filters |= {_NOTE_PASS: _note_pass, _NOTE_END: _note_end}
     tree = environment.parse(source)
+    names = frozenset(meta.find_undeclared_variables(tree))
     numbers = count()
     for parent in [tree, *tree.find_all(nodes.Node)]:
         for _, held in parent.iter_fields():
             if isinstance(held, list) and any(isinstance(item, nodes.For) for item in held):
                 held[:] = list(_with_notes(held, environment, numbers))
-    return jinja2.Template.from_code(environment, environment.compile(tree), dict(environment.globals), lambda: True)
+    held = {**environment.globals, _NAMES: names}
+    return jinja2.Template.from_code(environment, environment.compile(tree), held, lambda: True)
+
+
+def names_read(template: jinja2.Template) -> frozenset[str]:
+    """The names that a template from `compiled` reads and does not set: what it can be told."""
+    found = template.globals[_NAMES]
+    assert isinstance(found, frozenset)
+    return found
 
 
 def rendered(

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 from openclaw_rl.core.message import Json, Message, Role, Tool, ToolCall
 from openclaw_rl.errors import ModelError, RequestError
 from openclaw_rl.render.encoding import encoded
-from openclaw_rl.render.passes import Rendering, compiled, rendered
+from openclaw_rl.render.passes import Rendering, compiled, names_read, rendered
 from openclaw_rl.render.written import KnownTools, Written
 
 
@@ -108,6 +108,11 @@ class ChatTemplate:
             (one_each, self.manner, True),  # some take one call a message
             (one_each, as_text, True),
         ]
+
+    @property
+    def options(self) -> frozenset[str]:
+        """The names that it reads: options among them are the ones that can have an effect."""
+        return names_read(self.template)
 
     def encode(self, text: str, *, most: int | None = None) -> list[int]:
         """Ids of text that may hold the template's own special tokens; nothing is added in front.

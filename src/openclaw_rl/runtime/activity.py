@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 MOST_CHARS = 300  # of an error's message
 CUT_S = 5.0  # what answers that were cut off take to enter their turns
 STOPPING = RequestError("the server is stopping", fix="ask again in some seconds", status=503, code="stopping")
-HEALTH = "/healthz"
+HEALTH = ("/healthz", "/health")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Activity:
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Notes when an answer begins and ends."""
-        if self.is_stopping and (request.method == "POST" or request.path == HEALTH):
+        if self.is_stopping and (request.method == "POST" or request.path in HEALTH):
             self.turned_away += 1
             refused = error_response(STOPPING, request.path)
             refused.force_close()  # whoever asks again comes to the server that is there then

@@ -13,6 +13,7 @@ from openclaw_rl.carry.stage import CarryStage
 from openclaw_rl.config import Config
 from openclaw_rl.core.kept_hint import Carry
 from openclaw_rl.core.message import Json, Message, Tool
+from openclaw_rl.core.next_state import NextStateSource
 from openclaw_rl.core.scope import Owner, own_scope, scope_of
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import SHARED, PolicyVersion
@@ -51,11 +52,17 @@ def others_of(carrying: CarryStage) -> OtherRequests:
         rows = await store.rows(limit=EARLIER, scope=scope_of(Owner.USER, turn.user))
         return [row.turn for row in rows if row.turn.is_main]
 
+    async def answered(turn: Turn) -> Sequence[Message]:
+        row = await store.row(turn.id)
+        next_state = None if row is None else row.next_state
+        return next_state.messages if next_state is not None and next_state.source is NextStateSource.USER else ()
+
     def opens(before: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None) -> Opening | None:
         found = user_opening(renderer.template, before, tools, options)
         return None if found is None else Opening(found.ids, found.end, renderer.table.text, renderer.encode)
 
-    return OtherRequests(prober.engine, prober.current, renderer, prober.stop_ids, carrying.settings, earlier, opens)
+    ends, settings = prober.stop_ids, carrying.settings
+    return OtherRequests(prober.engine, prober.current, renderer, ends, settings, earlier, answered, opens)
 
 
 def join(entry: Entry, carrying: CarryStage, config: Config) -> None:

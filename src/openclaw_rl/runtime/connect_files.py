@@ -43,6 +43,19 @@ def put(path: Path, text: str, *, now_s: float | None = None) -> Written:
     return Written(path, has_changed=True, backup=backup)
 
 
+def take_away(path: Path, *, now_s: float | None = None) -> Written:
+    """The file gone, with a copy of what was there."""
+    before = old_text(path)
+    if before is None:
+        return Written(path, has_changed=False)
+    try:
+        backup = _copy(path, before, time.time() if now_s is None else now_s)
+        path.unlink()
+    except OSError as problem:
+        raise ConfigError(f"{path} cannot be removed: {problem.strerror or problem}") from problem
+    return Written(path, has_changed=True, backup=backup)
+
+
 def _copy(path: Path, text: str, now_s: float) -> Path:
     """A copy beside the file that overwrites none of the earlier ones."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now_s))

@@ -11,12 +11,11 @@ from pathlib import Path
 
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import ConfigError
+from openclaw_rl.runtime.connect_merge import without_entries
 from openclaw_rl.runtime.connect_server import ALIAS, Target
 
 PROVIDER = "openclaw-rl"  # fixed: the plugin's manifest names it too
 MODEL = f"{PROVIDER}/{ALIAS}"
-CONTEXT = 32768  # where the server does not say
-LONGEST_ANSWER = 8192  # tokens; an answer takes at most a quarter of the context
 TIMEOUT_S = 900  # OpenClaw gives public hosts two minutes otherwise; a long prompt on a slow machine takes longer
 LEAST_CONTEXT = 16_000  # below, OpenClaw's own prompt hardly fits
 FOLDER = Path("extensions") / "openclaw"
@@ -106,12 +105,22 @@ def entries(wanted: Wanted) -> dict[str, Json]:
     return shown.config
 
 
+def removed(before: Mapping[str, Json]) -> dict[str, Json]:
+    """The configuration without our entries, the plugin's included."""
+    try:
+        plugin = plugin_folder()
+    except ConfigError:
+        plugin = Path(FOLDER)
+    ours = entries(Wanted(Target("", "", "", None), True, plugin=plugin))
+    allowed: dict[str, Json] = {"plugins": {"allow": [PROVIDER]}}
+    return without_entries(without_entries(before, ours), allowed)
+
+
 def _provider(wanted: Wanted) -> dict[str, Json]:
     return {"baseUrl": f"{wanted.target.url}/v1", "apiKey": wanted.target.key, "api": "openai-completions"}
 
 
 def _model(wanted: Wanted) -> dict[str, Json]:
-    context = wanted.target.context or CONTEXT
     free: dict[str, Json] = dict.fromkeys(("input", "output", "cacheRead", "cacheWrite"), 0)
     model: dict[str, Json] = {
         "id": ALIAS,
@@ -119,8 +128,8 @@ def _model(wanted: Wanted) -> dict[str, Json]:
         "reasoning": wanted.thinks,
         "input": ["text"],
         "cost": free,
-        "contextWindow": context,
-        "maxTokens": min(LONGEST_ANSWER, context // 4),
+        "contextWindow": wanted.target.window,
+        "maxTokens": wanted.target.answer,
     }
     if wanted.thinks:
         model["compat"] = {"thinkingFormat": "qwen-chat-template"}  # /think reaches the chat template

@@ -18,6 +18,8 @@ from openclaw_rl.runtime.home import KEY, address_of
 
 ALIAS = "default"  # always a name of the served model, so a client's configuration outlives a change of model
 TIMEOUT_S = 60.0
+_CONTEXT = 32768  # where the server does not say
+_LONGEST_ANSWER = 8192
 TURN_HEADER = "x-openclaw-rl-turn"
 
 
@@ -31,12 +33,25 @@ class Api(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server that answers. `url` has no `/v1` behind it; `context` is None where the server does not say."""
+    """A server that answers. `url` has no `/v1` behind it; `context` is None where the server does not say.
+
+    What clients are told to use of it: `window` tokens in all, `answer` of them at most for an answer.
+    """
 
     url: str
     key: str
     model: str
     context: int | None
+
+    @property
+    def window(self) -> int:
+        """The context, or what a client would hardly do without."""
+        return self.context or _CONTEXT
+
+    @property
+    def answer(self) -> int:
+        """The most tokens of an answer: a quarter of the context, and no more than are ever useful."""
+        return min(_LONGEST_ANSWER, self.window // 4)
 
 
 @dataclass(frozen=True, slots=True)

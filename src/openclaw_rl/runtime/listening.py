@@ -81,7 +81,8 @@ def _serve_parts(
     metrics.registry.register(GuardGauges(meter, parts.store.masked))
 
     async def status() -> Mapping[str, Json]:
-        return await parts.status(learns=learns, reused=metrics.reuse.share, delays=watch.delays)
+        found = await parts.status(learns=learns, reused=metrics.reuse.share, delays=watch.delays)
+        return {**found, "placeholders": dict(metrics.replaced)}
 
     async def own(placement: Placement) -> PolicyVersion | None:
         scope = own_scope(parts.config.train.scopes, user=placement.user, agent=placement.agent)

@@ -31,7 +31,7 @@ async def models(request: web.Request, parts: ServeParts, key_name: str) -> web.
     """The names clients may ask for."""
     names = (*parts.models, ALIAS) if ALIAS not in parts.models else parts.models
     listed: list[Json] = [_model_json(parts, name) for name in names]
-    return answer({"object": "list", "data": listed})
+    return answer({"object": "list", "data": listed, "has_more": False, "first_id": names[0], "last_id": names[-1]})
 
 
 async def model(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
@@ -64,6 +64,12 @@ def _model_json(parts: ServeParts, name: str) -> dict[str, Json]:
         "created": 0,
         "owned_by": "openclaw-rl",
         "max_model_len": parts.context_length,
+        "type": "model",  # from here on as Anthropic's clients read it
+        "display_name": name,
+        "created_at": "1970-01-01T00:00:00Z",
+        "lifecycle": "active",
+        "max_input_tokens": parts.context_length - 1,
+        "max_tokens": parts.settings.most_tokens or parts.context_length - 1,
     }
 
 
@@ -81,7 +87,10 @@ ROUTES: tuple[Route, ...] = (
     ("POST", "/v1/messages/count_tokens", count_tokens, Right.CHAT),
     ("GET", "/v1/models", models, None),  # agents ask for it without a key, to see whether anybody is there
     ("GET", "/v1/models/{id:.+}", model, None),
+    ("GET", "/models", models, None),
+    ("GET", "/models/{id:.+}", model, None),
     ("GET", "/healthz", health, None),
+    ("GET", "/health", health, None),
     ("GET", "/metrics", metrics, None),
     ("GET", "/openapi.json", openapi, None),
     ("POST", "/v1/feedback", control.feedback, Right.FEEDBACK),

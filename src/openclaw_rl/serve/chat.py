@@ -22,14 +22,15 @@ from openclaw_rl.serve.params import (
     count_of,
     includes_usage,
     limit_of,
-    options_of,
     sampling_of,
     stops_of,
     top_logprobs_of,
 )
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.stream import streamed, whole
+from openclaw_rl.serve.thinking import chat_wishes, options_of, unheeded
 from openclaw_rl.serve.tool_choice import answer_form, tool_choice_of
+from openclaw_rl.serve.unseen import Unseen
 from openclaw_rl.serve.wire import ChatBody, MessageSpec, facts_of, fields_of, messages_of, value_of
 
 _TAKEN = frozenset(ChatBody.__struct_fields__)
@@ -40,12 +41,10 @@ async def chat_completions(request: web.Request, parts: ServeParts, key_name: st
     raw = await request.read()
     read = await beside(len(raw), partial(_read, parts, raw))
     body = read.body
-    for name in read.ignored:
-        parts.metrics.ignore(name)
     model = parts.model_named(body.model)
     wants_logprobs, top_logprobs = top_logprobs_of(body)
     has_usage = includes_usage(body)
-    asked = await beside(len(raw), partial(_asked, parts, body, read.fields, top_logprobs))
+    asked = await beside(len(raw), partial(_asked, parts, read, top_logprobs))
     generation = await begin(parts, asked, request.headers, key_name)
     response_id = f"chatcmpl-{generation.choices[0].turn}"
     table = parts.renderer.table if wants_logprobs else None
@@ -70,18 +69,24 @@ def _read(parts: ServeParts, raw: bytes) -> _Read:
     ignored = check_parameters(fields, _TAKEN)
     check_sizes(fields)
     body = parsed_in_pieces(raw, fields, ChatBody, "messages", MessageSpec, most=parts.context_length)
+    ignored += [f"tools.{tool.type}" for tool in body.tools or () if tool.type != "function"]
+    ignored += unheeded(body.reasoning, "reasoning", ("effort", "enabled", "max_tokens"))
+    ignored += unheeded(body.thinking, "thinking", ("type", "budget_tokens"))
     return _Read(body, fields, ignored)
 
 
-def _asked(parts: ServeParts, body: ChatBody, fields: Mapping[str, msgspec.Raw], top_logprobs: int) -> Asked:
+def _asked(parts: ServeParts, read: _Read, top_logprobs: int) -> Asked:
+    body, fields, unseen = read.body, read.fields, Unseen()
     facts, limit = facts_of(fields), limit_of(body, parts.settings)
     choice, has_one_call = tool_choice_of(value_of(body.tool_choice)), body.parallel_tool_calls is False
     tools = choice.offered(parts.offered.tools(body.tools, fields["tools"]) if body.tools else ())
     strict = {tool.function.name for tool in body.tools or () if tool.function is not None and tool.function.strict}
     held = held_text(body, value_of(body.response_format), "response_format")
+    wishes = chat_wishes(body.reasoning_effort, body.reasoning, body.thinking, body.enable_thinking)
+    options = options_of(body.chat_template_kwargs, wishes, parts.renderer.template.options)
     return Asked(
         api="chat",
-        messages=messages_of(body.messages),
+        messages=messages_of(body.messages, unseen),
         tools=tools,
         sampling=sampling_of(body, parts.defaults, parts.eos_ids, max_tokens=limit or 1, top_logprobs=top_logprobs),
         max_tokens=limit,
@@ -89,8 +94,10 @@ def _asked(parts: ServeParts, body: ChatBody, fields: Mapping[str, msgspec.Raw],
         stops=stops_of(body),
         has_one_call=has_one_call,
         form=answer_form(tools, choice, strict, held, has_one_call=has_one_call),
-        options=options_of(body.chat_template_kwargs, body.reasoning_effort),
+        options=options.values,
         facts=facts,
+        ignored=(*read.ignored, *options.ignored),
+        placeholders=unseen.counts,
     )
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from openclaw_rl.core.completion import SampledToken
 from openclaw_rl.core.message import Json
 from openclaw_rl.render.detokenise import TokenBytes
-from openclaw_rl.render.parsers import ArgumentsDelta, CallDelta, ReasoningDelta, ReplyDelta, TextDelta
+from openclaw_rl.render.parsers import CallDelta, ReasoningDelta, ReplyDelta, TextDelta
 from openclaw_rl.serve.generate import Generation
 from openclaw_rl.serve.logprobs import token_entries
 from openclaw_rl.serve.outbox import DONE
@@ -48,10 +48,11 @@ class ChatChunks:
                 _encode({"content": entries, "refusal": None}) if entries else b"null",
                 self._usage,
             )
-            return self._start(index) + _encode(_delta(deltas)) + tail
+            first, *others = _bodies(deltas) or [{}]
+            return self._start(index) + _encode(first) + tail + self._grown(index, others)
         if len(deltas) == 1 and isinstance(deltas[0], TextDelta):
             return b'%b{"content":%b}%b' % (self._start(index), _encode(deltas[0].text), self._tail)
-        return self._start(index) + _encode(_delta(deltas)) + self._tail if deltas else b""
+        return self._grown(index, _bodies(deltas)) if deltas else b""
 
     def last(self, index: int, reason: str) -> bytes:
         """How the answer ended."""
@@ -67,6 +68,9 @@ class ChatChunks:
     def problem(self, body: bytes) -> bytes:
         """An error after the status has gone out; no mark of the end follows, so clients see that it was cut."""
         return b"data: %b\n\n" % body
+
+    def _grown(self, index: int, bodies: Sequence[Mapping[str, Json]]) -> bytes:
+        return b"".join(self._start(index) + _encode(body) + self._tail for body in bodies)
 
     def _start(self, index: int) -> bytes:
         found = self._starts.get(index)
@@ -87,22 +91,31 @@ def usage_json(generation: Generation) -> dict[str, Json]:
     }
 
 
-def _delta(deltas: Sequence[ReplyDelta]) -> dict[str, Json]:
-    """All that one token added as one object."""
-    body: dict[str, Json] = {}
-    said = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
-    thought = "".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta))
-    calls: list[Json] = []
+def _bodies(deltas: Sequence[ReplyDelta]) -> list[dict[str, Json]]:
+    """What one token added, one object for each event.
+
+    An event holds at most one entry of one call, as OpenAI's own do: a call begins with its id, its name and no
+    arguments, and its arguments follow. Some clients read the first entry of an event alone.
+    """
+    found: list[dict[str, Json]] = []
+    words: dict[str, str] = {}  # of the event that is being filled
+
+    def put_down() -> None:
+        if words:
+            found.append({**words})
+            words.clear()
+
     for delta in deltas:
+        if isinstance(delta, TextDelta | ReasoningDelta):
+            name = "content" if isinstance(delta, TextDelta) else "reasoning_content"
+            words[name] = words.get(name, "") + delta.text
+            continue
+        put_down()
+        entry: dict[str, Json] = {"index": delta.index}
         if isinstance(delta, CallDelta):
-            function: Json = {"name": delta.name, "arguments": ""}
-            calls.append({"index": delta.index, "id": delta.id, "type": "function", "function": function})
-        elif isinstance(delta, ArgumentsDelta):
-            calls.append({"index": delta.index, "function": {"arguments": delta.text}})
-    if thought:
-        body["reasoning_content"] = thought
-    if said:
-        body["content"] = said
-    if calls:
-        body["tool_calls"] = calls
-    return body
+            entry |= {"id": delta.id, "type": "function", "function": {"name": delta.name, "arguments": ""}}
+        else:
+            entry["function"] = {"arguments": delta.text}
+        found.append({"tool_calls": [entry]})
+    put_down()
+    return found

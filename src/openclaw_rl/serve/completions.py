@@ -41,8 +41,6 @@ async def completions(request: web.Request, parts: ServeParts, key_name: str) ->
     """Answers one request for bare text."""
     raw = await request.read()
     body, fields, ignored = await beside(len(raw), partial(_read, parts, raw))
-    for name in ignored:
-        parts.metrics.ignore(name)
     model = parts.model_named(body.model)
     wants_logprobs, top_logprobs = top_logprobs_of(body)
     has_usage = includes_usage(body)
@@ -61,6 +59,7 @@ async def completions(request: web.Request, parts: ServeParts, key_name: str) ->
         form=answer_form((), ToolChoice(), (), held, has_one_call=False),
         facts=facts_of(fields),
         prompt=prompt,
+        ignored=ignored,
     )
     generation = await begin(parts, asked, request.headers, key_name)
     words = _Words(generation, model, parts.renderer.table if wants_logprobs else None, has_usage=has_usage)

@@ -13,6 +13,7 @@ from aiohttp import web
 from openclaw_rl.errors import (
     AdapterError,
     ConfigError,
+    ContextError,
     DamageError,
     DiskError,
     EngineError,
@@ -20,6 +21,7 @@ from openclaw_rl.errors import (
     RequestError,
     StoreError,
 )
+from openclaw_rl.serve.unserved import unserved
 
 log = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -27,6 +29,7 @@ _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_
 _PATH = re.compile(r" - at `(?:key in )?\$\.?([^`]*)`$")
 _RETRY_AFTER_S = "2"
 _ANTHROPIC = "/v1/messages"
+_RESPONSES = "/v1/responses"
 _MOST_SAID = 2000  # characters of a message
 
 
@@ -91,6 +94,8 @@ def as_anthropic(status: int, body: bytes) -> bytes:
 
 def error_response(problem: BaseException, path: str) -> web.Response:
     """The error as an answer of that path."""
+    if isinstance(problem, ContextError):
+        problem = _worded(problem, path)
     status, body = error_body(problem)
     if path.startswith(_ANTHROPIC):
         body = as_anthropic(status, body)
@@ -102,11 +107,27 @@ def error_response(problem: BaseException, path: str) -> web.Response:
     return web.Response(status=status, body=body, content_type="application/json", headers=headers)
 
 
+def context_problem(problem: ContextError) -> RequestError:
+    """The refusal of a prompt that is too long as OpenAI's Responses API words it, with the figures beside."""
+    fix = "Your input exceeds the context window of this model. Please adjust your input and try again."
+    return RequestError(problem.problem, fix=fix, code=problem.code, param=problem.param)
+
+
+def _worded(problem: ContextError, path: str) -> RequestError:
+    """In the words of the API that was called, which its clients look for."""
+    if path.startswith(_ANTHROPIC):
+        most = problem.most - 1  # an answer takes one at least
+        return RequestError(f"prompt is too long: {max(problem.tokens, problem.most)} tokens > {most} maximum")
+    return context_problem(problem) if path.startswith(_RESPONSES) else problem
+
+
 @web.middleware
 async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answers what is raised before a handler is found: an unknown path, a wrong method."""
     try:
         return await handler(request)
+    except web.HTTPNotFound as problem:
+        return error_response(unserved(request.path) or problem, request.path)
     except Exception as problem:  # the edge of a request: recorded in error_body
         return error_response(problem, request.path)
 

@@ -19,13 +19,13 @@ from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Grammar, Sampling
 from openclaw_rl.core.turn import Arrival, Placement, Turn, TurnKind
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.errors import EngineError, RequestError
+from openclaw_rl.errors import ContextError, EngineError, RequestError
 from openclaw_rl.render.encoding import TooManyTokens
 from openclaw_rl.render.forms import AnswerForm
 from openclaw_rl.render.parsers import ReplyDelta
 from openclaw_rl.serve.choice import Choice
 from openclaw_rl.serve.ids import new_turn_id
-from openclaw_rl.serve.large import too_long
+from openclaw_rl.serve.notes import TURN, VERSION, note_headers
 from openclaw_rl.serve.parts import ServeParts
 
 log = logging.getLogger(__name__)
@@ -33,6 +33,7 @@ _SECRET = frozenset({"authorization", "x-api-key", "cookie"})
 _ROOM_KEPT = 1024  # tokens of an answer, where it may have so many, that hints must leave room for
 _PARAM = {"completions": "prompt", "responses": "input"}  # where the conversation stands, if not in `messages`
 _LONG_CHARS = 20_000  # more new text is encoded in a thread, so that streams go on
+_MOST_COUNTED_CHARS = 2_000_000  # of a prompt that is too long; more is not counted to its end
 _MANY_MESSAGES = 200  # more are rendered in a thread, for the same reason
 
 
@@ -40,9 +41,10 @@ _MANY_MESSAGES = 200  # more are rendered in a thread, for the same reason
 class Asked:
     """A request in the words of `core`. `max_tokens` None leaves it to the context.
 
-    With `prompt` (text or ids) there is no conversation to render, and the turn is never trained. `shown` is what an
-    API whose answers can be fetched again keeps of the request, beside its messages. `form` is what the answer is held
-    to, None where it is free.
+    With `prompt` (text or ids) there is no conversation to render, and the turn is never trained. `ignored` are its
+    fields without effect, `placeholders` the kinds of what the model cannot be shown. `shown` is what an API whose
+    answers can be fetched again keeps of the request, beside its messages. `form` is what the answer is held to, None
+    where it is free.
     """
 
     api: str
@@ -56,6 +58,8 @@ class Asked:
     options: Mapping[str, Json] = field(default_factory=dict)
     facts: Mapping[str, Json] = field(default_factory=dict)
     prompt: str | tuple[int, ...] | None = None
+    ignored: Sequence[str] = ()
+    placeholders: Mapping[str, int] = field(default_factory=dict)
     shown: Mapping[str, Json] = field(default_factory=dict)
     form: AnswerForm | None = None
 
@@ -94,10 +98,11 @@ class Generation:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Turn ids and version, which every completion carries."""
+        """Turn ids and version, which every completion carries, and what of the request had no effect."""
         return {
-            "x-openclaw-rl-turn": ",".join(choice.turn for choice in self.choices),
-            "x-openclaw-rl-version": str(self.version),
+            **note_headers(self.asked.ignored, self.asked.placeholders),
+            TURN: ",".join(choice.turn for choice in self.choices),
+            VERSION: str(self.version),
         }
 
     @property
@@ -234,11 +239,16 @@ class Generation:
 
 
 async def begin(parts: ServeParts, asked: Asked, headers: Mapping[str, str], key_name: str) -> Generation:
-    """Finds out where the request belongs and what the model is to read. Raises RequestError where it does not fit."""
+    """Finds out where the request belongs and what the model is to read. Raises ContextError where it does not fit."""
+    for name in asked.ignored:
+        parts.metrics.ignore(name)
+    for kind, times in asked.placeholders.items():
+        parts.metrics.replace(kind, times)
     at_s, most = parts.clock(), parts.context_length - 1  # an answer has at least one token
     param = _PARAM.get(asked.api, "messages")
     if len(asked.messages) > most:  # each is at least a token
-        raise too_long(len(asked.messages), parts.context_length, param)
+        raise ContextError(len(asked.messages), parts.context_length, param=param)
+    asked = _holdable(parts, asked)
     first = await _grammar(parts, asked, None, None)
     facts = dict(asked.facts)
     if asked.prompt is not None:
@@ -249,7 +259,8 @@ async def begin(parts: ServeParts, asked: Asked, headers: Mapping[str, str], key
     try:
         prompt, carried = await _fitting(parts, asked, placement, carried, most)
     except TooManyTokens as problem:
-        raise too_long(problem.least, parts.context_length, param) from problem
+        tokens = await _counted(parts, asked, problem.least)
+        raise ContextError(tokens, parts.context_length, param=param) from problem
     room = parts.context_length - len(prompt)
     room = min(room, parts.settings.most_tokens or room)
     sampling, most = asked.sampling, min(room, asked.max_tokens or room)
@@ -262,19 +273,39 @@ async def begin(parts: ServeParts, asked: Asked, headers: Mapping[str, str], key
     return Generation(parts, asked, placement, prompt, sampling, version, choices, at_s, carried)
 
 
+async def _counted(parts: ServeParts, asked: Asked, least: int) -> int:
+    """How many tokens a prompt has that is too long; `least` where counting would take too long.
+
+    Clients leave out as much as the difference tells them, so a bound alone would make them try again and again.
+    """
+    if isinstance(asked.prompt, tuple):
+        return len(asked.prompt)
+    if asked.prompt is not None:
+        text = asked.prompt
+        return least if len(text) > _MOST_COUNTED_CHARS else len(await asyncio.to_thread(parts.renderer.encode, text))
+    if sum(len(item.text) for item in asked.messages) > _MOST_COUNTED_CHARS:
+        return least
+    count = partial(parts.renderer.count, asked.messages, asked.tools, options=asked.options)
+    return max(least, await asyncio.to_thread(count))
+
+
+def _holdable(parts: ServeParts, asked: Asked) -> Asked:
+    """The request as the engine can meet it. Raises RequestError where it holds no answer to anything."""
+    if asked.form is None or parts.check_grammar is not None:
+        return asked
+    if asked.form.is_needed:
+        raise RequestError(
+            "the engine that serves here cannot hold an answer to a format or force a call",
+            fix="leave it out, or serve with the local engine",
+            code="unsupported_parameter",
+            param=asked.form.param,
+        )
+    return replace(asked, form=None, ignored=(*asked.ignored, "tools.strict"))
+
+
 async def _grammar(parts: ServeParts, asked: Asked, prompt: Prompt | None, checked: Grammar | None) -> Grammar | None:
     """What holds the answer, and the engine can hold it to. Raises RequestError."""
-    if asked.form is None:
-        return None
-    if parts.check_grammar is None:
-        if asked.form.is_needed:
-            raise RequestError(
-                "the engine that serves here cannot hold an answer to a format or force a call",
-                fix="leave it out, or serve with the local engine",
-                code="unsupported_parameter",
-                param=asked.form.param,
-            )
-        parts.metrics.ignore("tools.strict")
+    if asked.form is None or parts.check_grammar is None:
         return None
     ends, is_bare = parts.eos_ids, asked.prompt is not None
     try:

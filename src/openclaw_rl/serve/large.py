@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from openclaw_rl.errors import RequestError
+from openclaw_rl.errors import ContextError, RequestError
 from openclaw_rl.serve.wire import parsed
 
 LARGE_BYTES = 262_144  # less is read at once, in some milliseconds
@@ -51,7 +51,7 @@ def parsed_in_pieces(
 ) -> Body:
     """As `parsed`, the list `name` of `item`s a piece at a time where the body is large.
 
-    Raises RequestError where the list has more than `most` items: each is at least a token of the model's context.
+    Raises ContextError where the list has more than `most` items: each is at least a token of the model's context.
     """
     held = bytes(fields[name]) if name in fields else b""
     if len(body) < LARGE_BYTES or not held.startswith(b"["):
@@ -65,26 +65,16 @@ def parsed_in_pieces(
         except msgspec.ValidationError as problem:
             raise msgspec.ValidationError(_renumbered(str(problem), name, len(items))) from problem
         if len(items) > most:
-            raise too_long(len(items), most, name)
+            raise ContextError(len(items), most, param=name)
     setattr(found, name, items)
     return found
 
 
 def check_ids(raw: msgspec.Raw, most: int) -> None:
-    """Raises RequestError where a prompt of ids has more of them than the context holds, before they are read."""
+    """Raises ContextError where a prompt of ids has more of them than the context holds, before they are read."""
     told = bytes(raw)
     if len(told) >= LARGE_BYTES and told.startswith(b"[") and b'"' not in told and told.count(b",") >= most:
-        raise too_long(told.count(b",") + 1, most, "prompt")
-
-
-def too_long(least: int, most: int, param: str) -> RequestError:
-    """The refusal of what the context does not hold."""
-    return RequestError(
-        f"the prompt has at least {least} tokens and the context holds {most}",
-        fix="shorten the conversation",
-        code="context_length_exceeded",
-        param=param,
-    )
+        raise ContextError(told.count(b",") + 1, most, param="prompt")
 
 
 def pieces(array: bytes, size: int = LARGE_BYTES) -> Iterator[bytes]:

@@ -26,12 +26,13 @@ from openclaw_rl.serve.messages_wire import (
     format_of,
     offered,
     passed_over,
-    thinking_options,
+    template_options,
 )
 from openclaw_rl.serve.params import check_parameters, sampling_of, stops_of
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.stream import streamed, whole
 from openclaw_rl.serve.tool_choice import answer_form
+from openclaw_rl.serve.unseen import Unseen
 from openclaw_rl.serve.wire import SamplingSpec, facts_of, fields_of
 
 _TAKEN = frozenset(MessagesBody.__struct_fields__)
@@ -42,9 +43,7 @@ _SESSION = re.compile(r"_session_([0-9A-Za-z-]{8,64})\Z")  # how Claude Code end
 async def messages(request: web.Request, parts: ServeParts, key_name: str) -> web.StreamResponse:
     """Answers one request."""
     raw = await request.read()
-    body, asked, ignored = await beside(len(raw), partial(_read, parts, raw))
-    for name in ignored:
-        parts.metrics.ignore(name)
+    body, asked = await beside(len(raw), partial(_read, parts, raw))
     model = parts.model_named(body.model)
     generation = await begin(parts, asked, request.headers, key_name)
     if body.stream:
@@ -61,15 +60,15 @@ async def count_tokens(request: web.Request, parts: ServeParts, key_name: str) -
     return web.Response(body=msgspec.json.encode(counted), content_type="application/json")
 
 
-def _read(parts: ServeParts, raw: bytes) -> tuple[MessagesBody, Asked, list[str]]:
-    """The body, what it asks for, and the parameters that are ignored. Raises RequestError."""
+def _read(parts: ServeParts, raw: bytes) -> tuple[MessagesBody, Asked]:
+    """The body and what it asks for. Raises RequestError."""
     raw, fields = fields_of(raw)
     ignored = check_parameters(fields, _TAKEN, REFUSED)
     check_sizes(fields)
     body = parsed_in_pieces(raw, fields, MessagesBody, "messages", MessageParam, most=parts.context_length)
     ignored += passed_over(body)
     parts.model_named(body.model)
-    return body, _asked(parts, body, told_by(facts_of(fields))), ignored
+    return body, _asked(parts, body, told_by(facts_of(fields)), ignored)
 
 
 def _count(parts: ServeParts, raw: bytes) -> int:
@@ -79,7 +78,8 @@ def _count(parts: ServeParts, raw: bytes) -> int:
     facts_of(fields)  # of a wrong type or size they are refused here as they would be there
     body = parsed_in_pieces(raw, fields, CountBody, "messages", MessageParam, most=MOST_COUNTED)
     parts.model_named(body.model)
-    return parts.renderer.count(conversation_of(body), offered(body), options=thinking_options(body))
+    options = template_options(body, parts.renderer.template.options)
+    return parts.renderer.count(conversation_of(body, Unseen()), offered(body), options=options.values)
 
 
 def told_by(facts: dict[str, Json]) -> dict[str, Json]:
@@ -106,7 +106,7 @@ def _session_in(user_id: Json) -> str | None:
     return session if isinstance(session, str) and session else None
 
 
-def _asked(parts: ServeParts, body: MessagesBody, facts: dict[str, Json]) -> Asked:
+def _asked(parts: ServeParts, body: MessagesBody, facts: dict[str, Json], ignored: list[str]) -> Asked:
     if body.max_tokens < 1:
         raise RequestError(
             f"max_tokens is {body.max_tokens}", fix="an answer has at least one token", param="max_tokens"
@@ -114,13 +114,14 @@ def _asked(parts: ServeParts, body: MessagesBody, facts: dict[str, Json]) -> Ask
     spec = SamplingSpec(
         temperature=body.temperature, top_p=body.top_p, top_k=body.top_k, stop=list(body.stop_sequences or ())
     )
-    choice, tools = body.tool_choice, offered(body)
+    choice, unseen, tools = body.tool_choice, Unseen(), offered(body)
     has_one_call = choice is not None and bool(choice.disable_parallel_tool_use)
     strict = {tool.name for tool in body.tools or () if tool.strict}
     held = held_text(body, format_of(body), "output_config.format")
+    options = template_options(body, parts.renderer.template.options)
     return Asked(
         api="messages",
-        messages=conversation_of(body),
+        messages=conversation_of(body, unseen),
         tools=tools,
         sampling=sampling_of(
             spec, parts.defaults, parts.eos_ids, max_tokens=body.max_tokens, top_logprobs=0, extras=body
@@ -129,8 +130,10 @@ def _asked(parts: ServeParts, body: MessagesBody, facts: dict[str, Json]) -> Ask
         stops=stops_of(spec, "stop_sequences"),
         has_one_call=has_one_call,
         form=answer_form(tools, choice_of(body), strict, held, has_one_call=has_one_call),
-        options=thinking_options(body),
+        options=options.values,
         facts=facts,
+        ignored=(*ignored, *options.ignored),
+        placeholders=unseen.counts,
     )
 
 

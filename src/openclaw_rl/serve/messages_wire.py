@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -11,15 +11,16 @@ from openclaw_rl.core.message import Json, Message, Role, TextPart, Tool, ToolCa
 from openclaw_rl.errors import RequestError
 from openclaw_rl.serve import tool_choice
 from openclaw_rl.serve.extras import Extras
+from openclaw_rl.serve.messages_tools import ToolParam, is_elsewhere, tools_of
 from openclaw_rl.serve.names import MOST_CALL_ID, check_name
 from openclaw_rl.serve.params import Refused
+from openclaw_rl.serve.thinking import Options, Wish, options_of
+from openclaw_rl.serve.unseen import Unseen, data_facts, own_line, text_in
 from openclaw_rl.serve.wire import value_of
 
 _EMPTY: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 # What this API alone may ask for and cannot have: the values that ask for nothing, and why not.
 REFUSED: Refused = {
-    "mcp_servers": ((None, []), "this server calls no tools itself"),
-    "container": ((None,), "this server runs no code"),
     "stop": ((None, []), "the parameter is called stop_sequences in this API"),
 }
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
@@ -35,9 +36,29 @@ class Block(msgspec.Struct):
     name: str | None = None
     input: msgspec.Raw = _EMPTY
     tool_use_id: str | None = None
-    content: str | list[Block] | None = None
+    tool_name: str | None = None
+    title: str | None = None
+    source: msgspec.Raw = _EMPTY
+    content: str | list[Block] | Block | None = None
     is_error: bool | None = None
     cache_control: msgspec.Raw = _EMPTY
+
+
+class Source(msgspec.Struct):
+    """The bytes of an image or a document: in base64, as text, as blocks, at an address, or as a file of the API."""
+
+    type: str = ""
+    media_type: str = ""
+    data: str = ""
+    url: str = ""
+    file_id: str = ""
+    content: str | list[Block] | None = None
+
+    def facts(self) -> tuple[str, ...]:
+        """What is known of them."""
+        if self.data or self.type == "base64":
+            return data_facts(self.data, self.media_type)
+        return data_facts(self.url) if self.url else (self.file_id,)
 
 
 class MessageParam(msgspec.Struct):
@@ -45,18 +66,6 @@ class MessageParam(msgspec.Struct):
 
     role: str
     content: str | list[Block]
-
-
-class ToolParam(msgspec.Struct):
-    """A tool; only a client's own are known."""
-
-    name: str = ""
-    type: str | None = None
-    description: str | None = None
-    input_schema: msgspec.Raw = _EMPTY
-    strict: bool | None = None
-    defer_loading: bool | None = None
-    cache_control: msgspec.Raw = _EMPTY
 
 
 class ToolChoice(msgspec.Struct):
@@ -106,16 +115,19 @@ class MessagesBody(CountBody, kw_only=True):
     output_format: msgspec.Raw = _EMPTY
 
 
-def conversation_of(body: CountBody) -> tuple[Message, ...]:
-    """System text and messages. Raises RequestError naming the first that cannot be used."""
+def conversation_of(body: CountBody, unseen: Unseen) -> tuple[Message, ...]:
+    """System text and messages; what a text model cannot be shown is noted.
+
+    Raises RequestError naming the first that cannot be used.
+    """
     if not body.messages:
         raise RequestError("messages is empty", fix="send at least one message", param="messages")
     found: list[Message] = []
-    system = _text(body.system, "system", between="\n\n")
+    system = _text(body.system, "system", unseen, between="\n\n")
     if system:
         found.append(Message(Role.SYSTEM, (TextPart(system),)))
     for index, sent in enumerate(body.messages):
-        found.extend(_messages(sent, f"messages[{index}]"))
+        found.extend(_messages(sent, f"messages[{index}]", unseen))
     if body.messages[-1].role == "assistant":
         raise RequestError(
             "the last message is the assistant's: an answer begins a message of its own here",
@@ -145,8 +157,8 @@ def choice_of(body: CountBody) -> tool_choice.ToolChoice:
 
 
 def offered(body: CountBody) -> tuple[Tool, ...]:
-    """The tools the model is told of. Raises RequestError for other kinds."""
-    return choice_of(body).offered([_tool(sent, f"tools[{index}]") for index, sent in enumerate(body.tools or ())])
+    """The tools the model is told of."""
+    return choice_of(body).offered(tools_of(body.tools or ()))
 
 
 def format_of(body: MessagesBody) -> Json:
@@ -155,19 +167,22 @@ def format_of(body: MessagesBody) -> Json:
     return value_of(body.output_format) if config is None else config
 
 
-def thinking_options(body: CountBody) -> dict[str, Json]:
-    """Arguments for the chat template; one that knows none of them renders as ever."""
-    options: dict[str, Json] = {}
-    if body.thinking is not None:
-        if body.thinking.type not in ("enabled", "disabled", "adaptive"):
+def template_options(body: CountBody, known: Collection[str]) -> Options:
+    """Arguments for a chat template that knows these names, and the fields that it knows nothing of."""
+    wishes: list[Wish] = []
+    thinking, config = body.thinking, body.output_config
+    if thinking is not None:
+        if thinking.type not in ("enabled", "disabled", "adaptive"):
             raise RequestError(
-                f"thinking.type is {body.thinking.type!r}", fix="use enabled, disabled or adaptive", param="thinking"
+                f"thinking.type is {thinking.type!r}", fix="use enabled, disabled or adaptive", param="thinking"
             )
-        if body.thinking.type != "adaptive":
-            options["enable_thinking"] = body.thinking.type == "enabled"
-    if body.output_config is not None and body.output_config.effort is not None:
-        options["reasoning_effort"] = body.output_config.effort
-    return options
+        if thinking.type != "adaptive":
+            wishes.append(Wish("thinking", is_on=thinking.type == "enabled"))
+        if thinking.budget_tokens is not None:
+            wishes.append(Wish("thinking.budget_tokens", budget=thinking.budget_tokens))
+    if config is not None and config.effort is not None:
+        wishes.append(Wish("output_config.effort", level=config.effort))
+    return options_of(msgspec.Raw(), wishes, known)
 
 
 def passed_over(body: CountBody) -> list[str]:
@@ -185,33 +200,32 @@ def passed_over(body: CountBody) -> list[str]:
         found.append("redacted_thinking")
     if any(tool.defer_loading for tool in tools):
         found.append("tools.defer_loading")
-    if body.thinking is not None and body.thinking.budget_tokens is not None:
-        found.append("thinking.budget_tokens")
+    found += [f"tools.{tool.type}" for tool in tools if is_elsewhere(tool)]
     if body.thinking is not None and body.thinking.display is not None:
         found.append("thinking.display")
     return found
 
 
-def _blocks(content: str | Sequence[Block] | None) -> list[Block]:
+def _blocks(content: str | Sequence[Block] | Block | None) -> list[Block]:
     """All blocks, those inside tool results included."""
     found: list[Block] = []
-    for block in () if content is None or isinstance(content, str) else content:
+    for block in _listed(content):
         found += (block, *_blocks(block.content))
     return found
 
 
-def _messages(sent: MessageParam, where: str) -> list[Message]:
+def _messages(sent: MessageParam, where: str, unseen: Unseen) -> list[Message]:
     role = _ROLES.get(sent.role)
     if role is None:
         raise RequestError(f"{where}.role is {sent.role!r}", fix="use user or assistant", param=f"{where}.role")
     if isinstance(sent.content, str):
         return [Message(role, (TextPart(sent.content),))]
     if role is Role.ASSISTANT:
-        return [_spoken(sent.content, f"{where}.content")]
-    return _asked(role, sent.content, f"{where}.content")
+        return [_spoken(sent.content, f"{where}.content", unseen)]
+    return _asked(role, sent.content, f"{where}.content", unseen)
 
 
-def _spoken(blocks: Sequence[Block], where: str) -> Message:
+def _spoken(blocks: Sequence[Block], where: str, unseen: Unseen) -> Message:
     said: list[TextPart] = []
     thought: list[str] = []
     calls: list[ToolCall] = []
@@ -227,13 +241,13 @@ def _spoken(blocks: Sequence[Block], where: str) -> Message:
         elif block.type == "thinking":
             thought.append(block.thinking or "")
         elif block.type != "redacted_thinking":
-            said.append(TextPart(_text_of(block, place)))
+            said.append(TextPart(_part(block, place, unseen, is_first=not said)))
     return Message(
         Role.ASSISTANT, tuple(said), reasoning="".join(thought) if thought else None, tool_calls=tuple(calls)
     )
 
 
-def _asked(role: Role, blocks: Sequence[Block], where: str) -> list[Message]:
+def _asked(role: Role, blocks: Sequence[Block], where: str, unseen: Unseen) -> list[Message]:
     """Results of tools become messages of their own; the text between them stays where it is."""
     found: list[Message] = []
     said: list[TextPart] = []
@@ -250,42 +264,68 @@ def _asked(role: Role, blocks: Sequence[Block], where: str) -> list[Message]:
                 raise RequestError(f"{place} lacks tool_use_id", fix="name the call it answers", param=place)
             check_name(block.tool_use_id, f"{place}.tool_use_id", most=MOST_CALL_ID)
             put_down()
-            text = _text(block.content, f"{place}.content", between="\n")
+            text = _text(block.content, f"{place}.content", unseen, between="\n")
             failed = bool(block.is_error)
             found.append(Message(Role.TOOL, (TextPart(text),), tool_call_id=block.tool_use_id, is_error=failed))
         else:
-            said.append(TextPart(_text_of(block, place)))
+            said.append(TextPart(_part(block, place, unseen, is_first=not said)))
     put_down()
     if not found:
         raise RequestError(f"{where} is empty", fix="send text", param=where)
     return found
 
 
-def _text(content: str | list[Block] | None, where: str, *, between: str) -> str:
+def _text(content: str | Sequence[Block] | Block | None, where: str, unseen: Unseen, *, between: str) -> str:
     if content is None or isinstance(content, str):
         return content or ""
-    return between.join(_text_of(block, f"{where}[{index}]") for index, block in enumerate(content))
+    return between.join(_text_of(block, f"{where}[{index}]", unseen) for index, block in enumerate(_listed(content)))
 
 
-def _text_of(block: Block, where: str) -> str:
-    if block.type == "text" and block.text is not None:
-        return block.text
-    if block.type in ("image", "document"):
-        raise RequestError(
-            f"{where} is of type {block.type}, and the model served here reads text only",
-            fix="leave it out, or serve a model that sees",
-            param=where,
-        )
-    raise RequestError(f"{where} is a {block.type!r} block that cannot be used there", fix="send text", param=where)
+def _listed(content: str | Sequence[Block] | Block | None) -> Sequence[Block]:
+    if content is None or isinstance(content, str):
+        return ()
+    return (content,) if isinstance(content, Block) else content
 
 
-def _tool(sent: ToolParam, where: str) -> Tool:
-    if sent.type not in (None, "custom") or not sent.name:
-        raise RequestError(
-            f"{where} is a {sent.type!r} tool", fix="send tools with a name and an input_schema", param="tools"
-        )
-    check_name(sent.name, f"{where}.name")
-    schema = value_of(sent.input_schema)
-    if not isinstance(schema, dict):
-        raise RequestError(f"{where}.input_schema is no object", fix="send a JSON schema", param="tools")
-    return Tool(sent.name, sent.description or "", schema)
+def _part(block: Block, where: str, unseen: Unseen, *, is_first: bool) -> str:
+    """A block among others of a message: text as it is, all else on lines of its own."""
+    text = _text_of(block, where, unseen)
+    return text if block.type == "text" else own_line(text, is_first=is_first)
+
+
+def _text_of(block: Block, where: str, unseen: Unseen) -> str:
+    match block.type:
+        case "text":
+            if block.text is None:
+                raise RequestError(f"{where} has no text", fix="send text", param=where)
+            return block.text
+        case "image":
+            return unseen.named("image", *_source(block).facts())
+        case "document":
+            return _document(block, where, unseen)
+        case "search_result":
+            head = [text for text in (block.title, value_of(block.source)) if isinstance(text, str)]
+            return "\n".join((*head, _text(block.content, f"{where}.content", unseen, between="\n")))
+        case "compaction" if isinstance(block.content, str):
+            return block.content
+        case "tool_reference":
+            return unseen.reference(block.type, block.tool_name or "")
+    return unseen.named(block.type, block.name or block.title or "")
+
+
+def _document(block: Block, where: str, unseen: Unseen) -> str:
+    """A document's text where it has one, else its name."""
+    source = _source(block)
+    head = () if block.title is None else (block.title,)
+    text = source.data if source.type == "text" else text_in(source.data, source.media_type)
+    if source.type == "content":
+        text = _text(source.content, f"{where}.source.content", unseen, between="\n")
+    return unseen.named("document", *head, *source.facts()) if text is None else "\n".join((*head, text))
+
+
+def _source(block: Block) -> Source:
+    """Where a block's bytes are; nothing is known of a source of another shape."""
+    try:
+        return msgspec.json.decode(bytes(block.source), type=Source)
+    except (UnicodeDecodeError, RecursionError, msgspec.DecodeError):
+        return Source()

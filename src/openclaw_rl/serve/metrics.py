@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-_MOST_NAMES = 100  # distinct ignored parameters that get a label of their own; clients choose these names
+_MOST_NAMES = 100  # distinct ignored parameters and kinds that get a label of their own; clients choose these names
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
@@ -70,6 +70,13 @@ class Metrics:
             "openclaw_rl_ignored_parameters", "Request parameters not known here.", ("name",), registry=self.registry
         )
         self.prompts = Gauge("openclaw_rl_prompts", "Prompts by how they were made.", ("how",), registry=self.registry)
+        self.placeholders = Counter(
+            "openclaw_rl_placeholders",
+            "Images, files and blocks that stood in a prompt as words.",
+            ("kind",),
+            registry=self.registry,
+        )
+        self.replaced: dict[str, int] = {}  # the same by kind, for the status
         self._names: set[str] = set()
 
     def ignore(self, name: str) -> None:
@@ -78,6 +85,13 @@ class Metrics:
             name = "other"
         self._names.add(name)
         self.ignored.labels(name[:64]).inc()
+
+    def replace(self, kind: str, times: int) -> None:
+        """So many more placeholders of this kind."""
+        if kind not in self.replaced and len(self.replaced) >= _MOST_NAMES:
+            kind = "other"
+        self.replaced[kind] = self.replaced.get(kind, 0) + times
+        self.placeholders.labels(kind).inc(times)
 
     def text(self) -> bytes:
         """All of it as Prometheus reads it."""

@@ -20,7 +20,7 @@ class Offered:
         self._held: Held[bytes, tuple[Tool, ...]] = Held(most=_KEPT, most_size=_KEPT_BYTES)
 
     def tools(self, specs: Sequence[ToolSpec], raw: msgspec.Raw) -> tuple[Tool, ...]:
-        """The tools, whose JSON was `raw`. Raises RequestError for kinds other than functions."""
+        """The tools, whose JSON was `raw`. Raises RequestError for those that cannot be read."""
         told = bytes(raw)
         found = self._held.get(told)
         if found is None:

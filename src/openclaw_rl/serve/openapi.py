@@ -14,6 +14,7 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.core.rights import Right
 from openclaw_rl.serve import control, forgetting, hints, messages_wire, orders, responses_wire, wire
 from openclaw_rl.serve.names import MOST_CHARS
+from openclaw_rl.serve.notes import IGNORED, PLACEHOLDERS, TURN, VERSION
 from openclaw_rl.serve.parts import ServeParts
 
 Answering = Callable[[web.Request, ServeParts, str], Awaitable[web.StreamResponse]]
@@ -54,17 +55,11 @@ _SHARE: dict[str, Json] = {"minimum": 0, "maximum": 1}
 # What is checked only after parsing, as far as a schema can say it: (type, field) -> words for the schema.
 _NARROWER: dict[tuple[str, str], dict[str, Json]] = {
     ("MessageSpec", "role"): {"enum": ["system", "developer", "user", "assistant", "tool"]},
-    ("PartSpec", "type"): {"enum": ["text", "input_text", "output_text", "refusal", "image_url"]},
-    ("ToolSpec", "type"): {"enum": ["function"]},
     ("FunctionSpec", "parameters"): {"type": "object"},
-    ("FunctionTool", "type"): {"enum": ["function"]},
     ("FunctionTool", "parameters"): {"type": ["object", "null"]},
     ("Item", "role"): {"enum": ["system", "developer", "user", "assistant"]},
-    ("Part", "type"): {"enum": ["input_text", "output_text", "text", "refusal", "summary_text"]},
     ("MessageParam", "role"): {"enum": ["user", "assistant"]},
-    ("Block", "type"): {"enum": ["text", "thinking", "redacted_thinking", "tool_use", "tool_result"]},
     ("ToolChoice", "type"): {"enum": ["auto", "any", "tool", "none"]},
-    ("ToolParam", "type"): {"enum": ["custom"]},
     ("ToolParam", "input_schema"): {"type": "object"},
     ("Thinking", "type"): {"enum": ["enabled", "disabled", "adaptive"]},
     ("FeedbackBody", "score"): {"enum": [-1, 0, 1]},
@@ -114,6 +109,12 @@ _HEADERS = {
     "X-Session-Done": "`true` where this is the conversation's last turn.",
     "X-User-Id": "Who speaks.",
     "X-Agent-Id": "Which agent asks.",
+}
+_ANSWER_HEADERS = {
+    TURN: "The turns of the answers.",
+    VERSION: "The weights that answered.",
+    IGNORED: "The fields of the request that had no effect.",
+    PLACEHOLDERS: "How many images, files and blocks stood in the prompt by name, by kind.",
 }
 _NAME: Json = {"type": ["string", "integer", "null"], "maxLength": MOST_CHARS}
 _FACTS: dict[str, Json] = {
@@ -237,8 +238,11 @@ def _responses(path: str) -> dict[str, Json]:
         good = {"text/plain": {"schema": _TEXT}}
     name = "AnthropicError" if path.startswith("/v1/messages") else "Error"
     bad: Json = {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
+    done: dict[str, Json] = {"description": "Done.", "content": good}
+    if path in ANSWERING:
+        done["headers"] = {name: {"schema": _TEXT, "description": what} for name, what in _ANSWER_HEADERS.items()}
     return {
-        "200": {"description": "Done.", "content": good},
+        "200": done,
         "4XX": {"description": "Something about the request is wrong; the message says what to do.", "content": bad},
         "5XX": {"description": "Something about the server is wrong.", "content": bad},
     }

@@ -5,9 +5,12 @@ from __future__ import annotations
 from aiohttp import web
 
 from openclaw_rl.serve.failures import Handler
+from openclaw_rl.serve.notes import IGNORED, PLACEHOLDERS, TURN, VERSION
 
 _ALLOWED = web.AppKey("allowed_origins", frozenset)
 _HEADERS = "Authorization, Content-Type, X-Api-Key, X-Session-Id, X-User-Id, X-Agent-Id, X-Turn-Type, X-Session-Done"
+
+_SHOWN = ", ".join((TURN, VERSION, IGNORED, PLACEHOLDERS))  # of an answer, which a page may read
 
 
 def allow_origins(app: web.Application, origins: tuple[str, ...]) -> None:
@@ -37,4 +40,5 @@ async def _allow(request: web.Request, response: web.StreamResponse) -> None:
     origin = request.headers.get("Origin")
     if origin is not None and origin in request.app[_ALLOWED]:
         response.headers["Access-Control-Allow-Origin"] = origin
+        response.headers["Access-Control-Expose-Headers"] = _SHOWN
         response.headers["Vary"] = "Origin"

@@ -29,7 +29,6 @@ _REFUSED: Refused = {
     "prompt_logprobs": (_OFF, _ENGINE),
     "audio": (_OFF, "the model served here neither hears nor speaks"),
     "modalities": ((None, [], ["text"]), "the model served here writes text only"),
-    "web_search_options": ((None,), "this server does not search the web"),
     "moderation": (_OFF, "this server does not moderate"),
     "functions": (_OFF, "functions are sent as `tools` now"),
     "function_call": ((None, "none", "auto"), "functions are sent as `tools` now"),
@@ -43,7 +42,6 @@ _MOST_STOP_IDS = 1024
 MOST_IDS = 1 << 31  # more than any vocabulary has
 _MOST_LOGPROBS = 20
 _SEED_RANGE = 1 << 63
-_RESERVED_OPTIONS = frozenset({"messages", "tools", "add_generation_prompt"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,31 +158,6 @@ def limit_of(body: SamplingSpec, settings: ServeSettings) -> int | None:
     if limit is not None and limit < 1:
         raise RequestError(f"{name} is {limit}", fix="an answer has at least one token", param=name)
     return limit or settings.default_max_tokens or None
-
-
-def options_of(sent: msgspec.Raw, effort: str | None) -> dict[str, Json]:
-    """Arguments of the chat template: those sent, and how much thinking is wanted; `none` asks for no thinking at all.
-
-    Raises RequestError for those that are not the client's to set.
-    """
-    given = value_of(sent)
-    if given is None:
-        given = {}
-    if not isinstance(given, dict):
-        raise RequestError("chat_template_kwargs is no object", fix="send one", param="chat_template_kwargs")
-    reserved = sorted(_RESERVED_OPTIONS & given.keys())
-    if reserved:
-        raise RequestError(
-            f"chat_template_kwargs sets {', '.join(reserved)}",
-            fix="use the request's own parameters",
-            param="chat_template_kwargs",
-        )
-    options = dict(given)
-    if effort is not None:
-        options.setdefault("reasoning_effort", effort)
-    if effort == "none":
-        options.setdefault("enable_thinking", False)
-    return options
 
 
 def top_logprobs_of(body: ChatBody | CompletionBody) -> tuple[bool, int]:

@@ -6,6 +6,7 @@ A response's id carries its turn, so that what was answered is fetched, and gone
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 
 import msgspec
@@ -14,16 +15,16 @@ from aiohttp import web
 from openclaw_rl.core.message import Json, Message, Role, TextPart
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.errors import RequestError
+from openclaw_rl.errors import ContextError, RequestError
 from openclaw_rl.serve.control import answer, number_of
 from openclaw_rl.serve.generate import Asked, Generation, begin
 from openclaw_rl.serve.held_text import held_text
 from openclaw_rl.serve.ids import turn_of_response
 from openclaw_rl.serve.large import MOST_COUNTED, beside, check_sizes, parsed_in_pieces
 from openclaw_rl.serve.logprobs import token_entries
-from openclaw_rl.serve.params import check_parameters, options_of, sampling_of, stops_of
+from openclaw_rl.serve.params import check_parameters, sampling_of, stops_of
 from openclaw_rl.serve.parts import ServeParts
-from openclaw_rl.serve.responses_chunks import ResponseChunks
+from openclaw_rl.serve.responses_chunks import ResponseChunks, refused_stream
 from openclaw_rl.serve.responses_items import ended, fetched, input_items, output_of, shows_summary
 from openclaw_rl.serve.responses_wire import (
     LOGPROBS,
@@ -38,7 +39,9 @@ from openclaw_rl.serve.responses_wire import (
     turns_named,
 )
 from openclaw_rl.serve.stream import streamed, whole
+from openclaw_rl.serve.thinking import Options, Wish, options_of
 from openclaw_rl.serve.tool_choice import answer_form, tool_choice_of
+from openclaw_rl.serve.unseen import Unseen
 from openclaw_rl.serve.wire import SamplingSpec, facts_of, fields_of, value_of
 
 _API = "responses"
@@ -51,12 +54,17 @@ async def responses(request: web.Request, parts: ServeParts, key_name: str) -> w
     """Answers one request."""
     raw = await request.read()
     body, facts, ignored = await beside(len(raw), partial(_read, parts, raw))
-    for name in ignored:
-        parts.metrics.ignore(name)
     model = parts.model_named(body.model)
-    messages = await _conversation(parts, body, key_name, len(raw))
-    asked = _asked(parts, body, model, messages, facts)
-    generation = await begin(parts, asked, request.headers, key_name)
+    unseen = Unseen()
+    messages = await _conversation(parts, body, key_name, len(raw), unseen)
+    asked = replace(_asked(parts, body, model, messages, facts), placeholders=unseen.counts)
+    asked = replace(asked, ignored=(*ignored, *asked.ignored))
+    try:
+        generation = await begin(parts, asked, request.headers, key_name)
+    except ContextError as problem:
+        if not body.stream:
+            raise
+        return web.Response(body=refused_stream(asked, problem, parts.clock()), content_type="text/event-stream")
     has_logprobs = LOGPROBS in (body.include or ()) or bool(body.top_logprobs)
     if body.stream:
         table = parts.renderer.table if has_logprobs else None
@@ -118,10 +126,9 @@ async def input_tokens(request: web.Request, parts: ServeParts, key_name: str) -
     raw = await request.read()
     body = await beside(len(raw), partial(_read_count, raw))
     parts.model_named(body.model)
-    messages = await _conversation(parts, body, key_name, len(raw))
-    choice = tool_choice_of(value_of(body.tool_choice))
-    tools = choice.offered(functions_of(body.tools or ()))
-    count = await asyncio.to_thread(parts.renderer.count, messages, tools, options=_options(body))
+    messages = await _conversation(parts, body, key_name, len(raw), Unseen())
+    tools = tool_choice_of(value_of(body.tool_choice)).offered(functions_of(body.tools or ()))
+    count = await asyncio.to_thread(parts.renderer.count, messages, tools, options=_options(parts, body).values)
     return answer({"object": "response.input_tokens", "input_tokens": count})
 
 
@@ -141,7 +148,9 @@ def _read_count(raw: bytes) -> CountBody:
     return parsed_in_pieces(raw, fields, CountBody, "input", Item, most=MOST_COUNTED)
 
 
-async def _conversation(parts: ServeParts, body: CountBody, key_name: str, size_bytes: int) -> tuple[Message, ...]:
+async def _conversation(
+    parts: ServeParts, body: CountBody, key_name: str, size_bytes: int, unseen: Unseen
+) -> tuple[Message, ...]:
     """Instructions, what the response gone on from read and said, and the input. Its own instructions do not go on.
 
     `size_bytes` is what the request's body has.
@@ -151,7 +160,7 @@ async def _conversation(parts: ServeParts, body: CountBody, key_name: str, size_
         found = await _of_this_key(parts, name, key_name)
         if found is not None:
             referred[name] = found
-    asked = await beside(size_bytes, partial(messages_of_input, body.input, referred))
+    asked = await beside(size_bytes, partial(messages_of_input, body.input, referred, unseen))
     system = (Message(Role.SYSTEM, (TextPart(body.instructions),)),) if body.instructions else ()
     if not body.previous_response_id:
         return (*system, *asked)
@@ -205,6 +214,7 @@ def _asked(
     tools = choice.offered(functions_of(body.tools or ()))
     strict = {tool.name for tool in body.tools or () if tool.strict}
     held = held_text(body, format_of(body), "text.format")
+    options = _options(parts, body)
     return Asked(
         api=_API,
         messages=messages,
@@ -214,14 +224,17 @@ def _asked(
         stops=stops_of(spec),
         has_one_call=has_one_call,
         form=answer_form(tools, choice, strict, held, has_one_call=has_one_call),
-        options=_options(body),
+        options=options.values,
         facts=facts,
+        ignored=options.ignored,
         shown=_shown(body, model, sampling, facts),
     )
 
 
-def _options(body: CountBody) -> dict[str, Json]:
-    return options_of(body.chat_template_kwargs, None if body.reasoning is None else body.reasoning.effort)
+def _options(parts: ServeParts, body: CountBody) -> Options:
+    effort = None if body.reasoning is None else body.reasoning.effort
+    wishes = [] if effort is None else [Wish("reasoning.effort", level=effort)]
+    return options_of(body.chat_template_kwargs, wishes, parts.renderer.template.options)
 
 
 def _shown(body: ResponsesBody, model: str, sampling: Sampling, facts: dict[str, Json]) -> dict[str, Json]:

@@ -8,10 +8,12 @@ import msgspec
 
 from openclaw_rl.core.completion import SampledToken
 from openclaw_rl.core.message import Json
+from openclaw_rl.errors import ContextError
 from openclaw_rl.render.detokenise import TokenBytes
 from openclaw_rl.render.parsers import ArgumentsDelta, CallDelta, ReasoningDelta, ReplyDelta, TextDelta
-from openclaw_rl.serve.failures import told_of
-from openclaw_rl.serve.generate import Generation
+from openclaw_rl.serve.failures import context_problem, error_body, told_of
+from openclaw_rl.serve.generate import Asked, Generation
+from openclaw_rl.serve.ids import new_turn_id
 from openclaw_rl.serve.logprobs import token_entries
 from openclaw_rl.serve.responses_items import (
     COMPLETED,
@@ -21,6 +23,7 @@ from openclaw_rl.serve.responses_items import (
     begun,
     call_item,
     ended,
+    head_of,
     message_item,
     reasoning_item,
     shows_summary,
@@ -176,6 +179,19 @@ class ResponseChunks:
     def _event(self, kind: str, body: dict[str, Json]) -> bytes:
         self._sequence += 1
         return _event(kind, self._sequence - 1, body)
+
+
+def refused_stream(asked: Asked, problem: ContextError, at_s: float) -> bytes:
+    """The stream of a request whose prompt is too long. OpenAI's servers refuse it so, and Codex looks nowhere else."""
+    code, message, param = told_of(error_body(context_problem(problem))[1])
+    begun: dict[str, Json] = {**head_of(new_turn_id(), asked), "created_at": int(at_s)}
+    failed: dict[str, Json] = {**begun, "status": "failed", "error": {"code": code, "message": message}}
+    error: Json = {"type": "invalid_request_error", "code": code, "message": message, "param": param}
+    return (
+        _event("response.created", 0, {"response": begun})
+        + _event("error", 1, {"code": code, "message": message, "param": param, "error": error})
+        + _event("response.failed", 2, {"response": failed})
+    )
 
 
 def _event(kind: str, number: int, body: dict[str, Json]) -> bytes:

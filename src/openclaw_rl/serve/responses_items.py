@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from openclaw_rl.core.completion import Finish, SpanKind
 from openclaw_rl.core.message import Json, Message, Role, Tool
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.serve.generate import Generation
+from openclaw_rl.serve.generate import Asked, Generation
 
 COMPLETED, INCOMPLETE, IN_PROGRESS = "completed", "incomplete", "in_progress"
 _STATUS = {Finish.STOP: COMPLETED, Finish.LENGTH: INCOMPLETE, Finish.CANCELLED: "cancelled"}
@@ -81,9 +81,12 @@ def output_of(reply: Message, turn: str, finish: Finish, *, as_summary: bool, lo
 
 def begun(generation: Generation) -> dict[str, Json]:
     """The response of an answer that has no output yet."""
-    asked = generation.asked
-    head = _head(generation.choices[0].turn, asked.messages, asked.tools, asked.shown)
-    return {**head, "created_at": int(generation.at_s)}
+    return {**head_of(generation.choices[0].turn, generation.asked), "created_at": int(generation.at_s)}
+
+
+def head_of(turn: str, asked: Asked) -> dict[str, Json]:
+    """What stands in the response to this request from its first event on."""
+    return _head(turn, asked.messages, asked.tools, asked.shown)
 
 
 def ended(generation: Generation, output: list[Json]) -> dict[str, Json]:

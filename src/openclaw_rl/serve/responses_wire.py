@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -14,7 +15,8 @@ from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.extras import Extras
 from openclaw_rl.serve.names import MOST_CALL_ID, check_name
 from openclaw_rl.serve.params import Refused
-from openclaw_rl.serve.wire import value_of
+from openclaw_rl.serve.unseen import Unseen, data_facts, own_line, text_in, texts_of
+from openclaw_rl.serve.wire import object_of, value_of
 
 _EMPTY: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 _ROLES = {
@@ -24,27 +26,8 @@ _ROLES = {
     "assistant": Role.ASSISTANT,
 }
 _OWN_ITEM = re.compile(r"(rs|msg|fc)_([0-9a-f]{32})(?:_([0-9]{1,4}))?")
+_TEXTS = ("input_text", "output_text", "text", "reasoning_text", "summary_text")
 LOGPROBS = "message.output_text.logprobs"
-# Tools that OpenAI's own servers or models bring along. Agents offer them beside their functions in every request: the
-# model is told of the functions alone.
-_ELSEWHERE = frozenset(
-    {
-        "apply_patch",
-        "code_interpreter",
-        "computer",
-        "computer_use_preview",
-        "custom",
-        "file_search",
-        "image_generation",
-        "local_shell",
-        "mcp",
-        "namespace",
-        "shell",
-        "tool_search",
-        "web_search",
-        "web_search_preview",
-    }
-)
 # What this API alone may ask for and cannot have: the values that ask for nothing, and why not.
 REFUSED: Refused = {
     "background": ((None, False), "an answer lives as long as its connection; stream it instead"),
@@ -58,11 +41,17 @@ REFUSED: Refused = {
 
 
 class Part(msgspec.Struct):
-    """One part of an item's content."""
+    """One part of an item's content, whatever its kind."""
 
     type: str
     text: str | None = None
     refusal: str | None = None
+    image_url: msgspec.Raw = _EMPTY
+    input_audio: msgspec.Raw = _EMPTY
+    filename: str | None = None
+    file_id: str | None = None
+    file_url: str | None = None
+    file_data: str | None = None
 
 
 class Item(msgspec.Struct):
@@ -76,8 +65,9 @@ class Item(msgspec.Struct):
     encrypted_content: str | None = None
     call_id: str | None = None
     name: str | None = None
-    arguments: str | None = None
-    output: str | list[Part] | None = None
+    arguments: str | dict[str, msgspec.Raw] | None = None
+    input: str | None = None
+    output: msgspec.Raw = _EMPTY
 
 
 class FunctionTool(msgspec.Struct):
@@ -152,7 +142,7 @@ def passed_over(body: CountBody) -> list[str]:
         found.append("truncation")
     if body.text is not None and body.text.verbosity is not None:
         found.append("text.verbosity")
-    found.extend(sorted({f"tools.{tool.type}" for tool in body.tools or () if tool.type in _ELSEWHERE}))
+    found.extend(sorted({f"tools.{tool.type}" for tool in body.tools or () if tool.type != "function"}))
     if isinstance(body.input, list) and any(item.type == "reasoning" and _is_sealed(item) for item in body.input):
         found.append("input.encrypted_content")
     if isinstance(body, ResponsesBody):
@@ -161,17 +151,15 @@ def passed_over(body: CountBody) -> list[str]:
 
 
 def functions_of(specs: Sequence[FunctionTool]) -> tuple[Tool, ...]:
-    """The tools that are functions. Raises RequestError for kinds nobody knows, and where none is a function."""
+    """The tools that are functions. The others are brought along by OpenAI's own servers or models: agents offer them
+    beside their functions in every request, and the model is told of the functions alone.
+    """
     found: list[Tool] = []
     for index, spec in enumerate(specs):
-        if spec.type in _ELSEWHERE:
+        if spec.type != "function":
             continue
-        if spec.type != "function" or not spec.name:
-            raise RequestError(
-                f"tools[{index}] is a {spec.type!r} tool" if spec.type != "function" else f"tools[{index}] has no name",
-                fix="send functions with a name",
-                param="tools",
-            )
+        if not spec.name:
+            raise RequestError(f"tools[{index}] has no name", fix="send functions with a name", param="tools")
         check_name(spec.name, f"tools[{index}].name")
         parameters = value_of(spec.parameters)
         if parameters is None:
@@ -179,14 +167,6 @@ def functions_of(specs: Sequence[FunctionTool]) -> tuple[Tool, ...]:
         if not isinstance(parameters, dict):
             raise RequestError(f"tools[{index}].parameters is no object", fix="send a JSON schema", param="tools")
         found.append(Tool(spec.name, spec.description or "", parameters))
-    if specs and not found:
-        kinds = ", ".join(sorted({spec.type for spec in specs}))
-        raise RequestError(
-            f"tools holds no function: this server runs no tools itself, and the model cannot be given {kinds}",
-            fix="send functions",
-            code="unsupported_parameter",
-            param="tools",
-        )
     return tuple(found)
 
 
@@ -200,17 +180,20 @@ def turns_named(given: str | Sequence[Item] | None) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def messages_of_input(given: str | Sequence[Item] | None, referred: Mapping[str, Turn]) -> tuple[Message, ...]:
+def messages_of_input(
+    given: str | Sequence[Item] | None, referred: Mapping[str, Turn], unseen: Unseen
+) -> tuple[Message, ...]:
     """The input as messages: what the assistant thought, said and called in a row is one message of its.
 
-    `referred` are the turns whose items are named by id. Raises RequestError naming the first item that cannot be used.
+    What a text model cannot be shown is noted in `unseen`. `referred` are the turns whose items are named by id.
+    Raises RequestError naming the first item that cannot be used.
     """
     if not given:
         raise RequestError("input is empty", fix="send some text or items", param="input")
     if isinstance(given, str):
         return (Message(Role.USER, (TextPart(given),)),)
     found: list[Message] = []
-    spoken = _Spoken()
+    spoken = _Spoken(unseen)
     for index, item in enumerate(given):
         where = f"input[{index}]"
         check_name(item.id, f"{where}.id")
@@ -219,7 +202,7 @@ def messages_of_input(given: str | Sequence[Item] | None, referred: Mapping[str,
         if spoken.takes(item, where, referred):
             continue
         spoken.put_down(found)
-        found.append(_heard(item, where))
+        found.append(_heard(item, where, unseen))
     spoken.put_down(found)
     return tuple(found)
 
@@ -228,6 +211,7 @@ def messages_of_input(given: str | Sequence[Item] | None, referred: Mapping[str,
 class _Spoken:
     """The assistant's items in a row."""
 
+    unseen: Unseen
     thought: list[str] = field(default_factory=list)
     said: list[TextPart] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
@@ -237,17 +221,26 @@ class _Spoken:
         """Whether the item is the assistant's; it is kept then."""
         match item.type or "message":
             case "message" if item.role == "assistant":
-                self.said.extend(TextPart(text) for text in _texts(item.content, f"{where}.content"))
+                texts = _texts(item.content, f"{where}.content", self.unseen)
+                self.said.extend(TextPart(text) for text in texts)
             case "reasoning":
-                self.thought.append(_thought(item, where))
+                self.thought.append(_thought(item, where, self.unseen))
             case "function_call":
                 if not item.call_id or not item.name:
                     raise RequestError(f"{where} lacks a call_id or a name", fix="send both", param=where)
-                self.calls.append(ToolCall(item.call_id, item.name, item.arguments or "{}"))
+                self.calls.append(ToolCall(item.call_id, item.name, _arguments(item)))
+            case "custom_tool_call" if item.call_id and item.name:
+                given = json.dumps({"input": item.input or ""}, ensure_ascii=False)
+                self.calls.append(ToolCall(item.call_id, item.name, given))
             case "item_reference":
                 self._refers(item, where, referred)
-            case _:
+            case "message" | "function_call_output":
                 return False
+            case kind if kind.endswith("_output") and item.call_id:
+                return False
+            case kind:  # what OpenAI's own servers did, or models of theirs
+                placeholder = self.unseen.named(kind, item.name or "")
+                self.said.append(TextPart(own_line(placeholder, is_first=not self.said)))
         self.has_any = True
         return True
 
@@ -278,18 +271,14 @@ class _Spoken:
                 self.calls.append(turn.reply.tool_calls[number])
 
 
-def _heard(item: Item, where: str) -> Message:
+def _heard(item: Item, where: str, unseen: Unseen) -> Message:
     """An item that is not the assistant's."""
     kind = item.type or "message"
-    if kind == "function_call_output":
+    if kind != "message":  # the output of a function, or of a tool that another server had
         if not item.call_id:
             raise RequestError(f"{where} lacks a call_id", fix="name the call it answers", param=where)
-        texts = _texts(item.output, f"{where}.output")
-        return Message(Role.TOOL, (TextPart("\n".join(texts)),), tool_call_id=item.call_id)
-    if kind != "message":
-        raise RequestError(
-            f"{where} is a {kind!r} item", fix="send messages, reasoning, function calls and their output", param=where
-        )
+        text = "\n".join(_output(item, where, unseen))
+        return Message(Role.TOOL, (TextPart(text),), tool_call_id=item.call_id)
     role = _ROLES.get(item.role or "")
     if role is None:
         raise RequestError(
@@ -297,35 +286,80 @@ def _heard(item: Item, where: str) -> Message:
         )
     if item.content is None:
         raise RequestError(f"{where} has no content", fix="send text", param=f"{where}.content")
-    return Message(role, tuple(TextPart(text) for text in _texts(item.content, f"{where}.content")))
+    return Message(role, tuple(_parts(item.content, f"{where}.content", unseen)))
 
 
-def _thought(item: Item, where: str) -> str:
-    written = _texts(item.content, f"{where}.content")
-    return "".join(written) if written else "\n\n".join(_texts(item.summary, f"{where}.summary"))
+def _parts(content: str | Sequence[Part], where: str, unseen: Unseen) -> Iterator[TextPart]:
+    """Text as it is, all else on lines of its own."""
+    if isinstance(content, str):
+        if content:
+            yield TextPart(content)
+        return
+    for at, part in enumerate(content):
+        text = _text(part, f"{where}[{at}]", unseen)
+        yield TextPart(text if _is_text(part) else own_line(text, is_first=at == 0))
+
+
+def _arguments(item: Item) -> str:
+    if isinstance(item.arguments, dict):
+        return msgspec.json.encode(item.arguments).decode()
+    return item.arguments or "{}"
+
+
+def _thought(item: Item, where: str, unseen: Unseen) -> str:
+    written = _texts(item.content, f"{where}.content", unseen)
+    return "".join(written) if written else "\n\n".join(_texts(item.summary, f"{where}.summary", unseen))
 
 
 def _is_sealed(item: Item) -> bool:
     return item.encrypted_content is not None and not (item.content or item.summary)
 
 
-def _texts(content: str | Sequence[Part] | None, where: str) -> list[str]:
+def _output(item: Item, where: str, unseen: Unseen) -> list[str]:
+    """What a tool gave: text, parts, or something that only its own API can read."""
+    held = bytes(item.output)
+    if held[:1] not in (b'"', b"["):
+        return [] if held in (b"", b"null") else [unseen.named(item.type or "output")]
+    try:
+        parts: str | list[Part] = msgspec.json.decode(_mended(held), type=str | list[Part])
+    except msgspec.ValidationError:
+        return [unseen.named(item.type or "output")]
+    return _texts(parts, f"{where}.output", unseen)
+
+
+def _mended(held: bytes) -> bytes:
+    """The JSON without half surrogate pairs, which `value_of` takes."""
+    return msgspec.json.encode(value_of(msgspec.Raw(held))) if b"\\u" in held else held
+
+
+def _texts(content: str | Sequence[Part] | None, where: str, unseen: Unseen) -> list[str]:
     """The texts of content that is a string or a list of parts."""
     if content is None or isinstance(content, str):
         return [content] if content else []
-    return [_text(part, f"{where}[{index}]") for index, part in enumerate(content)]
+    return [_text(part, f"{where}[{index}]", unseen) for index, part in enumerate(content)]
 
 
-def _text(part: Part, where: str) -> str:
-    if part.type in ("input_text", "output_text", "text", "reasoning_text", "summary_text") and part.text is not None:
-        return part.text
-    if part.type == "refusal" and part.refusal is not None:
-        return part.refusal
-    if part.type in ("input_image", "input_file", "input_audio"):
-        raise RequestError(
-            f"{where} is an {part.type} part, and the model served here reads text only",
-            fix="leave it out, or serve a model that sees",
-            code="image_not_supported" if part.type == "input_image" else "unsupported_parameter",
-            param=where,
-        )
-    raise RequestError(f"{where} is a {part.type!r} part", fix="send text parts", param=where)
+def _is_text(part: Part) -> bool:
+    return part.type in _TEXTS or part.type == "refusal"
+
+
+def _text(part: Part, where: str, unseen: Unseen) -> str:
+    text = part.refusal if part.type == "refusal" else part.text
+    if _is_text(part):
+        if text is None:
+            raise RequestError(f"{where} has no text", fix="send text", param=where)
+        return text
+    if part.type in ("input_image", "computer_screenshot"):
+        held = value_of(part.image_url)
+        url = held if isinstance(held, str) else part.file_id or ""
+        return unseen.named("image", *(data_facts(url) if isinstance(held, str) else (url,)))
+    if part.type == "input_audio":
+        audio = object_of(part.input_audio)
+        return unseen.named("audio", *texts_of(audio, "format"), *data_facts("".join(texts_of(audio, "data"))))
+    if part.type != "input_file":
+        return unseen.named(part.type)
+    name = next((name for name in (part.filename, part.file_id, part.file_url) if name), "")
+    inside = text_in(part.file_data or "")
+    if inside is not None:
+        return "\n".join((name, inside)) if name else inside
+    return unseen.named("file", name, *(data_facts(part.file_data) if part.file_data else ()))

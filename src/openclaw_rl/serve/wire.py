@@ -8,11 +8,12 @@ from typing import TypeVar
 
 import msgspec
 
-from openclaw_rl.core.message import ImagePart, Json, Message, Role, TextPart, Tool, ToolCall
+from openclaw_rl.core.message import Json, Message, Role, TextPart, Tool, ToolCall
 from openclaw_rl.core.nesting import MOST_DEPTH, is_too_deep
 from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.extras import Extras
 from openclaw_rl.serve.names import MOST_CALL_ID, check_facts, check_metadata, check_name
+from openclaw_rl.serve.unseen import Unseen, data_facts, own_line, text_in, texts_of
 
 T = TypeVar("T")
 FACTS = (
@@ -25,6 +26,7 @@ FACTS = (
     "previous_response_id",
 )
 _ROLES = {"system": Role.SYSTEM, "developer": Role.SYSTEM} | {role.value: role for role in Role}
+_THINKING = frozenset({"thinking", "reasoning", "redacted_thinking"})
 _EMPTY: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
@@ -38,7 +40,7 @@ class FunctionSpec(msgspec.Struct):
 
 
 class ToolSpec(msgspec.Struct):
-    """A tool; only functions are known."""
+    """A tool; the model is told of functions alone."""
 
     function: FunctionSpec | None = None
     type: str = "function"
@@ -51,26 +53,31 @@ class CalledSpec(msgspec.Struct):
     arguments: str = "{}"
 
 
-class CallSpec(msgspec.Struct):
-    """One call of an assistant's message."""
+class CustomCallSpec(msgspec.Struct):
+    """What a call of a tool without a schema named, and the text it was given."""
 
-    function: CalledSpec
+    name: str
+    input: str = ""
+
+
+class CallSpec(msgspec.Struct):
+    """One call of an assistant's message, of a function or of a tool without a schema."""
+
+    function: CalledSpec | None = None
+    custom: CustomCallSpec | None = None
     id: str = ""
 
 
-class UrlSpec(msgspec.Struct):
-    """Where an image is."""
-
-    url: str
-
-
 class PartSpec(msgspec.Struct):
-    """One part of a message's content."""
+    """One part of a message's content, whatever its kind."""
 
     type: str
     text: str | None = None
     refusal: str | None = None
-    image_url: UrlSpec | str | None = None
+    image_url: msgspec.Raw = _EMPTY
+    input_audio: msgspec.Raw = _EMPTY
+    file: msgspec.Raw = _EMPTY
+    thinking: str | list[PartSpec] | None = None
 
 
 class MessageSpec(msgspec.Struct):
@@ -80,6 +87,7 @@ class MessageSpec(msgspec.Struct):
     content: str | list[PartSpec] | None = None
     name: str | None = None
     reasoning_content: str | None = None
+    reasoning: str | None = None  # the same under the name that other servers give it
     tool_calls: list[CallSpec] | None = None
     tool_call_id: str | None = None
 
@@ -120,6 +128,9 @@ class ChatBody(SamplingSpec, kw_only=True):
     logprobs: bool | None = None
     top_logprobs: int | None = None
     reasoning_effort: str | None = None
+    reasoning: msgspec.Raw = _EMPTY
+    thinking: msgspec.Raw = _EMPTY
+    enable_thinking: msgspec.Raw = _EMPTY
     chat_template_kwargs: msgspec.Raw = _EMPTY
 
 
@@ -172,23 +183,30 @@ def value_of(raw: msgspec.Raw) -> Json:
     return value
 
 
-def messages_of(specs: Sequence[MessageSpec]) -> tuple[Message, ...]:
-    """The messages. Raises RequestError naming the first that cannot be used."""
+def object_of(raw: msgspec.Raw) -> dict[str, Json]:
+    """One parameter that is to be an object; {} where it is none."""
+    held = value_of(raw)
+    return held if isinstance(held, dict) else {}
+
+
+def messages_of(specs: Sequence[MessageSpec], unseen: Unseen) -> tuple[Message, ...]:
+    """The messages; what a text model cannot be shown is noted.
+
+    Raises RequestError naming the first that cannot be used.
+    """
     if not specs:
         raise RequestError("messages is empty", fix="send at least one message", param="messages")
-    return tuple(_message(spec, f"messages[{index}]") for index, spec in enumerate(specs))
+    return tuple(_message(spec, f"messages[{index}]", unseen) for index, spec in enumerate(specs))
 
 
 def tools_of(specs: Sequence[ToolSpec]) -> tuple[Tool, ...]:
-    """The tools. Raises RequestError for kinds other than functions."""
+    """The tools that are functions; the others would be run elsewhere, or speak another language."""
     found: list[Tool] = []
     for index, spec in enumerate(specs):
-        if spec.type != "function" or spec.function is None:
-            raise RequestError(
-                f"tools[{index}] is a {spec.type!r} tool",
-                fix="send functions; others are not known here",
-                param="tools",
-            )
+        if spec.type != "function":
+            continue
+        if spec.function is None:
+            raise RequestError(f"tools[{index}] has no function", fix="send one", param="tools")
         check_name(spec.function.name, f"tools[{index}].function.name")
         parameters = value_of(spec.function.parameters)
         if parameters is None:
@@ -211,7 +229,7 @@ def facts_of(fields: Mapping[str, msgspec.Raw]) -> dict[str, Json]:
     return facts
 
 
-def _message(spec: MessageSpec, where: str) -> Message:
+def _message(spec: MessageSpec, where: str, unseen: Unseen) -> Message:
     role = _ROLES.get(spec.role)
     if role is None:
         raise RequestError(
@@ -225,41 +243,79 @@ def _message(spec: MessageSpec, where: str) -> Message:
     check_name(spec.tool_call_id, f"{where}.tool_call_id", most=MOST_CALL_ID)
     for at, call in enumerate(spec.tool_calls or ()):
         check_name(call.id, f"{where}.tool_calls[{at}].id", most=MOST_CALL_ID)
-        check_name(call.function.name, f"{where}.tool_calls[{at}].function.name")
-    calls = tuple(ToolCall(call.id, call.function.name, call.function.arguments) for call in spec.tool_calls or ())
+    calls = tuple(_call(call, f"{where}.tool_calls[{at}]") for at, call in enumerate(spec.tool_calls or ()))
     if spec.content is None and role in (Role.USER, Role.SYSTEM):  # an empty tool result may be null
         raise RequestError(f"{where} has no content", fix="send text", param=f"{where}.content")
+    said, thought = spec.content, None
+    if isinstance(said, list) and role is Role.ASSISTANT:
+        said, thought = _apart(said)
+    given = spec.reasoning if spec.reasoning_content is None else spec.reasoning_content
     return Message(
         role,
-        _content(spec.content, where),
-        reasoning=spec.reasoning_content,
+        _content(said, where, unseen),
+        reasoning=thought if given is None else given,
         tool_calls=calls,
         tool_call_id=spec.tool_call_id,
         name=spec.name,
     )
 
 
-def _content(content: str | list[PartSpec] | None, where: str) -> tuple[TextPart | ImagePart, ...]:
+def _call(spec: CallSpec, where: str) -> ToolCall:
+    if spec.function is not None:
+        check_name(spec.function.name, f"{where}.function.name")
+        return ToolCall(spec.id, spec.function.name, spec.function.arguments)
+    if spec.custom is None:
+        raise RequestError(f"{where} calls no function", fix="send function", param=where)
+    check_name(spec.custom.name, f"{where}.custom.name")
+    return ToolCall(spec.id, spec.custom.name, json.dumps({"input": spec.custom.input}, ensure_ascii=False))
+
+
+def _apart(content: list[PartSpec]) -> tuple[list[PartSpec], str | None]:
+    """What a reply says, and what it thought where some clients put that: among its parts."""
+    thought: list[str] = []
+    for part in content:
+        if part.type in _THINKING:
+            inner = part.thinking if isinstance(part.thinking, list) else [part]
+            thought += [each.text or (each.thinking if isinstance(each.thinking, str) else "") for each in inner]
+    return [part for part in content if part.type not in _THINKING], "".join(thought) or None
+
+
+def _content(content: str | list[PartSpec] | None, where: str, unseen: Unseen) -> tuple[TextPart, ...]:
     if content is None:
         return ()
     if isinstance(content, str):
         return (TextPart(content),)
-    return tuple(_part(part, f"{where}.content[{index}]") for index, part in enumerate(content))
+    parts = enumerate(content)
+    return tuple(TextPart(_part(part, f"{where}.content[{index}]", index, unseen)) for index, part in parts)
 
 
-def _part(part: PartSpec, where: str) -> TextPart | ImagePart:
-    if part.type in ("text", "input_text", "output_text") and part.text is not None:
-        return TextPart(part.text)
-    if part.type == "refusal" and part.refusal is not None:
-        return TextPart(part.refusal)
+def _part(part: PartSpec, where: str, index: int, unseen: Unseen) -> str:
+    text = part.refusal if part.type == "refusal" else part.text
+    if part.type in ("text", "input_text", "output_text", "refusal"):
+        if text is None:
+            raise RequestError(f"{where} has no text", fix="send text", param=where)
+        return text
+    return own_line(_named(part, unseen), is_first=index == 0)
+
+
+def _named(part: PartSpec, unseen: Unseen) -> str:
+    """What a part that is no text becomes."""
     if part.type == "image_url":
-        raise RequestError(
-            f"{where} is an image, and the model served here reads text only",
-            fix="leave the image out, or serve a model that sees",
-            code="image_not_supported",
-            param=where,
-        )
-    raise RequestError(f"{where} is a {part.type!r} part", fix="send text parts", param=where)
+        held = value_of(part.image_url)
+        (url,) = texts_of(held, "url") or ("",) if isinstance(held, dict) else (str(held or ""),)
+        return unseen.named("image", *data_facts(url))
+    if part.type == "input_audio":
+        audio = object_of(part.input_audio)
+        return unseen.named("audio", *texts_of(audio, "format"), *data_facts("".join(texts_of(audio, "data"))))
+    if part.type != "file":
+        return unseen.named(part.type)
+    file = object_of(part.file)
+    data = "".join(texts_of(file, "file_data"))
+    text = text_in(data)
+    name = texts_of(file, "filename", "file_id")[:1]
+    if text is not None:
+        return "\n".join((*name, text))
+    return unseen.named("file", *name, *(data_facts(data) if data else ()))
 
 
 def _decoded(body: bytes, kind: type[T]) -> T:
