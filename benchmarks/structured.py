@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from jsonschema import Draft202012Validator, FormatChecker
+from jsonschema import Draft202012Validator
 
 import openclaw_rl
 from benchmarks.common import Figures, conditions, finish, is_quick, progress, quantile
@@ -148,7 +148,11 @@ def _judge(bench: Bench, schema: dict[str, Json], sampled: list[SampledToken]) -
     parser.finish()
     text = parser.message().text
     try:
-        found = list(Draft202012Validator(schema, format_checker=FormatChecker()).iter_errors(json.loads(text)))
+        found = list(
+            Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER).iter_errors(
+                json.loads(text)
+            )
+        )
         why = found[0].message if found else ""
     except ValueError as problem:
         why = str(problem)

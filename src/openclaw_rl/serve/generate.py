@@ -240,6 +240,7 @@ class Generation:
 
 async def begin(parts: ServeParts, asked: Asked, headers: Mapping[str, str], key_name: str) -> Generation:
     """Finds out where the request belongs and what the model is to read. Raises ContextError where it does not fit."""
+    asked = _holdable(parts, asked)
     for name in asked.ignored:
         parts.metrics.ignore(name)
     for kind, times in asked.placeholders.items():
@@ -248,7 +249,6 @@ async def begin(parts: ServeParts, asked: Asked, headers: Mapping[str, str], key
     param = _PARAM.get(asked.api, "messages")
     if len(asked.messages) > most:  # each is at least a token
         raise ContextError(len(asked.messages), parts.context_length, param=param)
-    asked = _holdable(parts, asked)
     first = await _grammar(parts, asked, None, None)
     facts = dict(asked.facts)
     if asked.prompt is not None:

@@ -42,8 +42,9 @@ CREATE TABLE bodies (
   body     BLOB NOT NULL,            -- messages, tools, reply, segments and the rest, as JSON
   prompt   BLOB NOT NULL,            -- ids, little-endian int32
   response BLOB NOT NULL,            -- ids, then logp_sampled and logp as float64
-  masked   BLOB,                     -- where a grammar held the answer: logp_masked as float64, then which were forced
-  texts    BLOB NOT NULL             -- digests of the long texts that `body` names, 16 bytes each
+  -- digests of the long texts that `body` names, 16 bytes each; an older SQLite cannot drop a column behind a note
+  texts    BLOB NOT NULL,
+  masked   BLOB                      -- where a grammar held the answer: logp_masked as float64, then which were forced
 );
 
 -- Long messages and tool lists come again with every request of a session: they are kept once.
