@@ -169,7 +169,7 @@ class Maker:
         name = source.choice(("one", "two", "tree"))
         if name not in self.definitions:
             self.definitions[name] = True  # referred to from within
-            self.definitions[name] = self.tree() if name == "tree" else self.any(min(depth, 1))
+            self.definitions[name] = self.tree() if name == "tree" else self.any(0)
         return {"$ref": f"#/$defs/{name}"}
 
     def tree(self) -> dict[str, Json]:

@@ -11,6 +11,8 @@ from openclaw_rl.core.message import Json
 # A single space, or a new line and an indent: what writers of JSON put there. Without a bound a small model fills an
 # answer with it.
 WHITESPACE = r"( |\n[ \t]{0,40})"
+# The library lets any minute have a leap second; validators do not.
+_SECONDS = {"time": "^[0-9]{2}:[0-9]{2}:[0-5]", "date-time": "^[^:]*:[0-9]{2}:[0-5]"}
 _META = frozenset("\\.^$|?*+()[]{}/")
 _SCHEMAS = ("items", "additionalProperties", "not", "contains", "if", "then", "else", "propertyNames")
 _SCHEMA_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
@@ -141,6 +143,8 @@ def _checked(schema: Any, *, closes: bool) -> Json:
             found[name] = [_checked(each, closes=closes) for each in value]
         elif name != "format" or value in _FORMATS:
             found[name] = value
+    if schema.get("format") in _SECONDS and "pattern" not in schema:
+        found["pattern"] = _SECONDS[str(schema["format"])]
     properties, required = schema.get("properties"), schema.get("required", [])
     may_close = closes and isinstance(properties, Mapping) and isinstance(required, list) and not _OPENS & schema.keys()
     if may_close and properties and all(name in properties for name in required):

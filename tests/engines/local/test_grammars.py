@@ -203,6 +203,7 @@ def test_a_bias_and_a_grammar_work_together_and_the_models_own_log_probability_s
         ("start: nowhere", "nowhere"),
         ("start: %json " + json.dumps({"type": "string", "unevaluatedItems": False, "not": {"const": "a"}}), "not"),
         ("start: /(?=a)b/", "look-around"),
+        ("start: %json " + json.dumps({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}), "NoExtension"),
         ("start: " + "(" * 5000 + '"a"' + ")" * 5000, "nested"),
         ("start: %json " + json.dumps({"properties": {f"p{at}": {} for at in range(2000)}, "type": "object"}), "items"),
         ('start: "' + "a" * MOST_CHARS + '"', "characters"),
@@ -213,6 +214,14 @@ def test_what_the_library_does_not_take_is_refused_in_its_words(core: Core, text
         core.grammars.compile(Grammar(text))
     assert word in told.value.problem
     assert told.value.code == "unsupported_format"
+
+
+def test_an_answer_that_its_grammar_leads_nowhere_fails_and_does_not_end_as_if_it_were_whole(core: Core) -> None:
+    nowhere = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}
+    grammar = Grammar(f'start: "the answer is a long one, and then " %json {json.dumps(nowhere)}', (END,))
+    answer = _run(core, _ask(1, grammar))[1]
+    assert answer.finish is None
+    assert "nowhere" in answer.problem or "cannot be followed" in answer.problem
 
 
 def test_compiled_grammars_are_kept_up_to_a_bound(core: Core) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
@@ -82,5 +85,12 @@ class Compiling:
 
     def _pool(self) -> ThreadPoolExecutor:
         if self._thread is None:
-            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="grammars")
+            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="grammars", initializer=_give_way)
         return self._thread
+
+
+def _give_way() -> None:
+    """Steps come before compiling: on Linux a thread has a priority of its own."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.nice(10)

@@ -123,6 +123,8 @@ def _follow(matcher: LLMatcher) -> None:
             break
     if matcher.is_error():
         raise _refused(_first_lines(matcher.get_error()))
+    if matcher.is_stopped() and not matcher.is_accepting():
+        raise _refused("no answer could ever be complete")
 
 
 def _refused(why: str) -> RequestError:

@@ -54,9 +54,14 @@ class Guide:
     def narrow(self, words: Words, left: int) -> int:
         """Makes the library's mask, which allows `left` tokens, the one to sample by; how many it allows."""
         if not self._forced:
-            self._is_complete = bool(int(words[self._own_end // WORD]) >> self._own_end % WORD & 1)
+            # the library lets an answer end where it is complete, and also where it can lead nowhere
+            may_end = bool(int(words[self._own_end // WORD]) >> self._own_end % WORD & 1)
+            self._is_complete = may_end and self._matcher.is_accepting()
             if self._is_complete:
                 return self._ended(words)
+            if may_end:
+                self.problem = f"the grammar cannot be followed: {self._matcher.get_error() or 'it leads nowhere'}"
+                return left
             if left > FEW:  # what is forced in one cut is allowed in few
                 return left
             if not left or self._matcher.is_error():
