@@ -19,7 +19,7 @@ from openclaw_rl.errors import RequestError
 from openclaw_rl.render.called import Called
 from openclaw_rl.render.forms import AnswerForm
 from openclaw_rl.render.lark import Lark, prepared, regex
-from openclaw_rl.render.parsers import Family
+from openclaw_rl.render.parsers import Family, opens_thinking
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.testing.families import STAND_INS, VOCAB, StandIn
 
@@ -272,3 +272,15 @@ B: dict[str, Json] = {"type": "object", "properties": {"b": {}}}
 )
 def test_an_object_holds_what_it_names_where_that_cannot_contradict(schema: dict[str, Json], closed: int) -> None:
     assert json.dumps(prepared(schema)).count('"additionalProperties": false') == closed
+
+
+def test_a_model_whose_prompt_opens_its_thinking_does_not_think_unasked() -> None:
+    opened = 0
+    for model in STAND_INS:
+        if not opens_thinking(renderer_of(model).template):
+            continue
+        opened += 1
+        form = AnswerForm(text=lambda lark: lark.text("yes"))
+        unasked = renderer_of(model).grammar(form, _asked(model, enable_thinking=False), (2,), is_bare=False)
+        assert unasked is not None and unasked.text == 'start: "yes"'
+    assert opened

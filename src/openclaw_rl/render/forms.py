@@ -42,7 +42,8 @@ class AnswerForm:
 class Speech:
     """How the model at hand writes: its family, what an answer begins behind, and which ids may end it.
 
-    `is_bare` says that an answer is text and nothing else. `id_of` gives the id of a mark that is one token.
+    With `is_opened` the prompt opens all thinking there is; `is_bare` says that an answer is text and nothing else.
+    `id_of` gives the id of a mark that is one token.
     """
 
     family: Family
@@ -51,6 +52,7 @@ class Speech:
     id_of: Callable[[str], int | None]
     is_fenced: bool = False
     is_bare: bool = False
+    is_opened: bool = False
 
 
 def grammar_of(form: AnswerForm, speech: Speech) -> Grammar | None:
@@ -112,7 +114,7 @@ def _thought(speech: Speech, lark: Lark) -> str:
     opens, closes = _THINK.get(speech.family, _USUAL_THINK)
     opening = speech.opening.rstrip()
     is_open = opening.endswith(opens)
-    if not is_open and (closes in opening or not lark.is_token(opens)):
+    if not is_open and (speech.is_opened or closes in opening or not lark.is_token(opens)):
         return ""
     if lark.is_token(closes):
         thinking = f"{lark.free(closes)} {lark.mark(closes)}"

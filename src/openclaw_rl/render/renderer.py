@@ -28,7 +28,7 @@ from openclaw_rl.render.forms import AnswerForm, Speech, grammar_of
 from openclaw_rl.render.going_on import Continued, continued
 from openclaw_rl.render.held import Held
 from openclaw_rl.render.manner import settled
-from openclaw_rl.render.parsers import Family, StreamParser, family_of, parser_of, writes_fences
+from openclaw_rl.render.parsers import Family, StreamParser, family_of, opens_thinking, parser_of, writes_fences
 from openclaw_rl.render.parsers.plain import PlainParser
 from openclaw_rl.render.settings import RenderSettings
 from openclaw_rl.render.shape import Cut, is_append_only, shape_of
@@ -76,6 +76,7 @@ class ChatRenderer:
         self._forms: Held[str, Message] = Held(most=_KEPT_FORMS, most_size=_KEPT_FORM_CHARS)
         added = template.tokenizer.get_added_tokens_decoder().items()
         self._added = {item.content: token for token, item in added}
+        self._is_opened = opens_thinking(self.template)
         self._is_fenced = self.family is Family.DEEPSEEK and writes_fences(self.template)
         self.shape = shape_of(self.template, self.ids_of)
 
@@ -180,11 +181,9 @@ class ChatRenderer:
     ) -> Grammar | None:
         """The grammar that holds the answer to this prompt to a form; None where none can. Raises RequestError."""
         opening = "" if prompt is None or is_bare else self._opening(prompt)
-        speech = Speech(self.family, opening, ends, self._added_id, is_fenced=self._is_fenced, is_bare=is_bare)
+        marks, fenced, opened = self._added.get, self._is_fenced, self._is_opened
+        speech = Speech(self.family, opening, ends, marks, is_fenced=fenced, is_bare=is_bare, is_opened=opened)
         return grammar_of(form, speech)
-
-    def _added_id(self, mark: str) -> int | None:
-        return self._added.get(mark)
 
     def _opening(self, prompt: Prompt) -> str:
         """What an answer to this prompt begins behind: the same for most, so it is kept by its ids."""

@@ -16,7 +16,7 @@ from openclaw_rl.render.parsers.deltas import (
     StreamParser,
     TextDelta,
 )
-from openclaw_rl.render.parsers.family import Family, family_of, writes_fences
+from openclaw_rl.render.parsers.family import THINK_MARKS, Family, family_of, opens_thinking, writes_fences
 from openclaw_rl.render.parsers.glm import glm
 from openclaw_rl.render.parsers.harmony import HarmonyFormat
 from openclaw_rl.render.parsers.hermes import hermes
@@ -37,10 +37,10 @@ __all__ = [
     "StreamParser",
     "TextDelta",
     "family_of",
+    "opens_thinking",
     "parser_of",
     "writes_fences",
 ]
-_THINK_MARKS = ("<think>", "[THINK]")
 
 
 def parser_of(
@@ -54,7 +54,7 @@ def parser_of(
         return PlainParser(table)
     has_rule = family is Family.MISTRAL
     reply = Reply(lambda index: nine_letters(f"{call_prefix}{index}") if has_rule else f"{call_prefix}{index}")
-    is_thinking = opening.rstrip().endswith(_THINK_MARKS)
+    is_thinking = opening.rstrip().endswith(THINK_MARKS)
     return FormatParser(table, _format(family, reply, tools, is_thinking), reply)
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 from enum import StrEnum
 
-from openclaw_rl.core.message import Message, Role, TextPart, Tool, ToolCall, message
+from openclaw_rl.core.message import Json, Message, Role, TextPart, Tool, ToolCall, message
 from openclaw_rl.errors import RequestError
 from openclaw_rl.render.template import ChatTemplate
 
 _TOOL = Tool("probed_name", "A probe.", {"type": "object", "properties": {"key": {"type": "string"}}})
 _CALL = ToolCall("probe0000", "probed_name", '{"key": "value"}')
+
+
+THINK_MARKS = ("<think>", "[THINK]")
 
 
 class Family(StrEnum):
@@ -57,6 +60,16 @@ def family_of(template: ChatTemplate) -> Family | None:
         if family is not Family.HERMES and all(mark in added for mark in marks):  # those are in many vocabularies
             return family
     return None
+
+
+def opens_thinking(template: ChatTemplate) -> bool:
+    """Whether the template opens the thinking of an answer where it is asked for: the model does not do so itself."""
+    options: dict[str, Json] = {"enable_thinking": True, "thinking": True}
+    try:
+        text = template.text([message(Role.USER, "asked")], (), generation_prompt=True, options=options)
+    except RequestError:
+        return False
+    return text.rstrip().endswith(THINK_MARKS)
 
 
 def writes_fences(template: ChatTemplate) -> bool:
