@@ -1,0 +1,44 @@
+"""Text that no person types, known by its shape alone: whole elements with a compound name, such as
+`<system-reminder>...</system-reminder>`, and elements that say themselves that the owner's words stand inside.
+"""
+
+from __future__ import annotations
+
+import re
+
+LONGEST = 400_000  # letters; a longer text is taken as it is
+# The names under which programs hand on what their owner typed; what stands around such an element is the program's.
+_OWNERS = (
+    "user[-_](?:query|message|input|request|question|prompt|words|text|feedback|task|answer|reply|said|turn)"
+    "|(?:original|current|latest|new)[-_](?:query|message|question|request|user[-_]message)"
+)
+_OWNER = re.compile(rf"<(?P<tag>{_OWNERS})>(?P<words>.*?)</(?P=tag)\s*>", re.DOTALL | re.IGNORECASE)
+_BLOCK = re.compile(
+    r"(?:(?<=\n)|\A)[ \t]*<(?P<tag>[A-Za-z][A-Za-z0-9]*(?:[-_:][A-Za-z0-9]+)+)(?:[ \t][^<>\n]{0,300})?>"
+    r".*?</(?P=tag)\s*>[ \t]*(?:\n|\Z)",
+    re.DOTALL,
+)
+# The same where the words go on in the line: the element itself must then span lines, as no code in a sentence does.
+_INLINE = re.compile(
+    r"(?:(?<=\n)|\A)[ \t]*<(?P<tag>[A-Za-z][A-Za-z0-9]*(?:[-_][A-Za-z0-9]+)+)>[ \t]*\n.*?\n[ \t]*</(?P=tag)\s*>",
+    re.DOTALL,
+)
+
+
+def without_blocks(text: str) -> tuple[str, tuple[str, ...]]:
+    """The text without such elements, and their names."""
+    if "</" not in text or len(text) > LONGEST:
+        return text, ()
+    wrapped = list(_OWNER.finditer(text))
+    if wrapped:
+        inside = "\n".join(found["words"].strip() for found in wrapped)
+        around = _OWNER.sub("", text).strip()
+        return inside, (f"around <{wrapped[0]['tag']}>",) if around else ()
+    names: list[str] = []
+
+    def cut(found: re.Match[str]) -> str:
+        names.append(f"<{found['tag']}>")
+        return ""
+
+    left = _INLINE.sub(cut, _BLOCK.sub(cut, text))
+    return (left.strip(), tuple(dict.fromkeys(names))) if names else (text, ())
