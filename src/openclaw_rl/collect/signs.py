@@ -213,10 +213,10 @@ def is_long_form(text: str) -> bool:
 
 def is_probe(arrival: Arrival) -> bool:
     """Whether a request only tries the connection: a word or two, to be answered with next to nothing."""
-    most = arrival.facts.get("max_tokens")
+    most = arrival.max_tokens
     spoken = [item for item in arrival.messages if item.role is not Role.SYSTEM]
     return (
-        isinstance(most, int)
+        most is not None
         and most <= PROBE_TOKENS
         and len(spoken) == 1
         and not arrival.tools
