@@ -67,10 +67,12 @@ class Listener:
         is_newest: bool,
         is_vouched: bool,
         lacks_tools: bool = False,
+        is_quoted: bool = False,
     ) -> Heard:
         """What these messages say that followed a reply; `noted` is what the client's rules left out of them.
 
-        The newest may be in doubt, unless the client itself says whose words they are (`is_vouched`).
+        The newest may be in doubt, unless the client itself says whose words they are (`is_vouched`). A client that
+        puts quotation marks around each message (`is_quoted`) quotes nobody.
         """
         messages = self.rules.heard(followed)
         left_out = tuple(f"{name} ({_by(self.rules, name)})" for name in noted)
@@ -82,6 +84,8 @@ class Listener:
             words = self.signs.without_inserts(self.space, item.text)
             if words != item.text:
                 left_out = (*left_out, TAKEN_OUT)
+            if is_quoted:
+                words = _inside(words)
             if words.strip() or item.has_image:
                 kept.append(item if words == item.text else item.with_text(words))
         doubt = "" if is_vouched else self._doubt(kept, session, is_newest=is_newest)
@@ -136,6 +140,19 @@ def newest(messages: Sequence[Message]) -> tuple[Message, ...]:
     while start > 0 and messages[start - 1].role is not Role.ASSISTANT:
         start -= 1
     return tuple(item for item in messages[start:] if item.role is not Role.SYSTEM)
+
+
+def are_all_quoted(messages: Sequence[Message]) -> bool:
+    """Whether each of several users' messages stands in quotation marks as a whole, as no person writes."""
+    said = [item.text.strip() for item in messages if item.role is Role.USER and item.text.strip()]
+    return len(said) > 1 and all(_inside(text) != text for text in said)
+
+
+def _inside(text: str) -> str:
+    bare = text.strip()
+    inside = bare[1:-1]
+    is_quoted = len(bare) > 2 and bare[0] == bare[-1] == '"' and '"' not in inside.replace('\\"', "")
+    return inside.replace('\\"', '"') if is_quoted else text
 
 
 def _by(rules: ClientRules, name: str) -> str:

@@ -32,7 +32,7 @@ from openclaw_rl.collect.sessions import (
     user_of,
 )
 from openclaw_rl.collect.signs import Signs
-from openclaw_rl.collect.speaker import Listener, asks_for_summary, is_vouched_for, newest, side_by_sign
+from openclaw_rl.collect.speaker import Listener, are_all_quoted, asks_for_summary, is_vouched_for, newest, side_by_sign
 from openclaw_rl.collect.tally import Tally
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import Message, Role, TextPart
@@ -302,6 +302,7 @@ class Collect:
             return ""
         listener = Listener(self._signs, rules, history.space)
         last, told = history.replies[0] if history.replies else None, ""
+        is_quoted = are_all_quoted(history.spoken[:MANY])
         lacks_tools = parent is not None and bool(parent.tools) and not arrival.tools
         raw = newest(arrival.messages)
         if last is None:
@@ -318,6 +319,7 @@ class Collect:
                 is_newest=is_newest,
                 is_vouched=is_vouched,
                 lacks_tools=lacks_tools and not is_vouched,
+                is_quoted=is_quoted,
             )
             told = heard.told if is_newest else told
             if not known.is_open or any(twin.is_followed for twin in twins):
