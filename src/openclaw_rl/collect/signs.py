@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
@@ -26,9 +26,10 @@ MOST_LETTERS = 40_000  # of a text in which something is looked for
 MOST_INSERTS = 32  # of a key
 LONG_LINE = 24  # letters that are not quoted by accident
 LONG_ARGUMENT = 24
-LONG_FORM, FORM_LINES, VERY_LONG = 300, 5, 1500  # letters and lines of what may be a program's instructions
+LONG_FORM, FORM_LINES = 300, 5  # letters and lines of what may be a program's instructions
 RECURRING, OPENING = 200, 100  # letters of a text, and of its beginning, that recur
 SESSIONS = 2  # others in which a text recurred
+UNANSWERED, LONG_OPENING = 3, 40  # sessions that begin alike and are never gone on with; letters of such a first line
 PROBE_TOKENS, PROBE_LETTERS = 8, 24  # of a request that only tries the connection
 _LABEL = re.compile(r"""[\W_]*[^\s:]{1,16}[*_"')\]]{0,3}\s?[:：]\s*["']?(?P<said>\S.*)""")
 
@@ -76,17 +77,26 @@ class Signs:
         self._summaries: OrderedDict[str, str] = OrderedDict()
         self._baselines: OrderedDict[str, Baseline] = OrderedDict()
         self._inserts: OrderedDict[str, list[_Insert]] = OrderedDict()
+        self._openings: OrderedDict[str, list[str]] = OrderedDict()  # empty once one was gone on from
+        self._continued: OrderedDict[str, None] = OrderedDict()  # keys of which a conversation was gone on with
+        self._quoting: OrderedDict[str, None] = OrderedDict()  # sessions whose client puts messages in quotation marks
 
     @property
     def held(self) -> int:
         """How many digests and texts are held."""
-        kinds: tuple[Sized, ...] = (self._texts, self._lines, self._arguments, self._summaries, self._baselines)
-        return sum(len(kind) for kind in kinds) + sum(len(listed) for listed in self._inserts.values())
+        return sum(len(kind) for kind in self._all if kind is not self._inserts) + sum(
+            len(listed) for listed in self._inserts.values()
+        )
 
     def let_go(self) -> None:
         """Knows nothing any more: digests do not say whose words they are of."""
-        for held in (self._texts, self._lines, self._arguments, self._summaries, self._baselines, self._inserts):
+        for held in self._all:
             held.clear()
+
+    @property
+    def _all(self) -> tuple[OrderedDict[str, object], ...]:
+        known = (self._texts, self._lines, self._arguments, self._summaries, self._baselines, self._inserts)
+        return (*known, self._openings, self._continued, self._quoting)  # type: ignore[return-value]
 
     def enter(self, space: str, turn: Turn, said: Sequence[Message], *, is_summary: bool) -> None:
         """Notes an answered request; `said` is what followed the last reply, `is_summary` that it asked for one."""
@@ -103,15 +113,41 @@ class Signs:
                     self._put(self._summaries, _digest(space, line), turn.session)
         if not turn.is_main:
             return
+        for name in _openings(space, turn.messages, has_tools=bool(turn.tools)):
+            listed = self._openings.get(name, [])
+            if turn.session not in listed:
+                self._put(self._openings, name, [*listed, turn.session][-2 * UNANSWERED :])
         for is_reply, text in (*((False, text) for text in texts[-1:]), (True, turn.reply.text)):
             for line in _lines(text):
                 self._put(self._lines, _digest(space, line), _Line(turn.id, turn.session, is_reply))
         for text in _arguments(turn):
             self._put(self._arguments, _digest(space, text), turn.session)
 
-    def goes_on(self, session: str, arrival: Arrival) -> None:
+    def goes_on(self, space: str, session: str, arrival: Arrival) -> None:
         """Notes how a request looks that goes on from a turn of its session."""
         self._put(self._baselines, session, _baseline(arrival))
+        self._put(self._continued, space, None)
+        for name in _openings(space, arrival.messages, has_tools=bool(arrival.tools)):
+            self._put(self._openings, name, [])
+
+    def quotes_all(self, session: str, messages: Sequence[Message], newest: str) -> bool:
+        """Whether the client puts each message of its owner's in quotation marks, as no person does."""
+        if session not in self._quoting:
+            said = [item.text.strip() for item in messages if item.role is Role.USER]
+            if sum(is_quoted(text) for text in said) < 2:
+                return False
+            self._put(self._quoting, session, None)
+        return is_quoted(newest.strip())
+
+    def never_gone_on(self, space: str, session: str, arrival: Arrival) -> bool:
+        """Whether requests that begin alike were answered in several other sessions and nobody ever went on from one,
+        though the key's other conversations are gone on with.
+        """
+        if space not in self._continued or _has_reply(arrival):
+            return False
+        names = _openings(space, arrival.messages, has_tools=bool(arrival.tools))
+        alike = (self._openings.get(name, ()) for name in names)
+        return any(len([each for each in listed if each != session]) >= UNANSWERED for listed in alike)
 
     def took_out(self, space: str, inserts: Sequence[str]) -> None:
         """Notes what stood in a message when it was sent and stands in its history no more."""
@@ -203,11 +239,14 @@ class Signs:
             held.popitem(last=False)
 
 
+def is_quoted(text: str) -> bool:
+    """Whether all of it stands in one pair of quotation marks."""
+    return len(text) > 2 and text[0] == text[-1] == '"' and '"' not in text[1:-1].replace('\\"', "")
+
+
 def is_long_form(text: str) -> bool:
     """Whether a text may be instructions of a program's: long, and of many lines."""
     bare = text.strip()
-    if len(bare) >= VERY_LONG:
-        return True
     return len(bare) >= LONG_FORM and sum(bool(line.strip()) for line in bare.split("\n")) >= FORM_LINES
 
 
@@ -234,6 +273,20 @@ def _has_reply(arrival: Arrival) -> bool:
 
 def _lines(text: str) -> list[str]:
     return [line.strip() for line in text[:MOST_LETTERS].split("\n") if len(line.strip()) > 1][:MOST_LINES]
+
+
+def _openings(space: str, messages: Sequence[Message], *, has_tools: bool) -> list[str]:
+    """How a request begins that may be made from a template: its first message where another follows it at once, else
+    its first line where others follow it.
+    """
+    spoken = [item for item in messages if item.role is not Role.SYSTEM]
+    if has_tools or not spoken or spoken[0].role is not Role.USER:
+        return []
+    first, head = spoken[0].text.strip(), system_text(messages)
+    if len(spoken) > 1 and spoken[1].role is Role.USER:
+        return [_digest(space, f"opens {head}\n{first}")]
+    line, _, rest = first.partition("\n")
+    return [_digest(space, f"opens {head}\n{line}")] if rest.strip() and len(line) >= LONG_OPENING else []
 
 
 def _recurring(space: str, text: str) -> Iterator[str]:

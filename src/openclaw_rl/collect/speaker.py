@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from openclaw_rl.collect.classify import is_vouched
 from openclaw_rl.collect.clients.rules import ClientRules
 from openclaw_rl.collect.next_state import ENVIRONMENT
-from openclaw_rl.collect.signs import Missing, Signs, is_long_form, is_probe
+from openclaw_rl.collect.signs import Missing, Signs, is_long_form, is_probe, is_quoted
 from openclaw_rl.core.message import Message, Role
 from openclaw_rl.core.turn import Arrival, Turn
 
@@ -21,6 +21,7 @@ LEAST_ERRAND = 120  # letters of a text that asks for something without the tool
 NO_TOOLS = f"{Missing.TOOLS.value}, so it counts once the conversation goes on from it"
 RECURS = "its text came word for word in other sessions"
 LONG = "a long text of many lines, which counts once the conversation goes on from it"
+QUOTES = "quotation marks that stand around all messages"
 TAKEN_OUT = "text that its client takes out again"
 
 
@@ -67,12 +68,12 @@ class Listener:
         is_newest: bool,
         is_vouched: bool,
         lacks_tools: bool = False,
-        is_quoted: bool = False,
+        history: Sequence[Message] = (),
     ) -> Heard:
         """What these messages say that followed a reply; `noted` is what the client's rules left out of them.
 
         The newest may be in doubt, unless the client itself says whose words they are (`is_vouched`). A client that
-        puts quotation marks around each message (`is_quoted`) quotes nobody.
+        puts quotation marks around each message of a `history` quotes nobody.
         """
         messages = self.rules.heard(followed)
         left_out = tuple(f"{name} ({_by(self.rules, name)})" for name in noted)
@@ -84,8 +85,9 @@ class Listener:
             words = self.signs.without_inserts(self.space, item.text)
             if words != item.text:
                 left_out = (*left_out, TAKEN_OUT)
-            if is_quoted:
+            if self.signs.quotes_all(session or "", history, words):
                 words = _inside(words)
+                left_out = (*left_out, QUOTES)
             if words.strip() or item.has_image:
                 kept.append(item if words == item.text else item.with_text(words))
         doubt = "" if is_vouched else self._doubt(kept, session, is_newest=is_newest)
@@ -116,6 +118,8 @@ def side_by_sign(signs: Signs, space: str, session: str, arrival: Arrival, paren
             return f"{AGENT} (its task is what the model wrote into a tool call)"
         if not arrival.tools and any(signs.quotes(space, text) for text in texts):
             return "errand (it quotes another conversation)"
+        if signs.never_gone_on(space, session, arrival):
+            return "errand (what begins like it was never gone on from)"
     missing = signs.missing(session, arrival, parent)
     if missing is Missing.TOOLS:
         is_sure = any(len(text.strip()) >= LEAST_ERRAND for text in texts)
@@ -142,17 +146,9 @@ def newest(messages: Sequence[Message]) -> tuple[Message, ...]:
     return tuple(item for item in messages[start:] if item.role is not Role.SYSTEM)
 
 
-def are_all_quoted(messages: Sequence[Message]) -> bool:
-    """Whether each of several users' messages stands in quotation marks as a whole, as no person writes."""
-    said = [item.text.strip() for item in messages if item.role is Role.USER and item.text.strip()]
-    return len(said) > 1 and all(_inside(text) != text for text in said)
-
-
 def _inside(text: str) -> str:
     bare = text.strip()
-    inside = bare[1:-1]
-    is_quoted = len(bare) > 2 and bare[0] == bare[-1] == '"' and '"' not in inside.replace('\\"', "")
-    return inside.replace('\\"', '"') if is_quoted else text
+    return bare[1:-1].replace('\\"', '"') if is_quoted(bare) else text
 
 
 def _by(rules: ClientRules, name: str) -> str:

@@ -32,7 +32,7 @@ from openclaw_rl.collect.sessions import (
     user_of,
 )
 from openclaw_rl.collect.signs import Signs
-from openclaw_rl.collect.speaker import Listener, are_all_quoted, asks_for_summary, is_vouched_for, newest, side_by_sign
+from openclaw_rl.collect.speaker import Listener, asks_for_summary, is_vouched_for, newest, side_by_sign
 from openclaw_rl.collect.tally import Tally
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import Message, Role, TextPart
@@ -147,7 +147,7 @@ class Collect:
         if kind is TurnKind.MAIN:
             await self._end(going)
             if going.links:
-                self._signs.goes_on(told.session, arrival)
+                self._signs.goes_on(space, told.session, arrival)
         is_done = says_done(arrival)
         self._announce(told.session, is_done=is_done)
         self.tally.placed(kind, is_fresh=is_fresh, goes_on=bool(going.links), has_history=bool(history.replies))
@@ -302,7 +302,6 @@ class Collect:
             return ""
         listener = Listener(self._signs, rules, history.space)
         last, told = history.replies[0] if history.replies else None, ""
-        is_quoted = are_all_quoted(history.spoken[:MANY])
         lacks_tools = parent is not None and bool(parent.tools) and not arrival.tools
         raw = newest(arrival.messages)
         if last is None:
@@ -319,7 +318,7 @@ class Collect:
                 is_newest=is_newest,
                 is_vouched=is_vouched,
                 lacks_tools=lacks_tools and not is_vouched,
-                is_quoted=is_quoted,
+                history=history.spoken[:MANY] if is_newest else (),
             )
             told = heard.told if is_newest else told
             if not known.is_open or any(twin.is_followed for twin in twins):
