@@ -218,7 +218,7 @@ def _links(
         each.wrong.append(f"link: to {parent.session}/{parent.at} ({turn.why})")
     elif parent is not None and parent.is_main and parent.at not in _path(each, by_place):
         tally.links_wrong += 1
-        each.wrong.append(f"link: to {parent.at}, not {due.at} ({turn.why})")
+        each.wrong.append(f"link: to {parent.at}, not {each.answers} ({turn.why})")
     if due is None or due.row is None:
         return
     tally.links_due += 1
