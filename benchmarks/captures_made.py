@@ -19,6 +19,7 @@ from benchmarks.captures_replay import CALL_DIGITS, Labelled
 from openclaw_rl.core.message import Json
 
 WORDS = Path(__file__).with_name("captures_words.toml")
+AGAIN = ("fi", "id")
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
 Words = Mapping[str, str]
 
@@ -133,10 +134,12 @@ class Tongue:
         return str(self.draw.choice(held)) if isinstance(held, list) else str(held)
 
 
-def tongues(seed: int) -> list[Tongue]:
-    """All languages."""
+def tongues(seed: int, *, is_again: bool) -> list[Tongue]:
+    """The languages; `is_again` those of the second held-out set alone."""
     held = tomllib.loads(WORDS.read_text("utf-8"))
-    return [Tongue(words, random.Random(f"{seed}/{code}")) for code, words in held.items()]
+    return [
+        Tongue(words, random.Random(f"{seed}/{code}")) for code, words in held.items() if (code in AGAIN) == is_again
+    ]
 
 
 def chat_body(talk: Talk, said: list[Said], tools: bool) -> dict[str, Json]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import random
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from benchmarks.captures_made import (
     CHAT,
@@ -41,14 +41,14 @@ COMMIT = "You are an expert software engineer that generates concise, one-line G
 Play = Callable[[Talk, Tongue, bool], None]
 
 
-def made(seed: int, *, held_out: bool) -> dict[str, list[Labelled]]:
-    """The exchanges of each client, one conversation in each language."""
+def made(seed: int, *, held_out: bool, is_again: bool = False) -> dict[str, list[Labelled]]:
+    """The exchanges of each client, one conversation in each language; `is_again` those of the second held-out set."""
     found: dict[str, list[Labelled]] = {}
     for name, (path, headers, system, has_tools, play) in CLIENTS.items():
         if name == "unheard-of" and not held_out:
             continue
         counter, listed = itertools.count(), list[Labelled]()
-        for number, tongue in enumerate(tongues(seed)):
+        for number, tongue in enumerate(tongues(seed, is_again=is_again)):
             draw = random.Random(f"{seed}/{name}/{number}/{held_out}")
             wire = {CHAT: chat_body, MESSAGES: messages_body, RESPONSES: responses_body}[path]
             session = str(uuid.UUID(int=draw.getrandbits(128)))
@@ -311,8 +311,3 @@ CLIENTS: dict[str, tuple[str, dict[str, str], str, bool, Play]] = {
     "continue": (CHAT, {"user-agent": "Continue/1.2"}, "", False, continue_),
     "unheard-of": (CHAT, {}, "You are an agent of a house that nobody has heard of.", True, unheard_of),
 }
-
-
-def all_made(seed: int, *, held_out: bool) -> Iterator[tuple[str, list[Labelled]]]:
-    """Each client's exchanges."""
-    yield from made(seed, held_out=held_out).items()

@@ -115,7 +115,7 @@ async def test_a_tag_that_smolagents_adds_to_a_reply_changes_nothing(
         _, placed = await send(served, chat(*seen, system=CODE), "Thought: done.\n<code>\nfinal_answer(42)\n")
         assert placed.parent == one
         heard = await served.next_state(one)
-        assert heard is not None and heard[0].role is (Role.TOOL if clients is RULES else Role.USER)
+        assert heard is not None and heard[0].role is Role.TOOL
 
 
 async def test_thinking_that_a_client_removed_changes_nothing(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from openclaw_rl.collect.clients.blocks import without_blocks
+from openclaw_rl.collect.clients.blocks import NOTICE, RESULT, is_notice, is_result, without_blocks
 from openclaw_rl.collect.clients.rulebook import Field, Program, Rulebook, Side, Wrapper
 from openclaw_rl.core.message import ImagePart, Json, Message, Role, TextPart
 from openclaw_rl.core.turn import Arrival, TurnKind
@@ -144,6 +144,9 @@ class RuleClient:
         said = replace(item, content=tuple(heard)) if heard else None
         if said is not None and is_tool:
             said = replace(said, role=Role.TOOL)
+        elif said is not None and shape_of(said.text):
+            found.append(shape_of(said.text))
+            said = by_shape(said)
         return Split(replace(item, content=tuple(kept)) if kept else None, said, tuple(dict.fromkeys(found)))
 
     def _cut(self, text: str) -> tuple[str, str, list[str]]:
@@ -167,6 +170,17 @@ class RuleClient:
 
     def _said_to(self, found: Sequence[str]) -> tuple[str, ...]:
         return tuple(text for each in self.book.programs if each.name in found for text in each.reply)
+
+
+def shape_of(text: str) -> str:
+    """What a user's message is that no person typed, by how it begins; empty for any other."""
+    return RESULT if is_result(text) else NOTICE if is_notice(text) else ""
+
+
+def by_shape(item: Message) -> Message | None:
+    """A user's message, or what a tool gave back in its place; None for a notice."""
+    shape = shape_of(item.text)
+    return None if shape == NOTICE else replace(item, role=Role.TOOL) if shape else item
 
 
 def system_text(messages: Sequence[Message]) -> str:

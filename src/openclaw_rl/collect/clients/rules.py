@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from openclaw_rl.collect.clients.blocks import without_blocks
-from openclaw_rl.collect.clients.by_rules import RuleClient, readable_of
+from openclaw_rl.collect.clients.by_rules import RuleClient, by_shape, readable_of, shape_of
 from openclaw_rl.collect.clients.openclaw import OpenClaw
 from openclaw_rl.collect.clients.rulebook import read_folder, shipped
 from openclaw_rl.core.message import ImagePart, Message, Role, TextPart
@@ -92,14 +92,16 @@ class AnyClient:
         return tuple(item for item in bare if item is not None)
 
     def heard(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The same."""
-        return self.spoken(messages)
+        """The same, results of an agent's steps as a tool's, and notices left out."""
+        heard = (item if item.role is not Role.USER else by_shape(item) for item in self.spoken(messages))
+        return tuple(item for item in heard if item is not None)
 
     def noted(self, messages: Sequence[Message]) -> tuple[str, ...]:
         """The names of the elements."""
-        parts = [part for item in messages if item.role is Role.USER for part in item.content]
-        texts = [part.text for part in parts if isinstance(part, TextPart)]
-        return tuple(dict.fromkeys(name for text in texts for name in without_blocks(text)[1]))
+        said = [item for item in messages if item.role is Role.USER]
+        texts = [part.text for item in said for part in item.content if isinstance(part, TextPart)]
+        names = [name for text in texts for name in without_blocks(text)[1]]
+        return tuple(dict.fromkeys([*names, *(shape for item in said if (shape := shape_of(item.text)))]))
 
     def session(self, arrival: Arrival) -> tuple[str, str] | None:
         """None."""
