@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import random
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -123,7 +123,9 @@ class Talk:
 
 @dataclass(frozen=True, slots=True)
 class Tongue:
-    """A language's words, drawn from."""
+    """A language's words, drawn from. What opens a conversation, answers or sums up differs by a number, as real texts
+    do by more; corrections and the programs' prompts are the same wherever they come.
+    """
 
     words: Mapping[str, object]
     draw: random.Random
@@ -131,15 +133,33 @@ class Tongue:
     def one(self, name: str) -> str:
         """A text, or one of a list."""
         held = self.words[name]
-        return str(self.draw.choice(held)) if isinstance(held, list) else str(held)
+        text = str(self.draw.choice(held)) if isinstance(held, list) else str(held)
+        return (
+            f"{text} ({self.draw.randint(100, 9999)})" if name in ("openings", "replies", "task", "summary") else text
+        )
 
 
-def tongues(seed: int, *, is_again: bool) -> list[Tongue]:
+def tongues(seed: str, *, is_again: bool) -> list[Tongue]:
     """The languages; `is_again` those of the second held-out set alone."""
     held = tomllib.loads(WORDS.read_text("utf-8"))
     return [
         Tongue(words, random.Random(f"{seed}/{code}")) for code, words in held.items() if (code in AGAIN) == is_again
     ]
+
+
+def in_turns(exchanges: Sequence[Labelled]) -> list[Labelled]:
+    """Conversations that go on beside each other, as under one key they do: numbered anew, in turns."""
+    talks: dict[tuple[str, str], list[Labelled]] = {}
+    for each in exchanges:
+        talks.setdefault((each.client, each.session), []).append(each)
+    order = [each for row in itertools.zip_longest(*talks.values()) for each in row if each is not None]
+    places = {(each.client, each.at): number for number, each in enumerate(order)}
+    for each in order:
+        each.answers = None if each.answers is None else places[each.client, each.answers]
+        each.session = f"{each.client}/{each.session}"
+    for number, each in enumerate(order):
+        each.at = number
+    return order
 
 
 def chat_body(talk: Talk, said: list[Said], tools: bool) -> dict[str, Json]:

@@ -41,14 +41,14 @@ COMMIT = "You are an expert software engineer that generates concise, one-line G
 Play = Callable[[Talk, Tongue, bool], None]
 
 
-def made(seed: int, *, held_out: bool, is_again: bool = False) -> dict[str, list[Labelled]]:
+def made(seed: int, *, held_out: bool, is_again: bool = False) -> list[Labelled]:
     """The exchanges of each client, one conversation in each language; `is_again` those of the second held-out set."""
-    found: dict[str, list[Labelled]] = {}
+    found: list[Labelled] = []
     for name, (path, headers, system, has_tools, play) in CLIENTS.items():
         if name == "unheard-of" and not held_out:
             continue
         counter, listed = itertools.count(), list[Labelled]()
-        for number, tongue in enumerate(tongues(seed, is_again=is_again)):
+        for number, tongue in enumerate(tongues(f"{seed}/{name}", is_again=is_again)):
             draw = random.Random(f"{seed}/{name}/{number}/{held_out}")
             wire = {CHAT: chat_body, MESSAGES: messages_body, RESPONSES: responses_body}[path]
             session = str(uuid.UUID(int=draw.getrandbits(128)))
@@ -58,7 +58,7 @@ def made(seed: int, *, held_out: bool, is_again: bool = False) -> dict[str, list
                 *(draw, listed, counter),
             )
             play(talk, tongue, held_out)
-        found[name] = listed
+        found += listed
     return found
 
 

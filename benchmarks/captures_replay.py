@@ -125,7 +125,7 @@ async def replay(
     parts = replay_parts(store, renderer, ScriptedEngine(script), eos, clients)
     runner = runner_of(build_app(parts))
     await runner.setup()
-    now: dict[str, str] = {}
+    now: dict[str, dict[str, str]] = {}
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         url = f"http://127.0.0.1:{runner.addresses[0][1]}"
@@ -134,9 +134,9 @@ async def replay(
                 if each.was_refused:
                     continue
                 says[0] = each.reply
-                await _send(http, url, each, now)
+                await _send(http, url, each, now.setdefault(each.session, {}))
         for each in exchanges:
-            turn = now.get(each.turns[0]) if each.turns else None
+            turn = now.get(each.session, {}).get(each.turns[0]) if each.turns else None
             each.row = None if turn is None else await store.row(turn)
     finally:
         await runner.cleanup()

@@ -74,7 +74,9 @@ class Signs:
         self._texts: OrderedDict[str, list[str]] = OrderedDict()
         self._lines: OrderedDict[str, _Line] = OrderedDict()
         self._arguments: OrderedDict[str, str] = OrderedDict()
-        self._summaries: OrderedDict[str, str] = OrderedDict()
+        self._summaries: OrderedDict[str, str] = (
+            OrderedDict()
+        )  # lines to sessions; empty where it may be any of several
         self._baselines: OrderedDict[str, Baseline] = OrderedDict()
         self._inserts: OrderedDict[str, list[_Insert]] = OrderedDict()
         self._openings: OrderedDict[str, list[str]] = OrderedDict()  # empty once one was gone on from
@@ -110,7 +112,9 @@ class Signs:
         if is_summary:
             for line in _lines(turn.reply.text):
                 if len(line) >= LONG_LINE:
-                    self._put(self._summaries, _digest(space, line), turn.session)
+                    name = _digest(space, line)
+                    is_another = self._summaries.get(name, turn.session) != turn.session
+                    self._put(self._summaries, name, "" if is_another else turn.session)
         if not turn.is_main:
             return
         for name in _openings(space, turn.messages, has_tools=bool(turn.tools)):
@@ -189,7 +193,7 @@ class Signs:
         for text in texts:
             for line in _lines(text):
                 session = self._summaries.get(_digest(space, line)) if len(line) >= LONG_LINE else None
-                if session is not None:
+                if session:
                     found[session] = found.get(session, 0) + 1
         best = max(found, key=lambda each: found[each], default=None)
         return best if best is not None and list(found.values()).count(found[best]) == 1 else None

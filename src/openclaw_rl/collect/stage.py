@@ -133,6 +133,7 @@ class Collect:
         self._signs.took_out(space, going.inserts)
         if told is None and going.links:
             told = Named(going.links[0].known.session, "session from the conversation it goes on with")
+        is_named = told is not None
         if told is None and kind is TurnKind.MAIN:
             told = self._after_summary(space, arrival)
         is_fresh = told is None
@@ -141,7 +142,7 @@ class Collect:
         parent = await self._past.turn(going.links[0].known.turn) if going.links else None
         is_vouched = is_vouched_for(arrival, rules)
         if kind is TurnKind.MAIN and not is_vouched and self._settings.infer_from_prompts:
-            sign = side_by_sign(self._signs, space, told.session, arrival, parent)
+            sign = side_by_sign(self._signs, space, told.session if is_named else "", arrival, parent)
             kind, rule = (kind, rule) if sign is None else (TurnKind.SIDE, f"side: {sign}")
         spoke = self._hear(arrival, history, going, rules, parent, is_main=kind is TurnKind.MAIN, is_vouched=is_vouched)
         if kind is TurnKind.MAIN:
