@@ -19,6 +19,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -27,7 +28,7 @@ from aiohttp import web
 from benchmarks.capture_reuse import left_by_changes, reuse
 from benchmarks.captures_made import in_turns
 from benchmarks.captures_made_clients import made
-from benchmarks.captures_replay import Labelled, measured, read_fixtures, replay, replay_parts
+from benchmarks.captures_replay import Labelled, Tally, measured, read_fixtures, replay, replay_parts
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
 from benchmarks.http import bundled_model
 from openclaw_rl.collect.clients.rules import AnyClient
@@ -113,27 +114,27 @@ def main() -> None:
 async def _others(paths: list[Path], model: Path) -> Figures:
     """Recorded and made-up exchanges of other clients, with rules and by signs alone; each set in one store."""
 
-    def recorded() -> list[Labelled]:
-        return in_turns([each for path in paths for each in read_fixtures(path)])
-
     figures: Figures = {"recorded_clients": [path.name.removesuffix(".jsonl.gz") for path in paths]}
-    sets: dict[str, Callable[[], list[Labelled]]] = {
-        "recorded": recorded,
-        "made_as_released": lambda: in_turns(made(7, held_out=False)),
-        "made_held_out": lambda: in_turns(made(7, held_out=True)),
-        "made_held_out_again": lambda: in_turns(made(7, held_out=True, is_again=True)),
+    sets: dict[str, list[Callable[[], list[Labelled]]]] = {
+        "recorded": [partial(read_fixtures, path) for path in paths],  # each client under a key of its own
+        "made_as_released": [lambda: in_turns(made(7, held_out=False))],
+        "made_held_out": [lambda: in_turns(made(7, held_out=True))],
+        "made_held_out_again": [lambda: in_turns(made(7, held_out=True, is_again=True))],
     }
-    for name, read in sets.items():
+    for name, parts in sets.items():
         for how, clients in (("rules", None), ("signs_alone", (AnyClient(),))):
-            exchanges = read()
-            with tempfile.TemporaryDirectory() as home:
-                await replay(exchanges, model, Path(home), clients=clients)
-            tally = measured(exchanges)
-            figures[f"{name}_{how}"] = tally.figures()
-            for each in exchanges:
-                for what in each.wrong:
-                    progress(f"{name}, {how}: {each.client} {each.session} {each.errand or each.kind}: {what}")
-            progress(f"{name}, {how}: {tally}")
+            total = Tally()
+            for read in parts:
+                exchanges = read()
+                with tempfile.TemporaryDirectory() as home:
+                    await replay(exchanges, model, Path(home), clients=clients)
+                tally = measured(exchanges)
+                total.add(tally)
+                for each in exchanges:
+                    for what in each.wrong:
+                        progress(f"{name}, {how}: {each.client} {each.session} {each.errand or each.kind}: {what}")
+                progress(f"{name}, {how}: {exchanges[0].client if len(parts) > 1 else 'all'}: {tally}")
+            figures[f"{name}_{how}"] = total.figures()
     return figures
 
 

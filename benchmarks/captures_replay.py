@@ -18,6 +18,7 @@ from aiohttp import web
 
 from openclaw_rl.collect.clients.rules import ClientRules
 from openclaw_rl.collect.stage import Collect, CollectSettings
+from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.message import Json, Role
 from openclaw_rl.core.next_state import Feedback
 from openclaw_rl.core.prompt import Prompt
@@ -35,6 +36,7 @@ from openclaw_rl.testing.engine import ScriptedEngine
 
 CONTEXT = 1_000_000  # tokens: the recordings are about kinds and sessions, not about room
 HOP = ("host", "content-length", "connection", "accept-encoding", "transfer-encoding", "authorization", "x-api-key")
+TEACHES_NOTHING = (DropReason.LOOP, DropReason.CUT_BY_LENGTH, DropReason.EMPTY, DropReason.CANCELLED)
 CALL_DIGITS = 12  # of a turn's id, in the ids of its calls
 
 
@@ -219,7 +221,7 @@ def _links(
     elif parent is not None and parent.is_main and parent.at not in _path(each, by_place):
         tally.links_wrong += 1
         each.wrong.append(f"link: to {parent.at}, not {each.answers} ({turn.why})")
-    if due is None or due.row is None:
+    if due is None or due.row is None or not (each.after_summary or _keeps(each, due)):
         return
     tally.links_due += 1
     is_kept = due.row.turn.session == turn.session if each.after_summary else parent is due
@@ -234,8 +236,21 @@ def _path(each: Labelled, by_place: dict[int, Labelled]) -> set[int]:
     at = each.answers
     while at is not None:
         found.add(at)
-        at = by_place[at].answers if by_place[at].was_cut or each.after_summary else None
+        is_gone = by_place[at].was_cut or each.after_summary or not _keeps(each, by_place[at])
+        at = by_place[at].answers if is_gone else None
     return found
+
+
+def _keeps(each: Labelled, due: Labelled) -> bool:
+    """Whether the client kept this reply: one that it dropped (a call it could not read, say) need not be linked."""
+    held = json.dumps(each.body, ensure_ascii=False)
+    beginning = due.reply.partition("<tool_call>")[0].strip()[:24]
+    calls = [turn[-CALL_DIGITS:] for turn in due.turns if turn[-CALL_DIGITS:] in held]
+    return bool(calls) or "previous_response_id" in each.body or (bool(beginning) and _quoted(beginning) in held)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def _followed(each: Labelled, exchanges: Sequence[Labelled], tally: Tally) -> None:
@@ -254,12 +269,15 @@ def _followed(each: Labelled, exchanges: Sequence[Labelled], tally: Tally) -> No
     if not each.is_main or each.was_cut:
         return
     after = next((other for other in later if other.answers == each.at and not other.was_refused), None)
-    if after is None or after.row is None or after.after_summary:
+    if after is None or after.row is None or after.after_summary or not _keeps(after, each):
+        return
+    if each.row.reason in TEACHES_NOTHING:  # whatever follows
         return
     tally.next_due += 1
     words = _plain(" ".join(after.words))
     has_tools = heard is not None and any(item.role is Role.TOOL for item in heard.messages)
-    if _plain(" ".join(said)) == words and has_tools == after.has_results:
+    is_told = has_tools == after.has_results or (has_tools and not words)  # results come in a user's place too
+    if _plain(" ".join(said)) == words and is_told:
         tally.next_right += 1
     else:
         each.wrong.append(f"next state: {said} tools={has_tools}, not {after.words} tools={after.has_results}")

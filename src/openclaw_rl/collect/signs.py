@@ -123,7 +123,10 @@ class Signs:
                 self._put(self._openings, name, [*listed, turn.session][-2 * UNANSWERED :])
         for is_reply, text in (*((False, text) for text in texts[-1:]), (True, turn.reply.text)):
             for line in _lines(text):
-                self._put(self._lines, _digest(space, line), _Line(turn.id, turn.session, is_reply))
+                name = _digest(space, line)
+                held = self._lines.get(name)
+                is_another = held is not None and held.session != turn.session  # then it is of a template's
+                self._put(self._lines, name, _Line(turn.id, "" if is_another else turn.session, is_reply))
         for text in _arguments(turn):
             self._put(self._arguments, _digest(space, text), turn.session)
 
@@ -208,7 +211,7 @@ class Signs:
             label = _LABEL.fullmatch(line)
             for said, is_labelled in ((line, False), (label["said"].rstrip("\"',") if label else "", True)):
                 found = self._lines.get(_digest(space, said)) if said else None
-                if found is None:
+                if found is None or not found.session:
                     continue
                 if is_labelled and len(said) >= LONG_LINE:
                     return True

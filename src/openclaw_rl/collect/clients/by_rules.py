@@ -64,8 +64,7 @@ class RuleClient:
             split = self.split(item)
             if split.kept is not None:
                 kept.append(split.kept)
-            elif split.found:
-                replies = self._said_to(split.found)
+            replies = self._said_to(split.found)
         return tuple(kept)
 
     def heard(self, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -132,10 +131,11 @@ class RuleClient:
             if whole is not None:
                 found.append(whole.name)
                 is_tool = is_tool or whole.is_tool
+                rest = self._without_parts(part.text)
                 if whole.is_tool:
-                    heard.append(part)
+                    _add(heard, part, rest)
                 if whole.is_kept or whole.is_summary or whole.is_tool:
-                    kept.append(part)
+                    _add(kept, part, rest)
                 continue
             history, words, names = self._cut(part.text)
             found += names
@@ -167,6 +167,12 @@ class RuleClient:
                 history = history if each.is_kept or each.is_summary else _without(each, history)
         left, names = without_blocks(words)
         return without_blocks(history)[0], left, [*found, *names]
+
+    def _without_parts(self, text: str) -> str:
+        """The client's own text without what it puts in and takes out again."""
+        for each in self.book.programs:
+            text = _without(each, text) if each.begin and not each.is_kept else text
+        return text
 
     def _said_to(self, found: Sequence[str]) -> tuple[str, ...]:
         return tuple(text for each in self.book.programs if each.name in found for text in each.reply)
