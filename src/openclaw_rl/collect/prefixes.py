@@ -108,6 +108,7 @@ class Index:
         """How much is in memory: conversations, turns, and what these take in tokens."""
         return {
             "collect_conversations_held": len(self._chains),
+            "collect_replies_held": len(self.replies),
             "collect_turns_held": len(self._turns),
             "collect_tokens_held": self._tokens,
         }

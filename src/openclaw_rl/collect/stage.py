@@ -203,7 +203,8 @@ class Collect:
     @property
     def held(self) -> dict[str, int]:
         """How much is in memory, each kind within its bound."""
-        return {**self._index.held, "collect_histories_held": len(self._asked), "collect_closing": len(self._closing)}
+        beside = {"collect_histories_held": len(self._asked), "collect_closing": len(self._closing)}
+        return {**self._index.held, **beside, "collect_signs_held": self._signs.held}
 
     def session_name(self, key_name: str, given: str) -> str:
         """The full name of the session that a client of this key calls `given`, which may be the full name already."""
