@@ -139,12 +139,14 @@ class Signs:
 
     def quotes_all(self, session: str, messages: Sequence[Message], newest: str) -> bool:
         """Whether the client puts each message of its owner's in quotation marks, as no person does."""
+        if not is_quoted(newest.strip()):
+            return False
         if session not in self._quoting:
             said = [item.text.strip() for item in messages if item.role is Role.USER]
             if sum(is_quoted(text) for text in said) < 2:
                 return False
             self._put(self._quoting, session, None)
-        return is_quoted(newest.strip())
+        return True
 
     def never_gone_on(self, space: str, session: str, arrival: Arrival) -> bool:
         """Whether requests that begin alike were answered in several other sessions and nobody ever went on from one,

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from openclaw_rl.collect.classify import degenerate, kind_of
 from openclaw_rl.collect.clients.by_rules import RuleClient
-from openclaw_rl.collect.clients.rules import AnyClient, ClientRules, known_clients, rules_for, without_headers
+from openclaw_rl.collect.clients.rules import AnyClient, ClientRules, Directory, known_clients, without_headers
 from openclaw_rl.collect.next_state import next_state_of
 from openclaw_rl.collect.past import Belonging, Going, Past
 from openclaw_rl.collect.prefixes import History, Index, digested, extended, following, history_of
@@ -97,7 +97,7 @@ class Collect:
         self._store = store
         self._settings = settings
         self._now_s = now_s
-        self._clients = known_clients(settings.client_rules) if clients is None else clients
+        self._clients = Directory(known_clients(settings.client_rules) if clients is None else clients)
         self._may_teach = may_teach  # both are told the name of a key
         self._may_name = may_name
         self._index = Index(chains=settings.known_conversations, tokens=settings.held_tokens)
@@ -113,8 +113,8 @@ class Collect:
 
         Every decision is told in `why`.
         """
-        rules, space = rules_for(arrival, self._clients), space_of(arrival.key_name)
-        history = await self._history(space, rules.spoken(arrival.messages))
+        rules, space = self._clients.client_of(arrival), space_of(arrival.key_name)
+        history = await self._history(space, rules, arrival.messages)
         telling, shown = self._telling(rules, arrival)
         kind, rule = kind_of(shown, telling, has_stamped=self._has_stamped(arrival, rules))
         reply = await self._named_reply(arrival)
@@ -229,11 +229,11 @@ class Collect:
             await self.done(session.id, f"idle for {self._settings.session_idle_s:g} s")
         return len(idle)
 
-    async def _history(self, space: str, messages: Sequence[Message]) -> History:
+    async def _history(self, space: str, rules: ClientRules, messages: Sequence[Message]) -> History:
         letters = sum(len(part.text) for item in messages for part in item.content if isinstance(part, TextPart))
         if letters > MUCH or len(messages) > MANY:
-            return await asyncio.to_thread(digested, space, messages)
-        return history_of(space, messages)
+            return await asyncio.to_thread(lambda: digested(space, rules.spoken(messages)))
+        return history_of(space, rules.spoken(messages))
 
     async def _asked_of(self, turn: Turn) -> Noted:
         """What was asked, digested when it was placed where that is still remembered."""
@@ -242,8 +242,8 @@ class Collect:
             if turn.group is None:  # else the other answers of the request are still to come
                 self._asked.forget(turn.messages)
             return noted
-        rules = rules_for(without_headers(turn.messages), self._clients)
-        history = await self._history(space_in(turn.session), rules.spoken(turn.messages))
+        rules = self._clients.client_of(without_headers(turn.messages))
+        history = await self._history(space_in(turn.session), rules, turn.messages)
         return Noted(turn.messages, history)
 
     async def _told_whole(self, turn: Turn, noted: Noted) -> Turn:

@@ -14,7 +14,7 @@ from openclaw_rl.collect.clients.rulebook import Field, Program, Rulebook, Side,
 from openclaw_rl.core.message import ImagePart, Json, Message, Role, TextPart
 from openclaw_rl.core.turn import Arrival, TurnKind
 
-SYSTEM_HEAD = 20_000  # letters of the system text in which a client is recognised
+SYSTEM_HEAD = 4000  # letters of the system text in which a client is recognised
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class RuleClient:
             return True
         if any(name in arrival.headers for name in self.book.headers):
             return True
-        return self.book.system.fits(system_text(arrival.messages)[:SYSTEM_HEAD])
+        return self.book.system.fits(system_text(arrival.messages)[:SYSTEM_HEAD].strip())
 
     def spoken(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The conversation without what the client puts in and takes out again."""
@@ -127,7 +127,8 @@ class RuleClient:
                 kept.append(part)
                 heard.append(part)
                 continue
-            whole = next((each for each in self.book.programs if each.mark and each.mark.fits(part.text)), None)
+            bare = part.text.strip()
+            whole = next((each for each in self.book.programs if each.mark and each.mark.fits(bare)), None)
             if whole is not None:
                 found.append(whole.name)
                 is_tool = is_tool or whole.is_tool
@@ -227,7 +228,7 @@ def _is_side(side: Side, arrival: Arrival, texts: Sequence[str]) -> bool:
     if side.field is not None:
         value = value_of(side.field, arrival)
         return value in side.values if side.values else bool(value)
-    return any(side.mark.fits(text) for text in texts)
+    return any(side.mark.fits(text.strip()) for text in texts)
 
 
 def _newest(messages: Sequence[Message]) -> list[str]:
@@ -252,7 +253,7 @@ def _texts(item: Message) -> list[str]:
 
 
 def _fits(program: Program, text: str) -> bool:
-    return program.mark.fits(text) if program.mark is not None else program.begin in text
+    return program.mark.fits(text.strip()) if program.mark is not None else program.begin in text
 
 
 def _add(parts: list[TextPart | ImagePart], part: TextPart, text: str) -> None:

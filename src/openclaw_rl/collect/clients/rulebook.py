@@ -38,17 +38,17 @@ class Mark:
     regex: tuple[re.Pattern[str], ...] = ()
 
     def fits(self, text: str) -> bool:
-        """Whether the text is known by this mark."""
-        bare = text.strip()
-        if not bare:
+        """Whether the text, white space at its ends taken off, is known by this mark."""
+        if not text:
             return False
-        return (
-            bare in self.is_
-            or bare.startswith(self.prefix)
-            or bare.endswith(self.suffix)
-            or any(each in bare[:LONGEST] for each in self.contains)
-            or any(each.search(bare[:LONGEST]) for each in self.regex)
-        )
+        if text in self.is_ or text.startswith(self.prefix) or text.endswith(self.suffix):
+            return True
+        if not self.contains and not self.regex:
+            return False
+        held = text[:LONGEST]
+        if any(each in held for each in self.contains):
+            return True
+        return any(each.match(held) if each.pattern.startswith(r"\A") else each.search(held) for each in self.regex)
 
 
 @dataclass(frozen=True, slots=True)

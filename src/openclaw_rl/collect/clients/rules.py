@@ -5,17 +5,22 @@ What a rule file cannot say of a client stands in code, which is so for OpenClaw
 
 from __future__ import annotations
 
+import hashlib
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Protocol
 
 from openclaw_rl.collect.clients.blocks import without_blocks
-from openclaw_rl.collect.clients.by_rules import RuleClient, by_shape, readable_of, shape_of
+from openclaw_rl.collect.clients.by_rules import SYSTEM_HEAD as HEAD
+from openclaw_rl.collect.clients.by_rules import RuleClient, by_shape, readable_of, shape_of, system_text
 from openclaw_rl.collect.clients.openclaw import OpenClaw
 from openclaw_rl.collect.clients.rulebook import read_folder, shipped
 from openclaw_rl.core.message import ImagePart, Message, Role, TextPart
 from openclaw_rl.core.turn import Arrival, TurnKind
+
+MOST_SEEN = 512  # ways in which requests begin
 
 
 class ClientRules(Protocol):
@@ -147,6 +152,27 @@ def known_clients(folder: str = "") -> tuple[ClientRules, ...]:
 def rules_for(arrival: Arrival, clients: Sequence[ClientRules]) -> ClientRules:
     """The rules of the client that wrote this request."""
     return next(rules for rules in clients if rules.recognises(arrival))
+
+
+class Directory:
+    """Finds the client that wrote a request; whose system text and headers came before need not be looked at again."""
+
+    def __init__(self, clients: Sequence[ClientRules]) -> None:
+        self._clients = clients
+        self._seen: OrderedDict[bytes, ClientRules] = OrderedDict()
+
+    def client_of(self, arrival: Arrival) -> ClientRules:
+        """The rules of the client that wrote this request."""
+        begun = arrival.messages[0].text[:HEAD] if arrival.messages else ""
+        names = ",".join(arrival.headers)
+        key = f"{arrival.headers.get('user-agent', '')}\n{names}\n{begun}\n{system_text(arrival.messages)[:HEAD]}"
+        name = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        found = self._seen.get(name)
+        if found is None:
+            found = self._seen[name] = rules_for(arrival, self._clients)
+            while len(self._seen) > MOST_SEEN:
+                self._seen.popitem(last=False)
+        return found
 
 
 def without_headers(messages: Sequence[Message]) -> Arrival:
