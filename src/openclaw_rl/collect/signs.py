@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -31,6 +31,7 @@ RECURRING, OPENING = 200, 100  # letters of a text, and of its beginning, that r
 SESSIONS = 2  # others in which a text recurred
 UNANSWERED, LONG_OPENING = 3, 40  # sessions that begin alike and are never gone on with; letters of such a first line
 PROBE_TOKENS, PROBE_LETTERS = 8, 24  # of a request that only tries the connection
+_ELEMENT = re.compile(r"<[a-z][^<>]{0,60}>(?P<said>[^<]+)</[a-z][^<>]{0,40}>")
 _LABEL = re.compile(r"""[\W_]*[^\s:]{1,16}[*_"')\]]{0,3}\s?[:：]\s*["']?(?P<said>\S.*)""")
 
 
@@ -208,17 +209,26 @@ class Signs:
         turn, or a long line that stands behind a label.
         """
         turns: dict[str, set[bool]] = {}
-        lines = _lines(text)
-        for line in lines:
-            label = _LABEL.fullmatch(line)
+        for found, said, is_labelled in self._quoted(space, text):
+            if is_labelled and len(said) >= LONG_LINE:
+                return True
+            turns.setdefault(found.turn, set()).add(found.is_reply)
+        return len(_lines(text)) > 2 and any(len(kinds) == 2 for kinds in turns.values())
+
+    def quoted_session(self, space: str, texts: Sequence[str]) -> str | None:
+        """The conversation that a request quotes more of than of any other."""
+        counts = Counter(found.session for text in texts for found, _, _ in self._quoted(space, text))
+        best = counts.most_common(2)
+        return best[0][0] if len(best) == 1 or (best and best[0][1] > best[1][1]) else None
+
+    def _quoted(self, space: str, text: str) -> Iterator[tuple[_Line, str, bool]]:
+        """The lines of a text that were said in one conversation alone, as they are or behind a label."""
+        for line in _lines(text):
+            label = _ELEMENT.fullmatch(line) or _LABEL.fullmatch(line)
             for said, is_labelled in ((line, False), (label["said"].rstrip("\"',") if label else "", True)):
                 found = self._lines.get(_digest(space, said)) if said else None
-                if found is None or not found.session:
-                    continue
-                if is_labelled and len(said) >= LONG_LINE:
-                    return True
-                turns.setdefault(found.turn, set()).add(found.is_reply)
-        return len(lines) > 2 and any(len(kinds) == 2 for kinds in turns.values())
+                if found is not None and found.session:
+                    yield found, said, is_labelled
 
     def missing(self, session: str, arrival: Arrival, parent: Turn | None) -> Missing | None:
         """What the session's requests have and this one has not."""

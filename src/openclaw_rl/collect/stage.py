@@ -136,6 +136,8 @@ class Collect:
         is_named = told is not None
         if told is None and kind is TurnKind.MAIN:
             told = self._after_summary(space, arrival)
+        if told is None and kind is TurnKind.SIDE and self._settings.infer_from_prompts:
+            told = self._quoted(space, arrival)
         is_fresh = told is None
         if told is None:
             told = Named(fresh_session(arrival.key_name), "a new session, since it names none and goes on from nothing")
@@ -144,6 +146,7 @@ class Collect:
         if kind is TurnKind.MAIN and not is_vouched and self._settings.infer_from_prompts:
             sign = side_by_sign(self._signs, space, told.session if is_named else "", arrival, parent)
             kind, rule = (kind, rule) if sign is None else (TurnKind.SIDE, f"side: {sign}")
+            told = told if not is_fresh or sign is None else self._quoted(space, arrival) or told
         spoke = self._hear(arrival, history, going, rules, parent, is_main=kind is TurnKind.MAIN, is_vouched=is_vouched)
         if kind is TurnKind.MAIN:
             await self._end(going)
@@ -278,6 +281,12 @@ class Collect:
         if self._settings.infer_from_prompts:
             return rules, arrival
         return (rules if isinstance(rules, RuleClient) else AnyClient()), replace(arrival, messages=())
+
+    def _quoted(self, space: str, arrival: Arrival) -> Named | None:
+        """The session of the conversation that a request of the client's own holds a copy of."""
+        texts = [item.text for item in arrival.messages if item.role is Role.USER]
+        session = self._signs.quoted_session(space, texts[-2:])
+        return None if session is None else Named(session, "session from the conversation it quotes")
 
     def _after_summary(self, space: str, arrival: Arrival) -> Named | None:
         """The session of a conversation that goes on from its summary, where it goes on from nothing else."""

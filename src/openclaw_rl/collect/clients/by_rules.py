@@ -47,7 +47,9 @@ class RuleClient:
             return True
         if any(name in arrival.headers for name in self.book.headers):
             return True
-        return self.book.system.fits(system_text(arrival.messages)[:SYSTEM_HEAD].strip())
+        if self.book.system.fits(system_text(arrival.messages)[:SYSTEM_HEAD].strip()):
+            return True
+        return any(self.book.first.fits(text[:SYSTEM_HEAD].strip()) for text in _first(arrival.messages)[:1])
 
     def spoken(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The conversation without what the client puts in and takes out again."""

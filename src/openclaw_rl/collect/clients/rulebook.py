@@ -112,6 +112,7 @@ class Rulebook:
     user_agents: tuple[str, ...]
     headers: tuple[str, ...]
     system: Mark
+    first: Mark  # of the first user's message
     sessions: tuple[Field, ...]
     threads: tuple[Field, ...]
     sides: tuple[Side, ...]
@@ -147,9 +148,10 @@ def parsed(text: str, file: str) -> Rulebook:
     if unknown:
         raise _wrong(file, f"knows no {', '.join(sorted(unknown))}", f"use {', '.join(sorted(_TOP))}")
     known = _table(held.get("recognised"), file, "recognised")
-    _only(known, ("user_agent", "header", "system"), file, "recognised")
-    wanted = _table(known.get("system"), file, "recognised.system")
+    _only(known, ("user_agent", "header", "system", "first"), file, "recognised")
+    wanted, first = (_table(known.get(name), file, f"recognised.{name}") for name in ("system", "first"))
     _only(wanted, _MARKS, file, "recognised.system")
+    _only(first, _MARKS, file, "recognised.first")
     return Rulebook(
         name=_word(held.get("name"), file, "name"),
         releases=_word(held.get("releases"), file, "releases"),
@@ -157,6 +159,7 @@ def parsed(text: str, file: str) -> Rulebook:
         user_agents=_words(known.get("user_agent"), file, "recognised.user_agent"),
         headers=tuple(each.lower() for each in _words(known.get("header"), file, "recognised.header")),
         system=_mark(wanted, file, "recognised.system"),
+        first=_mark(first, file, "recognised.first"),
         sessions=tuple(_field(each, file, "session") for each in _tables(held, "session", file)),
         threads=tuple(_field(each, file, "thread") for each in _tables(held, "thread", file)),
         sides=tuple(_side(each, file) for each in _tables(held, "side", file)),

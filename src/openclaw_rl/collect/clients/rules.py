@@ -163,7 +163,7 @@ class Directory:
 
     def client_of(self, arrival: Arrival) -> ClientRules:
         """The rules of the client that wrote this request."""
-        begun = arrival.messages[0].text[:HEAD] if arrival.messages else ""
+        begun = next((item.text[:HEAD] for item in arrival.messages if item.role is not Role.SYSTEM), "")
         names = ",".join(arrival.headers)
         key = f"{arrival.headers.get('user-agent', '')}\n{names}\n{begun}\n{system_text(arrival.messages)[:HEAD]}"
         name = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
