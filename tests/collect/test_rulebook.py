@@ -78,7 +78,7 @@ def test_every_shipped_file_can_be_read_and_says_which_releases_it_is_of() -> No
         (f'{HEAD}[[program]]\nname = "x"\nbegin = "a"\nis = "b"', "mine.toml: a program rule has a mark or a begin"),
         (f"{HEAD}[[session]]", "mine.toml: session names a header or a fact, one of them"),
         (f'{HEAD}[program]\nname = "x"', "mine.toml: program is no list of tables"),
-        (f'{HEAD}[[wrapper]]\nname = "x"\nbegin = "a"', "mine.toml: wrapper.end is None"),
+        (f'{HEAD}[[wrapper]]\nname = "x"\nend = "a"', "mine.toml: wrapper.begin is None"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_what_is_wrong(text: str, problem: str) -> None:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from openclaw_rl.core.message import Message, Role
 
 DISTINCT = 60  # letters of a reply that nobody gives twice by accident
-OPENING = 40  # letters by which a reply is looked for
+OPENING, SHORT = 40, 16  # letters by which a reply is looked for
 LEAST_PART = 3  # letters of a user's message that stand alone on their lines within another
 LEAST_INSERT = 12  # letters of what was taken out of a message again
-LEAST_WITH_MORE = 40  # letters of a reply behind which a client may write as much as it likes
+LEAST_WITH_MORE = 16  # letters of a reply behind which a client may write as much as it likes
 _THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>\s*", re.DOTALL)
 _TAG = re.compile(r"\s*(?:</?[\w|:-]{1,40}>|```|<\|?[\w-]{1,40}\|?>)\s*")
 _MARKS = re.compile("[^0-9A-Za-z]+")
@@ -65,7 +65,7 @@ def call_key(name: str | None, function: str = "") -> str:
 def openings(text: str) -> tuple[str, ...]:
     """What a reply is looked for by: how it begins, with and without a tag at its end."""
     bare = said(text)
-    return tuple(dict.fromkeys(each[:OPENING] for each in (bare, _untagged(bare)) if each))
+    return tuple(dict.fromkeys(each[:size] for each in (bare, _untagged(bare)) for size in (OPENING, SHORT) if each))
 
 
 def said(text: str) -> str:
@@ -80,20 +80,22 @@ def is_same_reply(theirs: Message, mine: Message) -> bool:
     their, own = said(theirs.text), said(mine.text)
     if not own and not their:
         return bool(mine.tool_calls) and _calls(theirs) == _calls(mine)
-    if their == own:
+    if their == own or (len(own) >= LEAST_WITH_MORE and _folded(their) == _folded(own)):
         return len(own) >= LEAST_WITH_MORE or _calls(theirs) == _calls(mine)
     return bool(own) and bool(their) and _is_more(their, own)
 
 
 def part_of(theirs: str, mine: str) -> str | None:
-    """What of `mine` is no more in `theirs`, where that stands whole on lines of its own in it; else None."""
+    """What of `mine` is no more in `theirs`, where that stands whole on lines of its own in it, or behind a label that
+    ends in a colon; else None.
+    """
     their, own = theirs.strip(), mine.strip()
     if len(their) < LEAST_PART or len(their) >= len(own):
         return None
     at = own.rfind(their)
     while at >= 0:
         end = at + len(their)
-        if (at == 0 or own[at - 1] in '\n>"') and (end == len(own) or own[end] in '\n<"'):
+        if (at == 0 or own[at - 1] in '\n>"' or own.endswith(": ", 0, at)) and (end == len(own) or own[end] in '\n<"'):
             return f"{own[:at]}\x00{own[end:]}"
         at = own.rfind(their, 0, at + len(their) - 1)
     return None
@@ -140,6 +142,11 @@ def _is_more(longer: str, shorter: str) -> bool:
     tag = _TAG.match(rest)
     after = rest[tag.end() - 1 :] if tag else rest
     return len(shorter) >= LEAST_WITH_MORE and (after.startswith("\n") or (tag is not None and "\n" in tag[0]))
+
+
+def _folded(text: str) -> str:
+    """Without what changes where a client writes an object anew: the kind of quotation marks, and spaces."""
+    return "".join(text.replace("'", '"').split())
 
 
 def _untagged(text: str) -> str:

@@ -177,9 +177,15 @@ class Signs:
                 text = f"{text[:at].rstrip()}\n{text[at + len(each.text) :].lstrip()}".strip()
                 continue
             bare = text.lstrip()
-            end = bare.find(f"\n{each.tail}\n")
-            if each.head != each.tail and bare.startswith(f"{each.head}\n") and end >= 0:
-                text = bare[end + len(each.tail) + 2 :].strip()
+            end = bare.find(f"\n{each.tail}")
+            after = end + len(each.tail) + 1
+            if (
+                each.head != each.tail
+                and bare.startswith(f"{each.head}\n")
+                and end >= 0
+                and bare[after : after + 1] in "\n "
+            ):
+                text = bare[after:].strip()
         return text
 
     def recurs(self, space: str, session: str, text: str) -> bool:

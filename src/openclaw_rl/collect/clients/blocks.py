@@ -23,6 +23,7 @@ _ALONE = re.compile(
 _RESULT = re.compile(
     r"\s*(?:(?:Observations?|Execution logs|(?:Tool|Function|Command|Execution) (?:result|results|output|response))\s*:"
     r"|<(?:returncode|return_code|exit_code|exitcode|tool_response|tool_result|function_results?)\b[^<>\n]*>"
+    r"|Call id: \S+[ \t]*\n"
     r"|\[[a-z]+(?:_[a-z]+)+\b[^\]\n]*\] Result:)"
 )
 _NOTICE = re.compile(r"\s*\[(?=[^\]\n]* )[A-Z][A-Z0-9 _:,/-]{11,120}\][ \t]*\n")

@@ -129,7 +129,8 @@ class RuleClient:
                 kept.append(part)
                 heard.append(part)
                 continue
-            bare = part.text.strip()
+            is_wrapped = any(_unwrapped(each, part.text) is not None for each in self.book.wrappers)
+            bare = "" if is_wrapped else part.text.strip()
             whole = next((each for each in self.book.programs if each.mark and each.mark.fits(bare)), None)
             if whole is not None:
                 found.append(whole.name)
@@ -302,7 +303,7 @@ def _unwrapped(wrapper: Wrapper, text: str) -> str | None:
             return None
         return inside.replace(wrapper.escaped, wrapper.end) if wrapper.escaped else inside
     start = text.find(wrapper.begin)
-    stop = text.rfind(wrapper.end)
+    stop = text.rfind(wrapper.end) if wrapper.end else len(text)
     if start < 0 or stop < start:
         return None
     return text[start + len(wrapper.begin) : stop].strip()

@@ -93,7 +93,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """What the client puts around the owner's words: these are what stands between."""
+    """What the client puts around the owner's words: these are what stands between, or up to the end without `end`."""
 
     name: str
     begin: str
@@ -206,7 +206,11 @@ def _program(held: Mapping[str, Json], file: str) -> Program:
 
 def _wrapper(held: Mapping[str, Json], file: str) -> Wrapper:
     _only(held, ("name", "begin", "end", "is_whole", "escaped"), file, "wrapper")
-    begin, end = _word(held.get("begin"), file, "wrapper.begin"), _word(held.get("end"), file, "wrapper.end")
+    begin, is_open = (
+        _word(held.get("begin"), file, "wrapper.begin"),
+        held.get("is_whole") is not True and "end" not in held,
+    )
+    end = "" if is_open else _word(held.get("end"), file, "wrapper.end")
     name = _word(held.get("name"), file, "wrapper.name")
     return Wrapper(name, begin, end, held.get("is_whole") is True, str(held.get("escaped", "")))
 
