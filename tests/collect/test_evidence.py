@@ -118,6 +118,46 @@ async def test_a_tag_that_smolagents_adds_to_a_reply_changes_nothing(
         assert heard is not None and heard[0].role is Role.TOOL
 
 
+async def test_a_task_that_smolagents_sends_behind_a_result_is_its_owners(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        one, _ = await send(served, chat(("user", "New task:\nsix by seven"), system=CODE), THOUGHT)
+        seen = "Observation:\nExecution logs:\n42\nNew task:\nin words, please"
+        said_ = (("user", "New task:\nsix by seven"), ("assistant", f"{THOUGHT}</code>"), ("user", seen))
+        await send(served, chat(*said_, system=CODE), "Thought: in words.\n<code>\n")
+        heard = await served.next_state(one)
+        assert heard is not None and [(item.role, item.text) for item in heard] == [(Role.USER, "in words, please")]
+
+
+async def test_a_reply_whose_object_a_client_wrote_anew_and_words_behind_a_label_are_known_again(
+    tmp_path: Path,
+) -> None:
+    def asked(words: str) -> tuple[str, str]:
+        return "user", f"Context information is below.\n-----\nnotes\n-----\nGiven the context, answer: {words}\n"
+
+    async with serving(tmp_path, clients=(AnyClient(),)) as served:
+        one, _ = await send(served, chat(asked("how hot?")), 'Action: weather\nAction Input: {"city": "Oslo"}')
+        said_ = (("user", "how hot?"), ("assistant", "Action: weather\nAction Input: {'city': 'Oslo'}"))
+        _, placed = await send(served, chat(*said_, asked("in Rome, I meant")), "Hot.")
+        assert placed.parent == one
+        heard = await served.next_state(one)
+        assert heard is not None and [item.text for item in heard] == ["in Rome, I meant"]
+
+
+async def test_a_request_for_a_summary_and_what_follows_it_stay_in_the_conversation_they_quote(tmp_path: Path) -> None:
+    asked = "<role>\nContext Extraction Assistant\n</role>\n<messages>\n"
+    asked += (
+        '<message type="human">how long is a marathon?</message>\n<message type="ai">Very long.</message>\n</messages>'
+    )
+    async with serving(tmp_path) as served:
+        _, begun = await send(served, chat(("user", "how long is a marathon?"), system="You help."), "Very long.")
+        summary = "They asked how long a marathon is, and were told that."
+        _, placed = await send(served, chat(("user", asked)), summary)
+        assert (placed.kind, placed.session) == (TurnKind.SIDE, begun.session)
+        opening = ("user", f"Here is a summary of the conversation to date:\n\n{summary}")
+        _, placed = await send(served, chat(opening, ("user", "in miles?"), system="You help."), "26.")
+        assert (placed.kind, placed.session) == (TurnKind.MAIN, begun.session)
+
+
 async def test_thinking_that_a_client_removed_changes_nothing(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         one, _ = await send(served, chat(("user", "so?")), "<think>\nHm.\n</think>\n\nYes.")
