@@ -12,6 +12,7 @@ from openclaw_rl.core.message import Json, Message, ToolCall, message
 from openclaw_rl.core.turn import Arrival, Placement, Turn
 from openclaw_rl.serve.messages import told_by
 from openclaw_rl.serve.messages_wire import MessagesBody, conversation_of, offered
+from openclaw_rl.serve.unseen import Unseen
 from openclaw_rl.serve.wire import ChatBody, facts_of, fields_of, messages_of, parsed, tools_of
 from openclaw_rl.testing.turns import a_turn
 
@@ -35,7 +36,9 @@ def chat(
     raw = json.dumps(body | ({"tools": list(tools)} if tools else {})).encode()
     read = parsed(raw, ChatBody)
     facts = facts_of(fields_of(raw)[1])
-    return _arrival(messages_of(read.messages), tuple(tools_of(read.tools or ())), headers, facts, read.max_tokens)
+    return _arrival(
+        messages_of(read.messages, Unseen()), tuple(tools_of(read.tools or ())), headers, facts, read.max_tokens
+    )
 
 
 def anthropic(
@@ -52,7 +55,7 @@ def anthropic(
     raw = json.dumps(body | ({"tools": list(tools)} if tools else {})).encode()
     read = parsed(raw, MessagesBody)
     facts = told_by(facts_of(fields_of(raw)[1]))
-    return _arrival(conversation_of(read), offered(read), headers, facts, read.max_tokens)
+    return _arrival(conversation_of(read, Unseen()), offered(read), headers, facts, read.max_tokens)
 
 
 async def send(served: Served, arrival: Arrival, answer: Message | str) -> tuple[Turn, Placement]:
