@@ -1,6 +1,7 @@
-"""Recorded exchanges of a real OpenClaw client, replayed against the product's own server.
+"""Recorded exchanges of real clients, OpenClaw's first, replayed against the product's own server.
 
-The client's extension is left out: its headers are removed. CAPTURES names the recordings' folder (default:
+Behind them come other clients' exchanges, recorded (CLIENT_FIXTURES, default `tests/clients/fixtures`) and made up.
+OpenClaw's extension is left out: its headers are removed. CAPTURES names the recordings' folder (default:
 `shared/openclaw-captures` beside the checkout). The engine says again what was answered then. The truth is not read by
 the product's own rules: kinds are those the recordings carry, sessions come from the extension's header, the affinity
 header or the Runtime line, and a next state is what stands between the answer and the next one in a later request of
@@ -16,27 +17,28 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import aiohttp
 from aiohttp import web
 
 from benchmarks.capture_reuse import left_by_changes, reuse
+from benchmarks.captures_made import in_turns
+from benchmarks.captures_made_clients import made
+from benchmarks.captures_replay import Labelled, Tally, measured, read_fixtures, replay, replay_parts
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
 from benchmarks.http import bundled_model
-from openclaw_rl.collect.stage import Collect, CollectSettings
+from openclaw_rl.collect.clients.rules import AnyClient
 from openclaw_rl.core.message import Json, Role
-from openclaw_rl.core.next_state import Feedback
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling
-from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.serve.app import build_app, runner_of
-from openclaw_rl.serve.auth import Keys
-from openclaw_rl.serve.parts import Control, ServeParts
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import TurnRow
 from openclaw_rl.testing.engine import ScriptedEngine
@@ -44,7 +46,6 @@ from openclaw_rl.testing.engine import ScriptedEngine
 CHAT = "/v1/chat/completions"
 OWN = ("x-session-id", "x-turn-type", "x-openclaw-")  # the extension's headers
 HOP = ("host", "content-length", "connection", "accept-encoding", "transfer-encoding")
-CONTEXT = 1_000_000  # tokens: the recordings are about kinds and sessions, not about room
 BLOCK = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
 CLIENTS_OWN = ("[Queued user message", "<turn_aborted>", "Continue the current task", "A background task completed")
 SUMMARY = "The conversation history before this point was compacted"
@@ -100,10 +101,41 @@ def main() -> None:
         paths = [path for path in sorted(folder.glob("*.json")) if not path.name.startswith("gateway-")]
         figures = asyncio.run(_replayed(paths, model))
         figures |= {"reused_share": None} if is_quick() else asyncio.run(_reused(paths, model))
+        fixtures = Path(
+            os.environ.get("CLIENT_FIXTURES") or Path(__file__).parents[1] / "tests" / "clients" / "fixtures"
+        )
+        figures["other_clients"] = asyncio.run(_others(sorted(fixtures.glob("*.jsonl.gz")), model))
     figures["conditions"] = conditions(
         "bundled tokenizer and template, scripted answers", threads=1, seeds=[], repeats=1
     )
     finish(figures)
+
+
+async def _others(paths: list[Path], model: Path) -> Figures:
+    """Recorded and made-up exchanges of other clients, with rules and by signs alone; each set in one store."""
+
+    figures: Figures = {"recorded_clients": [path.name.removesuffix(".jsonl.gz") for path in paths]}
+    sets: dict[str, list[Callable[[], list[Labelled]]]] = {
+        "recorded": [partial(read_fixtures, path) for path in paths],  # each client under a key of its own
+        "made_as_released": [lambda: in_turns(made(7, held_out=False))],
+        "made_held_out": [lambda: in_turns(made(7, held_out=True))],
+        "made_held_out_again": [lambda: in_turns(made(7, held_out=True, is_again=True))],
+    }
+    for name, parts in sets.items():
+        for how, clients in (("rules", None), ("signs_alone", (AnyClient(),))):
+            total = Tally()
+            for read in parts:
+                exchanges = read()
+                with tempfile.TemporaryDirectory() as home:
+                    await replay(exchanges, model, Path(home), clients=clients)
+                tally = measured(exchanges)
+                total.add(tally)
+                for each in exchanges:
+                    for what in each.wrong:
+                        progress(f"{name}, {how}: {each.client} {each.session} {each.errand or each.kind}: {what}")
+                progress(f"{name}, {how}: {exchanges[0].client if len(parts) > 1 else 'all'}: {tally}")
+            figures[f"{name}_{how}"] = total.figures()
+    return figures
 
 
 async def _replayed(paths: list[Path], model: Path) -> Figures:
@@ -188,7 +220,7 @@ async def _replay(exchanges: list[Exchange], model: Path, home: Path) -> None:
         return (*renderer.encode(says[0]), eos[0])
 
     store = await Store.open(home)
-    runner = runner_of(build_app(_parts(store, renderer, ScriptedEngine(script), eos)))
+    runner = runner_of(build_app(replay_parts(store, renderer, ScriptedEngine(script), eos)))
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -210,32 +242,6 @@ async def _replay(exchanges: list[Exchange], model: Path, home: Path) -> None:
     finally:
         await runner.cleanup()
         await store.aclose()
-
-
-def _parts(store: Store, renderer: ChatRenderer, engine: ScriptedEngine, eos: tuple[int, ...]) -> ServeParts:
-    collect = Collect(store, CollectSettings(), lambda: 0.0)
-
-    async def feedback(said: Feedback) -> None:
-        await store.add_feedback(said)
-
-    async def status() -> Mapping[str, Json]:
-        return {}
-
-    async def rollback(version: PolicyVersion) -> None:
-        return None
-
-    return ServeParts(
-        engine=engine,
-        renderer=renderer,
-        collector=collect,
-        store=store,
-        control=Control(feedback, collect.done, status, rollback, collect.session_name),
-        current=lambda user: BASE,
-        models=("qwen3-4b",),
-        context_length=CONTEXT,
-        eos_ids=eos,
-        keys=Keys({}),
-    )
 
 
 def _judge(exchanges: list[Exchange]) -> None:

@@ -10,7 +10,7 @@ from conversation import Served, user
 
 from openclaw_rl.collect.clients.openclaw import OpenClaw
 from openclaw_rl.core.message import Message, Role, Tool, message
-from openclaw_rl.core.turn import Placement, Turn, TurnKind
+from openclaw_rl.core.turn import Arrival, Placement, Turn, TurnKind
 from openclaw_rl.testing.turns import a_turn, an_arrival
 
 RULES = OpenClaw()
@@ -49,12 +49,16 @@ def request(*messages: Message) -> tuple[Message, ...]:
     return (SYSTEM, *messages, BLOCK)
 
 
+def asked(messages: Sequence[Message], tools: Sequence[Tool] = ()) -> Arrival:
+    return replace(an_arrival(messages), tools=tuple(tools))
+
+
 def kind(*messages: Message, tools: Sequence[Tool] = (READ,)) -> tuple[TurnKind, str]:
-    return RULES.kind(request(*messages), tools)
+    return RULES.kind(asked(request(*messages), tools))
 
 
 def session(*messages: Message) -> str | None:
-    told = RULES.session(request(*messages))
+    told = RULES.session(asked(request(*messages)))
     return None if told is None else told[0]
 
 

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from openclaw_rl.collect.clients.rules import CLIENTS, ClientRules
+from openclaw_rl.collect.clients.rules import ClientRules
 from openclaw_rl.collect.stage import Collect, CollectSettings
 from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.ledger import DropReason, State
-from openclaw_rl.core.message import Json, Message, Role, message
+from openclaw_rl.core.message import Json, Message, Role, Tool, message
 from openclaw_rl.core.turn import Placement, Turn
 from openclaw_rl.store.db import Store
 from openclaw_rl.testing.clock import Clock
@@ -35,7 +35,7 @@ def reply(text: str) -> Message:
 class Served:
     """A store and its collector, and how a server would use them."""
 
-    def __init__(self, store: Store, settings: CollectSettings, clients: Sequence[ClientRules]) -> None:
+    def __init__(self, store: Store, settings: CollectSettings, clients: Sequence[ClientRules] | None) -> None:
         self.store = store
         self.clock = Clock()
         self.collect = Collect(store, settings, self._now_s, clients=clients)
@@ -51,10 +51,12 @@ class Served:
         key: str = "key",
         headers: Mapping[str, str] | None = None,
         facts: Mapping[str, Json] | None = None,
+        tools: Sequence[Tool] = (),
         finish: Finish = Finish.STOP,
     ) -> tuple[Turn, Placement]:
         """One request from its coming in to its turn's being in the store."""
         arrival = an_arrival(messages, key_name=key, headers=headers, facts=facts, at_s=self.clock())
+        arrival = replace(arrival, tools=tuple(tools))
         placement = await self.collect.place(arrival)
         turn = a_turn(
             f"turn-{next(NUMBERS)}",
@@ -65,6 +67,7 @@ class Served:
             kind=placement.kind,
             finish=finish,
             at_s=arrival.at_s,
+            tools=arrival.tools,
             parent=None if placement.parent is None else placement.parent.id,
         )
         turn = replace(turn, messages=arrival.messages, why=placement.why, agent=placement.agent)
@@ -92,7 +95,7 @@ class Served:
 
 @asynccontextmanager
 async def serving(
-    home: Path, settings: CollectSettings | None = None, clients: Sequence[ClientRules] = CLIENTS
+    home: Path, settings: CollectSettings | None = None, clients: Sequence[ClientRules] | None = None
 ) -> AsyncIterator[Served]:
     """A collector on the store in `home`."""
     store = await Store.open(home)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from claw_requests import BLOCK, READ, RULES, STAMP, SYSTEM, ask, first, kind, request, runtime, said
+from claw_requests import BLOCK, READ, RULES, STAMP, SYSTEM, ask, asked, first, kind, request, runtime, said
 from conversation import reply, serving, user
 
 from openclaw_rl.collect.clients.openclaw_words import SUMMARY
@@ -181,15 +181,15 @@ def test_the_time_stamp_is_read_in_any_zone_and_language(stamp: str) -> None:
 
 @pytest.mark.parametrize("tools", [(READ,), ()])
 def test_without_time_stamps_and_tools_a_users_turn_is_still_main(tools: tuple[object, ...]) -> None:
-    asked = (SYSTEM, user(f"hi\n\n{runtime()}"), BLOCK)
-    onward = (SYSTEM, asked[1], reply("hello"), user("no, in French"), BLOCK)
+    opening = (SYSTEM, user(f"hi\n\n{runtime()}"), BLOCK)
+    onward = (SYSTEM, opening[1], reply("hello"), user("no, in French"), BLOCK)
     given = (READ,) if tools else ()
-    for messages in (asked, onward):
-        found, why = RULES.kind(messages, given)
+    for messages in (opening, onward):
+        found, why = RULES.kind(asked(messages, given))
         assert found is TurnKind.MAIN
         assert why.endswith("is no errand of the client's, which puts no time stamps")
     for words in ("Follow the heartbeat monitor x", "[cron:1 x] Tell.", "Pre-compaction memory flush. Store."):
-        assert RULES.kind((SYSTEM, user(f"{words}\n\n{runtime()}"), BLOCK), given)[0] is TurnKind.SIDE
+        assert RULES.kind(asked((SYSTEM, user(f"{words}\n\n{runtime()}"), BLOCK), given))[0] is TurnKind.SIDE
 
 
 async def test_a_client_seen_to_stamp_words_is_known_to_by_its_key(tmp_path: Path) -> None:
@@ -206,9 +206,9 @@ def test_blocks_that_are_missing_or_stand_in_one_message_change_nothing() -> Non
     bare = message(Role.SYSTEM, "You are a personal assistant running inside OpenClaw.\n## Tooling")
     whole = (bare, user(f"{STAMP}hi\n\n{runtime()}\n\n{BLOCK.text}"))
     for messages in ((bare, first("hi")), whole):
-        assert RULES.recognises(messages)
-        assert RULES.session(messages) == ("5e55", "the Runtime line")
-        assert RULES.kind(messages, (READ,))[0] is TurnKind.MAIN
+        assert RULES.recognises(asked(messages))
+        assert RULES.session(asked(messages)) == ("5e55", "the Runtime line")
+        assert RULES.kind(asked(messages, (READ,)))[0] is TurnKind.MAIN
         assert RULES.spoken(messages)[1].text == f"{STAMP}hi"
 
 

@@ -7,17 +7,17 @@ from pathlib import Path
 
 from conversation import reply, serving, user
 
-from openclaw_rl.collect.clients.rules import CLIENTS, AnyClient
+from openclaw_rl.collect.clients.rules import AnyClient, known_clients
 from openclaw_rl.core.ledger import State
-from openclaw_rl.core.message import Message, Tool
-from openclaw_rl.core.turn import TurnKind
+from openclaw_rl.core.message import Message
+from openclaw_rl.core.turn import Arrival, TurnKind
 
 
 class Chatty(AnyClient):
     """Writes its session into the first message, inserts a reminder at the end of each request, and nags."""
 
-    def recognises(self, messages: Sequence[Message]) -> bool:
-        return bool(messages) and messages[0].text.startswith("#")
+    def recognises(self, arrival: Arrival) -> bool:
+        return bool(arrival.messages) and arrival.messages[0].text.startswith("#")
 
     def spoken(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         return tuple(item for item in messages if not item.text.startswith("<reminder>"))
@@ -25,17 +25,15 @@ class Chatty(AnyClient):
     def heard(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         return tuple(item for item in messages if item.text != "continue!")
 
-    def session(self, messages: Sequence[Message]) -> tuple[str, str] | None:
-        return messages[0].text.split()[0].lstrip("#"), "the chatty client's first word"
+    def session(self, arrival: Arrival) -> tuple[str, str] | None:
+        return arrival.messages[0].text.split()[0].lstrip("#"), "the chatty client's first word"
 
-    def kind(
-        self, messages: Sequence[Message], tools: Sequence[Tool], *, has_stamped: bool = False
-    ) -> tuple[TurnKind, str] | None:
-        return (TurnKind.SIDE, "it asks for a title") if messages[-1].text == "title?" else None
+    def kind(self, arrival: Arrival, *, has_stamped: bool = False) -> tuple[TurnKind, str] | None:
+        return (TurnKind.SIDE, "it asks for a title") if arrival.messages[-1].text == "title?" else None
 
 
 async def test_a_clients_rules_name_the_session_and_tell_its_inserts_and_side_requests(tmp_path: Path) -> None:
-    async with serving(tmp_path, clients=(Chatty(), *CLIENTS)) as served:
+    async with serving(tmp_path, clients=(Chatty(), *known_clients())) as served:
         first, placement = await served.ask([user("#7 hi"), user("<reminder> one")], "hello")
         assert placement.session == "key:7"
         assert placement.why == "main: no rule says otherwise; session from the chatty client's first word"
@@ -54,6 +52,6 @@ async def test_a_clients_rules_name_the_session_and_tell_its_inserts_and_side_re
 
 
 async def test_a_header_outranks_what_a_user_could_have_typed(tmp_path: Path) -> None:
-    async with serving(tmp_path, clients=(Chatty(), *CLIENTS)) as served:
+    async with serving(tmp_path, clients=(Chatty(), *known_clients())) as served:
         _, placement = await served.ask([user("#7 title?")], headers={"X-Session-Id": "x", "X-Turn-Type": "main"})
         assert (placement.session, placement.kind) == ("key:x", TurnKind.MAIN)

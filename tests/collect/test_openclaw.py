@@ -2,27 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from claw_requests import BLOCK, FORGED, READ, RULES, STAMP, SYSTEM, ask, first, kind, request, runtime, said, session
+from claw_requests import (
+    BLOCK,
+    FORGED,
+    READ,
+    RULES,
+    STAMP,
+    SYSTEM,
+    ask,
+    asked,
+    first,
+    kind,
+    request,
+    runtime,
+    said,
+    session,
+)
 from conversation import reply, serving, user
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openclaw_rl.collect.clients.openclaw import INTERNAL_KEY, OpenClaw
-from openclaw_rl.collect.clients.rules import AnyClient, rules_for
+from openclaw_rl.collect.clients.openclaw import INTERNAL_KEY, OpenClaw, is_internal_block
+from openclaw_rl.collect.clients.rules import AnyClient, ClientRules, known_clients, rules_for
 from openclaw_rl.collect.stage import CollectSettings
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import Message, Role, TextPart, message
 from openclaw_rl.core.turn import TurnKind
 
 
+def client_of(messages: Sequence[Message]) -> ClientRules:
+    return rules_for(asked(messages), known_clients())
+
+
 def test_a_users_turn_is_main_in_the_session_of_the_runtime_line() -> None:
-    assert rules_for(request(first("hi"))) == rules_for(request(first("again")))
-    assert isinstance(rules_for(request(first("hi"))), OpenClaw)
+    assert client_of(request(first("hi"))) == client_of(request(first("again")))
+    assert isinstance(client_of(request(first("hi"))), OpenClaw)
     assert kind(first("hi")) == (TurnKind.MAIN, "has tools and a user's time stamp")
-    assert RULES.session(request(first("hi"))) == ("5e55", "the Runtime line")
+    assert RULES.session(asked(request(first("hi")))) == ("5e55", "the Runtime line")
 
 
 def test_a_session_without_an_id_goes_by_its_key() -> None:
@@ -38,8 +58,8 @@ def test_the_runtime_line_is_found_as_a_part_of_its_own_and_leaves_the_same_word
 def test_the_runtime_line_at_the_end_of_the_system_text_outranks_one_in_the_users_words() -> None:
     system = SYSTEM.text.replace("## Runtime", f"## Runtime\n\n{runtime(session='there')}")
     messages = (message(Role.SYSTEM, system), said(f"hi\n\n{FORGED}"), BLOCK)
-    assert RULES.session(messages) == ("there", "the Runtime line")
-    assert RULES.kind(messages, (READ,))[0] is TurnKind.MAIN
+    assert RULES.session(asked(messages)) == ("there", "the Runtime line")
+    assert RULES.kind(asked(messages, (READ,)))[0] is TurnKind.MAIN
 
 
 @pytest.mark.parametrize(
@@ -65,7 +85,7 @@ def test_a_runtime_line_in_a_later_message_alone_names_nothing() -> None:
 
 def test_what_another_client_sends_is_not_this_ones_even_with_its_line_and_block() -> None:
     for messages in ((user(f"hi\n\n{FORGED}"), BLOCK), (message(Role.SYSTEM, "Be brief."), first("hi"), BLOCK)):
-        assert isinstance(rules_for(messages), AnyClient)
+        assert isinstance(client_of(messages), AnyClient)
 
 
 @pytest.mark.parametrize("word", ["cron", "subagent", "acp", "boot", "helper", "hook", "internal-session-effects"])
@@ -93,8 +113,8 @@ def test_a_session_of_the_clients_own_is_side(word: str) -> None:
 )
 def test_errands_without_tools_are_side_and_say_which(system: str, why: str) -> None:
     messages = (message(Role.SYSTEM, system), user("some text"))
-    assert rules_for(messages).kind(messages, ()) == (TurnKind.SIDE, why)
-    assert rules_for(messages).session(messages) is None
+    assert client_of(messages).kind(asked(messages)) == (TurnKind.SIDE, why)
+    assert client_of(messages).session(asked(messages)) is None
 
 
 def test_an_agents_run_without_its_line_is_side_and_one_without_tools_is_not() -> None:
@@ -175,13 +195,13 @@ def test_one_time_stamp_is_the_clients_and_the_one_typed_by_hand_stays() -> None
     assert RULES.heard((user("[Tuesday] no"), user("[x] no"))) == (user("[Tuesday] no"), user("[x] no"))
 
 
-def test_only_the_last_message_can_be_the_internal_block() -> None:
+def test_a_message_that_is_the_internal_block_and_nothing_else_is_not_spoken() -> None:
     pasted = said(BLOCK.text)
     assert RULES.spoken(request(first("hi"), reply("yes"), pasted))[-1] == pasted
     assert kind(first("hi"), reply("yes"), pasted)[0] is TurnKind.MAIN
     bare = user(BLOCK.text + "\nwhat is this?")
     assert RULES.spoken((SYSTEM, first("hi"), bare))[-1] == bare
-    assert RULES.spoken((SYSTEM, BLOCK, reply("so")))[1] == BLOCK
+    assert RULES.spoken((SYSTEM, BLOCK, reply("so"))) == (SYSTEM, reply("so"))
 
 
 async def test_a_users_next_words_reach_the_reply_without_stamp_line_or_block(tmp_path: Path) -> None:
@@ -240,8 +260,8 @@ def test_any_words_and_any_session_key_are_read_as_the_client_placed_them(words:
 
 @given(st.lists(st.text(max_size=80).map(user) | st.just(BLOCK), max_size=5))
 def test_no_messages_whatever_break_the_rules(messages: list[Message]) -> None:
-    for asked in (messages, [SYSTEM, *messages]):
-        RULES.recognises(asked)
-        RULES.kind(asked, (READ,))
-        assert len(RULES.spoken(asked)) >= len(asked) - 1
-        RULES.heard(asked)
+    for sent in (messages, [SYSTEM, *messages]):
+        RULES.recognises(asked(sent))
+        RULES.kind(asked(sent, (READ,)))
+        assert len(RULES.spoken(sent)) == len(sent) - sum(is_internal_block(item) for item in sent)
+        RULES.heard(sent)

@@ -28,6 +28,16 @@ from openclaw_rl.judge.signals import feedback_hint, followup_hint, owner_messag
         ("Error: no such file", -1),
         ("a.txt\nb.txt\n\n(Command exited with code 0)", 1),
         ("ls: cannot access\n\n(Command exited with code 2)", -1),
+        ("Chunk ID: 4f\nWall time: 0.05 seconds\nProcess exited with code 3\nOriginal token count: 9\nOutput:\nno", -1),
+        ("Exit code: 0\nWall time: 0.1 seconds\nOutput:\nall well", 1),
+        ("Exit code 1\nls: cannot access", -1),
+        ("<returncode>3</returncode>\n<output>\nno such file\n</output>", -1),
+        ("<output>\nfine\n</output>\n<exit_code>0</exit_code>", 1),
+        ('{"output": "x", "metadata": {"exit_code": 1, "duration_seconds": 0.1}}', -1),
+        ('{\n "returncode": -1,\n "output": ""\n}', -1),
+        ("The script prints\nexit code: 3\nand goes on.", None),  # within what was printed
+        ("Output:\nProcess exited with code 3\nand more", None),
+        ("<p>See <returncode>3</returncode> in the manual</p>", None),
         ("alpha beta gamma\n", None),
         ("The log says Error: twice, and more.", None),  # in the middle of what was fetched
         ('{"rows": [{"error": "in the data"}]}', None),

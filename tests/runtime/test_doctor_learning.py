@@ -83,6 +83,15 @@ TROUBLES = [
 TROUBLED = [signs for signs, _, _ in TROUBLES]
 
 
+def test_what_was_made_of_requests_is_told_and_too_much_doubt_too() -> None:
+    made = {"side: title (its title prompt, a rule of opencode)": 3}
+    assert told(seen(WELL, told=made), Level.NOTE)[0][1] == (
+        "of the last requests: 3 x side: title (its title prompt, a rule of opencode)"
+    )
+    doubt = {"spoke: nobody (a long text of many lines, which counts once the conversation goes on from it)": 12}
+    assert any(said.startswith("12 times nobody could tell") for _, said in told(seen(WELL, told=doubt), Level.NOTE))
+
+
 def test_the_story_is_one_sentence_with_the_numbers_that_matter() -> None:
     assert story(replace(WELL, reused=0.934)) == (
         "12 main turns, 9 have a next state, 4 judged 0, 3 ready; a step needs 4; 2 wait for the judge; the judge "

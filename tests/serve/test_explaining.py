@@ -54,6 +54,14 @@ def test_who_judged_is_told(verdict: Verdict, said: str) -> None:
     assert explained(TurnRow(TURN, State.JUDGED, None, SAID, verdict))[-2:] == [said, STANDS[State.JUDGED]]
 
 
+def test_a_judge_who_was_asked_nothing_is_explained() -> None:
+    nothing = Verdict("t", None, VerdictSource.VOTES)
+    row = TurnRow(TURN, State.JUDGED, None, SAID, nothing)
+    assert "judged by nobody: all that was said is quoted, so none of it is its owner's own words" in explained(row)
+    given = NextState("t", (message(Role.TOOL, "x"),), NextStateSource.TOOL)
+    assert any("nobody said anything" in each for each in explained(TurnRow(TURN, State.JUDGED, None, given, nothing)))
+
+
 def test_every_state_and_every_reason_has_its_words() -> None:
     assert DROPPED.keys() == set(DropReason)
     assert STANDS.keys() == set(State) - {State.TRAINED, State.DROPPED}

@@ -46,6 +46,17 @@ async def test_the_commonest_reason_for_side_is_told_where_all_is_side(tmp_path:
         await store.aclose()
 
 
+async def test_what_was_made_of_requests_that_were_not_simply_their_owners_is_counted(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path)
+    whys = ["main: so; session from y", "side: title (x); a", "main: so; spoke: nobody (z)", "side: title (x); b"]
+    try:
+        for number, why in enumerate(whys):
+            await store.add_turn(replace(a_turn(f"t{number}"), why=why), chain=str(number))
+        assert (await store.overview()).told == {"side: title (x)": 2, "spoke: nobody (z)": 1}
+    finally:
+        await store.aclose()
+
+
 async def test_what_was_forgotten_or_lost_is_no_refusal_of_the_gate(tmp_path: Path) -> None:
     store = await Store.open(tmp_path)
     whys = ["too far", "removed: it had learned from what was forgotten", "it was made from shared.1, and shared.0 is"]

@@ -16,6 +16,13 @@ LEAST_LOOPED = 120  # letters
 END = 8  # letters by which a repetition is looked for
 
 
+def is_vouched(arrival: Arrival) -> bool:
+    """Whether the client itself says that this is its owner's turn."""
+    said = arrival.facts.get("turn_type")
+    claims = (arrival.headers.get("x-turn-type"), said if isinstance(said, str) else None)
+    return next((claim.strip().lower() == TurnKind.MAIN for claim in claims if claim is not None), False)
+
+
 def kind_of(arrival: Arrival, rules: ClientRules, *, has_stamped: bool = False) -> tuple[TurnKind, str]:
     """Main or side, and by which rule."""
     said = arrival.facts.get("turn_type")
@@ -29,7 +36,7 @@ def kind_of(arrival: Arrival, rules: ClientRules, *, has_stamped: bool = False) 
         if word in KINDS:
             return KINDS[word], f"{word}: {where} says so"
         passed_over += f", {where} is neither main nor side"
-    known = rules.kind(arrival.messages, arrival.tools, has_stamped=has_stamped)
+    known = rules.kind(arrival, has_stamped=has_stamped)
     if known is not None:
         return known[0], f"{known[0].value}: {known[1]}{passed_over}"
     return TurnKind.MAIN, f"main: no rule says otherwise{passed_over}"

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from openclaw_rl.collect.clients.rules import ClientRules
-from openclaw_rl.collect.prefixes import History, following
 from openclaw_rl.core.message import Message, Role
 from openclaw_rl.core.next_state import NextState, NextStateSource
 
 ENVIRONMENT = "x-environment"  # its name; set by what runs a task rather than a conversation
 
 
-def next_state_of(
-    turn: str, history: History, at: int, *, rules: ClientRules, headers: Mapping[str, str]
-) -> NextState | None:
-    """What followed the reply that stands at `at`; None where nobody but the client spoke."""
-    messages = tuple(item for item in rules.heard(following(history, at)) if item.role in (Role.USER, Role.TOOL))
+def next_state_of(turn: str, heard: Sequence[Message], headers: Mapping[str, str]) -> NextState | None:
+    """What followed a reply; None where nobody but the client spoke."""
+    messages = tuple(item for item in heard if item.role in (Role.USER, Role.TOOL))
     return NextState(turn, messages, source_of(messages, headers)) if messages else None
 
 

@@ -1,7 +1,8 @@
 """What of the past a request goes on from: the replies in its history that were served here.
 
 A history is known by its digests from the first message on. Where its beginning is gone or was changed (the client cut
-it, or put a summary in its place) a reply is known by what stands before it, as far back as both say the same.
+it, or put a summary in its place) a reply is known by the ids of its calls, or by what stands before it, as far back as
+both say the same, more or less what the client added.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from openclaw_rl.collect.clients.rules import ClientRules
-from openclaw_rl.collect.prefixes import History, Index, Known, extended
+from openclaw_rl.collect.evidence import DISTINCT, Alignment, align, said
+from openclaw_rl.collect.prefixes import History, Index, extended
+from openclaw_rl.collect.replies import Known
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Message, Role
 from openclaw_rl.core.turn import Turn
@@ -26,6 +29,8 @@ log = logging.getLogger(__name__)
 LEAST_ALIKE = 2  # a reply and what it answered
 MANY = 200  # messages; more are compared in a thread
 LEAST_ALIKE_UNNAMED = 3  # where no session is named, and more was said than is alike
+LATEST = 4  # replies of a history, the latest first, that are looked for by what they say
+CUT_OR_CHANGED = "though what was before it was cut or changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,7 @@ class Going:
     over: tuple[str, ...] = ()
     over_why: str = ""
     may_ask_again: bool = False
+    inserts: tuple[str, ...] = ()  # what stood in users' messages when they were sent, and does no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +86,10 @@ class Past:
         if not is_main or (links and links[0].at == replies[0]):
             return Going(tuple(links), self._told(links, history))
         is_summed = rules.is_summed(history.spoken) and whose.session is not None and not links
-        session = links[0].known.session if links else whose.session
-        latest = (
-            await self._latest(history, replace(whose, session=session), rules) if replies and not is_summed else None
-        )
-        if latest is not None:
-            why = f"goes on from turn {latest.known.turn}, though what was before it was cut or changed"
-            return Going((latest, *links), why)
+        if replies and not (is_summed and whose.family is not None):
+            found = await self._evident(history, whose, links, rules)
+            if found.links:
+                return replace(found, links=(*found.links, *links))
         if links:
             return Going(
                 tuple(links), f"{self._told(links, history)}; the replies after it are not as they were served"
@@ -140,8 +143,7 @@ class Past:
             why = f"goes on from turn {links[0].known.turn}" if links else "which kept no reply that waited"
             return Going(links, f"after a compaction, {why}", over, "the conversation was compacted")
         if links:
-            why = f"goes on from turn {links[0].known.turn}, though what was before it was cut or changed"
-            return Going(links, why)
+            return Going(links, f"goes on from turn {links[0].known.turn}, {CUT_OR_CHANGED}")
         if history.replies:
             return Going(why="none of the replies in its history was served here in this session")
         if standing.asked is not None:
@@ -157,24 +159,56 @@ class Past:
         told = f"goes on from turn {links[0].known.turn}"
         return told if again is None else f"{told}, and {_asked_again(again)}"
 
-    async def _latest(self, history: History, whose: Belonging, rules: ClientRules) -> Link | None:
-        """The turn whose reply stands last in a history that has some, though what is before it was cut or changed."""
-        at = history.replies[0]
-        if at == 0:
-            return None
-        theirs = Digests(history.spoken)
-        best: tuple[int, bool, int] | None = None
-        found: Link | None = None
-        for order, known in enumerate(self._index.alike(whose.space, theirs[at - 1], theirs[at])):
+    async def _evident(self, history: History, whose: Belonging, links: Sequence[Link], rules: ClientRules) -> Going:
+        """The turns whose replies stand last in a history, though what is before them was cut or changed.
+
+        They are of one session: that of the first that is found, unless one is named or known by its beginning.
+        """
+        session = links[0].known.session if links else whose.session
+        stop, found, inserts = links[0].at if links else -1, list[Link](), list[str]()
+        why = ""
+        for at in history.replies[:LATEST]:
+            if at <= stop:
+                break
+            best = await self._most_alike(history, at, replace(whose, session=session), rules)
+            if best is None:
+                if found:
+                    break
+                continue
+            link, alignment = best
+            if not found:
+                how = "by the id of its call" if alignment.by_id else CUT_OR_CHANGED
+                why = f"goes on from turn {link.known.turn}, {how}"
+                if at != history.replies[0]:
+                    why += "; the replies after it are not as they were served"
+            found.append(link)
+            inserts += alignment.inserts
+            session = link.known.session
+        return Going(tuple(found), why, inserts=tuple(dict.fromkeys(inserts)))
+
+    async def _most_alike(
+        self, history: History, at: int, whose: Belonging, rules: ClientRules
+    ) -> tuple[Link, Alignment] | None:
+        """The turn whose reply stands there, where the evidence is enough and names one conversation."""
+        found: list[tuple[tuple[int, int, bool, int], Link, Alignment]] = []
+        for order, known in enumerate(self._index.replies.find(whose.space, history.spoken[at])):
             turn = await self.turn(known.turn) if whose.session in (None, known.session) else None
             if turn is None:
                 continue
-            size = await _alike_beside(theirs, at + 1, _conversation(turn, rules))
-            is_whole = whose.session is not None or size == at + 1
-            rank = (size, known.is_open, order)
-            if size >= (LEAST_ALIKE if is_whole else LEAST_ALIKE_UNNAMED) and (best is None or rank > best):
-                best, found = rank, Link(at, known)
-        return found
+            mine = (*(item for item in rules.spoken(turn.messages) if item.role is not Role.SYSTEM), turn.reply)
+            alike = partial(align, history.spoken, at + 1, mine)
+            alignment = await asyncio.to_thread(alike) if min(at, len(mine)) > MANY else alike()
+            if _is_enough(alignment, turn, is_named=whose.session is not None):
+                rank = (alignment.size, alignment.exact, known.is_open, order)
+                found.append((rank, Link(at, known), alignment))
+        found.sort(key=lambda each: each[0])
+        if not found:
+            return None
+        (size, exact, *_), link, alignment = found[-1]
+        rivals = {each.known.session for rank, each, _ in found if rank[:2] == (size, exact)}
+        if len(rivals) > 1 and not (alignment.is_exact and (alignment.is_whole or size >= LEAST_ALIKE_UNNAMED)):
+            return None  # two conversations say as much of it: neither is meant for certain
+        return link, alignment
 
     def _found(self, history: History, replies: Sequence[int], session: str | None, reply: str | None) -> list[Link]:
         found = []
@@ -185,6 +219,20 @@ class Past:
                 found.append(Link(at, best))
                 session = best.session
         return found
+
+
+def _is_enough(alignment: Alignment, turn: Turn, *, is_named: bool) -> bool:
+    """Whether a history and a turn have so much in common that no other conversation would."""
+    if alignment.size == 0 or alignment.by_id:
+        return alignment.by_id
+    is_distinct = len(said(turn.reply.text)) >= DISTINCT
+    if is_named:
+        return alignment.size >= LEAST_ALIKE or is_distinct
+    if alignment.is_whole or alignment.size >= LEAST_ALIKE_UNNAMED:
+        return True
+    if alignment.covers and alignment.is_exact and alignment.size >= LEAST_ALIKE:
+        return True
+    return alignment.size >= LEAST_ALIKE and is_distinct
 
 
 def _asked_again(turn: str) -> str:
@@ -230,13 +278,6 @@ class Digests:
         if found is None:
             found = self._made[at] = extended("", self._messages[at])
         return found
-
-
-async def _alike_beside(theirs: Digests, stop: int, mine: Digests) -> int:
-    """As `_alike`; in a thread where there may be much to digest."""
-    if min(stop, len(mine)) <= MANY:
-        return _alike(theirs, stop, mine)
-    return await asyncio.to_thread(_alike, theirs, stop, mine)
 
 
 def _alike(theirs: Digests, stop: int, mine: Digests) -> int:

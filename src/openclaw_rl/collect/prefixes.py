@@ -12,18 +12,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from openclaw_rl.collect.replies import Known, Replies
 from openclaw_rl.core.hashing import SLICE_CHARS, hashed
-from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import ImagePart, Message, Role, ToolCall
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.store.turns import Served
 
 MOST_ALIKE = 64  # conversations of one digest that are held; others are found in the store by their session
-MOST_TAILS = 8  # turns that end with the same two messages; each is looked at where a history begins in the middle
 MESSAGE_TOKENS = 16  # a message with its block of the prompt takes as much memory as these
 LONG_ARGUMENTS_CHARS = 1_000_000
 TURN_TOKENS = 64  # what a turn takes beside its tokens and messages
-FOLLOWED = frozenset({State.PAIRED, State.JUDGED, State.READY, State.TRAINED})
 
 
 @dataclass(frozen=True)
@@ -90,25 +88,6 @@ def following(history: History, at: int) -> tuple[Message, ...]:
     return history.spoken[at + 1 : stop]
 
 
-@dataclass(slots=True)
-class Known:
-    """A served turn as the index knows it. `state` may lag behind the store, which has the last word."""
-
-    turn: str
-    session: str
-    state: State | None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it may still get a next state."""
-        return self.state is State.SERVED
-
-    @property
-    def is_followed(self) -> bool:
-        """Whether it has one."""
-        return self.state in FOLLOWED
-
-
 class Index:
     """The conversations of late by their digest, in front of the store, and the latest turns themselves.
 
@@ -119,7 +98,7 @@ class Index:
         self._most_chains = chains
         self._most_tokens = tokens
         self._chains: OrderedDict[str, list[Known]] = OrderedDict()
-        self._tails: OrderedDict[str, list[Known]] = OrderedDict()
+        self.replies = Replies(most=chains)
         self._asked: OrderedDict[str, str] = OrderedDict()
         self._turns: OrderedDict[str, Turn] = OrderedDict()
         self._tokens = 0
@@ -129,6 +108,7 @@ class Index:
         """How much is in memory: conversations, turns, and what these take in tokens."""
         return {
             "collect_conversations_held": len(self._chains),
+            "collect_replies_held": len(self.replies),
             "collect_turns_held": len(self._turns),
             "collect_tokens_held": self._tokens,
         }
@@ -148,23 +128,13 @@ class Index:
         self.add(chain, known)
         self.keep(turn)
         self._asked[f"{turn.session}:{history.prefix}"] = turn.id
-        if history.spoken:
-            name = _tail(space, extended("", history.spoken[-1]), extended("", turn.reply))
-            self._tails.setdefault(name, []).append(known)
-            self._tails.move_to_end(name)
-            del self._tails[name][:-MOST_TAILS]
+        self.replies.enter(space, turn.reply, known)
         while len(self._asked) > self._most_chains:
             self._asked.popitem(last=False)
-        while len(self._tails) > self._most_chains:
-            self._tails.popitem(last=False)
 
     def asked(self, session: str, prefix: str) -> str | None:
         """The turn of a session that answered just this last; since the start only."""
         return self._asked.get(f"{session}:{prefix}")
-
-    def alike(self, space: str, asked: str, reply: str) -> list[Known]:
-        """The turns of a key that end with these two messages, oldest first; since the start only."""
-        return self._tails.get(_tail(space, asked, reply), [])
 
     def fill(self, found: Sequence[Served]) -> None:
         """Notes turns the store knows, oldest first."""
@@ -195,12 +165,12 @@ class Index:
 
     def let_go(self, turns: Collection[str]) -> None:
         """Knows nothing of these turns any more."""
-        for held in (self._chains, self._tails):
-            for name, known in list(held.items()):
-                if any(each.turn in turns for each in known):
-                    known[:] = [each for each in known if each.turn not in turns]
-                    if not known:
-                        del held[name]
+        self.replies.let_go(turns)
+        for name, known in list(self._chains.items()):
+            if any(each.turn in turns for each in known):
+                known[:] = [each for each in known if each.turn not in turns]
+                if not known:
+                    del self._chains[name]
         for name, turn in list(self._asked.items()):
             if turn in turns:
                 del self._asked[name]
@@ -216,10 +186,6 @@ class Index:
 
 def _beginning(space: str) -> str:
     return hashed((space,))
-
-
-def _tail(space: str, asked: str, reply: str) -> str:
-    return f"{space}:{asked}:{reply}"
 
 
 def _text(item: Message) -> str:

@@ -17,7 +17,7 @@ from openclaw_rl.core.turn import Arrival
 
 LONGEST_NAME = 120
 HEADERS = ("x-session-id", "x-session-affinity", "session_id")
-FACTS = ("session_id", "prompt_cache_key", "user")
+FACTS = ("session_id", "prompt_cache_key")  # `user` is a person, who may have many conversations
 YES = frozenset({"1", "true", "yes", "on"})
 WRITTEN = {"x-session-id": "X-Session-Id"}
 
@@ -67,6 +67,11 @@ def named(arrival: Arrival) -> Named | None:
         if given:
             return Named(session_name(arrival.key_name, given), f"session from {how}")
     return None
+
+
+def in_thread(found: Named, thread: str) -> Named:
+    """A conversation beside the owner's own within a session."""
+    return Named(f"{found.session}/{tidy(thread)}", f"{found.how}, and its thread")
 
 
 def previous_response(arrival: Arrival) -> str | None:

@@ -11,15 +11,18 @@ from functools import partial
 from urllib.parse import unquote
 
 from openclaw_rl.collect.classify import degenerate, kind_of
-from openclaw_rl.collect.clients.rules import CLIENTS, AnyClient, ClientRules, rules_for
+from openclaw_rl.collect.clients.by_rules import RuleClient
+from openclaw_rl.collect.clients.rules import AnyClient, ClientRules, Directory, known_clients, without_headers
 from openclaw_rl.collect.next_state import next_state_of
-from openclaw_rl.collect.past import Belonging, Going, Link, Past
-from openclaw_rl.collect.prefixes import History, Index, Known, digested, extended, history_of
+from openclaw_rl.collect.past import Belonging, Going, Past
+from openclaw_rl.collect.prefixes import History, Index, digested, extended, following, history_of
 from openclaw_rl.collect.remembered import Noted, Remembered
+from openclaw_rl.collect.replies import Known
 from openclaw_rl.collect.sessions import (
     Named,
     agent_of,
     fresh_session,
+    in_thread,
     named,
     previous_response,
     says_done,
@@ -28,9 +31,11 @@ from openclaw_rl.collect.sessions import (
     space_of,
     user_of,
 )
+from openclaw_rl.collect.signs import Signs
+from openclaw_rl.collect.speaker import Listener, asks_for_summary, is_vouched_for, newest, side_by_sign
 from openclaw_rl.collect.tally import Tally
 from openclaw_rl.core.ledger import DropReason, State
-from openclaw_rl.core.message import Message, TextPart
+from openclaw_rl.core.message import Message, Role, TextPart
 from openclaw_rl.core.turn import Arrival, Placement, Turn, TurnKind
 from openclaw_rl.errors import StoreError
 from openclaw_rl.store.db import Store
@@ -63,6 +68,10 @@ class CollectSettings:
     """Take session and kind from what a known client writes into its prompts, where no header or field names them.
     A user could type the same; off, only headers and fields count."""
 
+    client_rules: str = ""
+    """A folder of rule files of your own for clients, read beside those that come with the package; one of the same
+    name takes the place of ours."""
+
     held_tokens: int = 2_000_000
     """Tokens of recent turns held in memory, so that the next request need not read them from the store."""
 
@@ -81,19 +90,20 @@ class Collect:
         settings: CollectSettings,
         now_s: Callable[[], float],
         *,
-        clients: Sequence[ClientRules] = CLIENTS,
+        clients: Sequence[ClientRules] | None = None,
         may_teach: Callable[[str], bool] = every_key,
         may_name: Callable[[str], bool] = every_key,
     ) -> None:
         self._store = store
         self._settings = settings
         self._now_s = now_s
-        self._clients = clients
+        self._clients = Directory(known_clients(settings.client_rules) if clients is None else clients)
         self._may_teach = may_teach  # both are told the name of a key
         self._may_name = may_name
         self._index = Index(chains=settings.known_conversations, tokens=settings.held_tokens)
         self._past = Past(store, self._index)
         self._asked = Remembered()
+        self._signs = Signs()
         self._stamping: set[str] = set()  # keys whose client marks users' words with the time
         self._closing: OrderedDict[str, None] = OrderedDict()
         self.tally = Tally()
@@ -103,28 +113,45 @@ class Collect:
 
         Every decision is told in `why`.
         """
-        rules = rules_for(arrival.messages, self._clients)
-        history = await self._history(space_of(arrival.key_name), rules.spoken(arrival.messages))
-        telling = rules if self._settings.infer_from_prompts else AnyClient()
-        kind, rule = kind_of(arrival, telling, has_stamped=self._has_stamped(arrival, rules))
+        rules, space = self._clients.client_of(arrival), space_of(arrival.key_name)
+        history = await self._history(space, rules, arrival.messages)
+        telling, shown = self._telling(rules, arrival)
+        kind, rule = kind_of(shown, telling, has_stamped=self._has_stamped(arrival, rules))
         reply = await self._named_reply(arrival)
-        told = named(arrival) or _by_response(reply) or _by_client(arrival, telling)
+        told = named(arrival) or _by_response(reply) or _by_client(shown, telling)
+        thread = telling.thread(shown) if told is not None else None
+        if told is not None and thread and not told.session.endswith(thread):
+            told = in_thread(told, thread)
         whose = Belonging(
-            space_of(arrival.key_name),
+            space,
             None if told is None else told.session,
-            _family(arrival, told, telling),
+            _family(shown, told, telling),
             None if reply is None else reply.id,
         )
         going = await self._past.going(history, whose, rules, is_main=kind is TurnKind.MAIN)
         self._asked.note(arrival.messages, history, again=None if going.may_ask_again else "")
+        self._signs.took_out(space, going.inserts)
         if told is None and going.links:
             told = Named(going.links[0].known.session, "session from the conversation it goes on with")
+        is_named = told is not None
+        if told is None and kind is TurnKind.MAIN:
+            told = self._after_summary(space, arrival)
+        if told is None and kind is TurnKind.SIDE and self._settings.infer_from_prompts:
+            told = self._quoted(space, arrival)
         is_fresh = told is None
         if told is None:
             told = Named(fresh_session(arrival.key_name), "a new session, since it names none and goes on from nothing")
+        parent = await self._past.turn(going.links[0].known.turn) if going.links else None
+        is_vouched = is_vouched_for(arrival, rules)
+        if kind is TurnKind.MAIN and not is_vouched and self._settings.infer_from_prompts:
+            sign = side_by_sign(self._signs, space, told.session if is_named else "", arrival, parent)
+            kind, rule = (kind, rule) if sign is None else (TurnKind.SIDE, f"side: {sign}")
+            told = told if not is_fresh or sign is None else self._quoted(space, arrival) or told
+        spoke = self._hear(arrival, history, going, rules, parent, is_main=kind is TurnKind.MAIN, is_vouched=is_vouched)
         if kind is TurnKind.MAIN:
-            self._pair(arrival, history, going.links, rules)
             await self._end(going)
+            if going.links:
+                self._signs.goes_on(space, told.session, arrival)
         is_done = says_done(arrival)
         self._announce(told.session, is_done=is_done)
         self.tally.placed(kind, is_fresh=is_fresh, goes_on=bool(going.links), has_history=bool(history.replies))
@@ -133,8 +160,8 @@ class Collect:
             user=user_of(arrival, may_name=self._may_name(arrival.key_name)),
             agent=agent_of(arrival),
             kind=kind,
-            why="; ".join(each for each in (rule, told.how, going.why) if each),
-            parent=await self._past.turn(going.links[0].known.turn) if going.links else None,
+            why="; ".join(each for each in (rule, told.how, going.why, spoke) if each),
+            parent=parent,
             is_done=is_done,
         )
 
@@ -151,7 +178,9 @@ class Collect:
             log.info("not stored turn=%s: what it goes on from was forgotten while it was answered", turn.id)
             return
         state = None if not turn.is_main else State.SERVED if reason is None else State.DROPPED
-        self._index.enter(turn, Known(turn.id, turn.session, state), space_in(turn.session), history, chain)
+        space = space_in(turn.session)
+        self._index.enter(turn, Known(turn.id, turn.session, state), space, history, chain)
+        self._signs.enter(space, turn, newest(turn.messages), is_summary=asks_for_summary(turn))
         if reason is not None:
             log.info("dropped turn=%s reason=%s", turn.id, reason)
         if turn.session in self._closing:
@@ -172,11 +201,13 @@ class Collect:
         """Holds nothing in memory of these turns, nor any history of requests under way."""
         self._index.let_go(turns)
         self._asked.let_go()
+        self._signs.let_go()
 
     @property
     def held(self) -> dict[str, int]:
         """How much is in memory, each kind within its bound."""
-        return {**self._index.held, "collect_histories_held": len(self._asked), "collect_closing": len(self._closing)}
+        beside = {"collect_histories_held": len(self._asked), "collect_closing": len(self._closing)}
+        return {**self._index.held, **beside, "collect_signs_held": self._signs.held}
 
     def session_name(self, key_name: str, given: str) -> str:
         """The full name of the session that a client of this key calls `given`, which may be the full name already."""
@@ -201,11 +232,11 @@ class Collect:
             await self.done(session.id, f"idle for {self._settings.session_idle_s:g} s")
         return len(idle)
 
-    async def _history(self, space: str, messages: Sequence[Message]) -> History:
+    async def _history(self, space: str, rules: ClientRules, messages: Sequence[Message]) -> History:
         letters = sum(len(part.text) for item in messages for part in item.content if isinstance(part, TextPart))
         if letters > MUCH or len(messages) > MANY:
-            return await asyncio.to_thread(digested, space, messages)
-        return history_of(space, messages)
+            return await asyncio.to_thread(lambda: digested(space, rules.spoken(messages)))
+        return history_of(space, rules.spoken(messages))
 
     async def _asked_of(self, turn: Turn) -> Noted:
         """What was asked, digested when it was placed where that is still remembered."""
@@ -214,8 +245,8 @@ class Collect:
             if turn.group is None:  # else the other answers of the request are still to come
                 self._asked.forget(turn.messages)
             return noted
-        rules = rules_for(turn.messages, self._clients)
-        history = await self._history(space_in(turn.session), rules.spoken(turn.messages))
+        rules = self._clients.client_of(without_headers(turn.messages))
+        history = await self._history(space_in(turn.session), rules, turn.messages)
         return Noted(turn.messages, history)
 
     async def _told_whole(self, turn: Turn, noted: Noted) -> Turn:
@@ -245,20 +276,70 @@ class Collect:
             while len(self._closing) > CLOSING:
                 self._closing.popitem(last=False)
 
-    def _pair(self, arrival: Arrival, history: History, links: Sequence[Link], rules: ClientRules) -> None:
-        """Gives every turn in the history that still waits for one its next state; of twins, one.
+    def _telling(self, rules: ClientRules, arrival: Arrival) -> tuple[ClientRules, Arrival]:
+        """Whose habits tell session and kind, and what of the request they are told by."""
+        if self._settings.infer_from_prompts:
+            return rules, arrival
+        return (rules if isinstance(rules, RuleClient) else AnyClient()), replace(arrival, messages=())
+
+    def _quoted(self, space: str, arrival: Arrival) -> Named | None:
+        """The session of the conversation that a request of the client's own holds a copy of."""
+        texts = [item.text for item in arrival.messages if item.role is Role.USER]
+        session = self._signs.quoted_session(space, texts[-2:])
+        return None if session is None else Named(session, "session from the conversation it quotes")
+
+    def _after_summary(self, space: str, arrival: Arrival) -> Named | None:
+        """The session of a conversation that goes on from its summary, where it goes on from nothing else."""
+        first = [item.text for item in arrival.messages[:8] if item.role is Role.USER]
+        session = self._signs.summed(space, first) if self._settings.infer_from_prompts else None
+        return None if session is None else Named(session, "session from the summary of it that was answered here")
+
+    def _hear(
+        self,
+        arrival: Arrival,
+        history: History,
+        going: Going,
+        rules: ClientRules,
+        parent: Turn | None,
+        *,
+        is_main: bool,
+        is_vouched: bool,
+    ) -> str:
+        """Gives every turn in the history that still waits for one its next state; of twins, one. Says who spoke.
 
         The request does not wait for the writing: it comes before its own turn's, in the one queue both stand in.
         """
-        for link in links:
+        if not is_main:
+            return ""
+        listener = Listener(self._signs, rules, history.space)
+        last, told = history.replies[0] if history.replies else None, ""
+        lacks_tools = parent is not None and bool(parent.tools) and not arrival.tools
+        raw = newest(arrival.messages)
+        if last is None:
+            told = listener.heard(raw, None, noted=rules.noted(raw), is_newest=False, is_vouched=True).told
+        for link in going.links:
             known, twins = link.known, self._index.find(history.chains[link.at], link.known.session)
+            is_newest = link.at == last
+            if not is_newest and (not known.is_open or any(twin.is_followed for twin in twins)):
+                continue
+            heard = listener.heard(
+                following(history, link.at),
+                known.session,
+                noted=rules.noted(raw) if is_newest else (),
+                is_newest=is_newest,
+                is_vouched=is_vouched,
+                lacks_tools=lacks_tools and not is_vouched,
+                history=history.spoken[:MANY] if is_newest else (),
+            )
+            told = heard.told if is_newest else told
             if not known.is_open or any(twin.is_followed for twin in twins):
                 continue
-            next_state = next_state_of(known.turn, history, link.at, rules=rules, headers=arrival.headers)
+            next_state = next_state_of(known.turn, heard.messages, arrival.headers)
             if next_state is not None:
                 pairing = self._store.begin_pair(next_state)
                 known.state = State.PAIRED  # or further: the store has the last word
                 pairing.add_done_callback(partial(_note_pair, known))
+        return told
 
     async def _end(self, going: Going) -> None:
         """Ends the sessions that are over, unless a reply in them was kept and still waits for an answer."""
@@ -296,13 +377,13 @@ def _by_response(reply: Turn | None) -> Named | None:
 
 
 def _by_client(arrival: Arrival, rules: ClientRules) -> Named | None:
-    told = rules.session(arrival.messages)
+    told = rules.session(arrival)
     return None if told is None else Named(session_name(arrival.key_name, told[0]), f"session from {told[1]}")
 
 
 def _family(arrival: Arrival, told: Named | None, rules: ClientRules) -> str | None:
     """The client's own name of the session, where the session was named after it."""
-    own = rules.session(arrival.messages)
+    own = None if isinstance(rules, RuleClient) else rules.session(arrival)
     name = None if own is None else session_name(arrival.key_name, own[0])
     if told is None or name is None:
         return None

@@ -24,7 +24,8 @@ class Arrival:
     """A request as it came in, before anything was decided about it.
 
     `headers` have lower-case names; `facts` are the body's own words on sessions (`session_id`, `turn_type`,
-    `session_done`, `user`, `prompt_cache_key`, `metadata`, `previous_response_id`); `key_name` is the API key's name.
+    `session_done`, `user`, `prompt_cache_key`, `metadata`, `previous_response_id`); `key_name` is the API key's name;
+    `max_tokens` is how long an answer may be, where the body says so.
     """
 
     messages: tuple[Message, ...]
@@ -33,6 +34,7 @@ class Arrival:
     facts: Mapping[str, Json]
     key_name: str
     at_s: float  # seconds since the epoch
+    max_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

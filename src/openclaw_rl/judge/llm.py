@@ -76,7 +76,7 @@ class LlmJudge:
     def _hints(self, hinting: Sequence[Vote], score: int | None, turn: Turn, next_state: NextState) -> tuple[Hint, ...]:
         """Whatever the score: what a hint says must be the user's, and the tries must speak for it."""
         said = " ".join(item.text for item in owner_messages(next_state))
-        asked = " ".join(own_words(item.text) for item in turn.messages if item.role is Role.USER)
+        asked = " ".join(own_words(item.text) for item in self.readable(turn.messages) if item.role is Role.USER)
         hints = best_founded(accepted(hinting, said, asked), said, tries=len(hinting))
         if score == -1 and self.settings.hint_source is not HintFrom.JUDGE:
             own = followup_hint(next_state)

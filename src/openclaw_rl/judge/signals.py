@@ -20,7 +20,15 @@ _WORKED_WORDS = frozenset({"ok", "success", "succeeded", "completed"})
 _EXIT_KEYS = ("exit_code", "exitCode", "exit_status", "returncode")
 # Frameworks put these in front of (or, for exit codes, behind) what a tool printed; they are no part of a document.
 _ERROR_HEAD = re.compile(r"\A\s*(?:Error|ERROR|ToolError|Exception)\s*:|\A\s*Traceback \(most recent call last\):")
-_EXIT_TAIL = re.compile(r"(?:exited with code|exit code:?|exit status:?)\s*([0-9]{1,3})[.)\]]*\s*\Z", re.IGNORECASE)
+_EXIT = r"(?:exited with (?:code|status)|exit[ _-]?code|exit[ _-]?status|return[ _-]?code)\s*[:=]?\s*(-?[0-9]{1,10})"
+_EXIT_TAIL = re.compile(rf"{_EXIT}[.)\]]*\s*\Z", re.IGNORECASE)
+# A header: lines of a name and a value each, before the output or a blank line; `Exit code 1` alone is one too.
+_HEAD_LINE = r"(?:[A-Z][A-Za-z _-]{0,40}:[^\n]*|Process running[^\n]*|Command (?:failed|finished|completed)[^\n]*)"
+_EXIT_HEAD = re.compile(
+    rf"\A\s*(?:(?!Output:){_HEAD_LINE}\n){{0,8}}[^\n:]{{0,30}}?{_EXIT}[.)\]]*[ \t]*(?:\n|\Z)", re.IGNORECASE
+)
+_EXIT_TAGS = "returncode|return_code|return-code|exitcode|exit_code|exit-code|exit_status|exit-status"
+_EXIT_TAG = re.compile(rf"<({_EXIT_TAGS})>\s*(-?[0-9]{{1,10}})\s*</\1>", re.IGNORECASE)
 
 
 def tool_status(next_state: NextState) -> int | None:
@@ -73,8 +81,25 @@ def _status(item: Message) -> int | None:
         return _status_of_object(body)
     if _ERROR_HEAD.match(item.text):
         return -1
-    found = _EXIT_TAIL.search(item.text)
-    return None if found is None else (1 if int(found[1]) == 0 else -1)
+    code = _exit_code(item.text)
+    return None if code is None else (1 if code == 0 else -1)
+
+
+def _exit_code(text: str) -> int | None:
+    """The code a framework put before or behind what a command printed: in a header, in a tag or in a last line.
+
+    A tag counts only as the first or last thing: within the output it is what the command printed.
+    """
+    for pattern in (_EXIT_HEAD, _EXIT_TAIL):
+        found = pattern.search(text)
+        if found is not None:
+            return int(found[1])
+    bare = text.strip()
+    tag = _EXIT_TAG.match(bare)
+    if tag is None:
+        last = bare.rfind("\n") + 1
+        tag = _EXIT_TAG.fullmatch(bare[last:].strip())
+    return None if tag is None else int(tag[2])
 
 
 def _object(text: str) -> Mapping[str, Json] | None:
@@ -92,8 +117,11 @@ def _status_of_object(body: Mapping[str, Json]) -> int | None:
         return -1
     for key in _EXIT_KEYS:
         code = body.get(key)
-        if isinstance(code, int):
+        if isinstance(code, int) and not isinstance(code, bool):
             return 1 if code == 0 else -1
+    about = body.get("metadata")
+    if isinstance(about, dict) and (inner := _status_of_object(about)) is not None:
+        return inner
     for key in ("success", "ok"):
         worked = body.get(key)
         if isinstance(worked, bool):

@@ -203,6 +203,7 @@ def _collected(signs: Signs) -> Iterator[Finding]:
                 f"no session could be told: each of the last {seen.main} main turns stands alone in one of its own",
                 "have the client send X-Session-Id, or the earlier messages of the conversation",
             )
+    yield from _spoken(seen.told)
     if seen.main >= MANY and seen.sessions == 1:
         is_learned_from = signs.count("trained") > 0
         yield Finding(
@@ -210,6 +211,22 @@ def _collected(signs: Signs) -> Iterator[Finding]:
             "collect",
             f"the last {seen.main} main turns all belong to one session",
             "right if it is one long conversation; else the client sends the same session name for all of them",
+        )
+
+
+def _spoken(told: Mapping[str, int]) -> Iterator[Finding]:
+    """What was made of requests that were not simply their owner's, and whether too much of it is doubt."""
+    if not told:
+        return
+    listed = ", ".join(f"{count} x {clause}" for clause, count in told.items())
+    yield Finding(Level.NOTE, "collect", f"of the last requests: {listed}", "`openclaw-rl turns ID` says why of each")
+    doubts = sum(count for clause, count in told.items() if clause.startswith("spoke: nobody (") and "counts" in clause)
+    if doubts >= ENOUGH:
+        yield Finding(
+            Level.NOTE,
+            "collect",
+            f"{doubts} times nobody could tell whether the owner or a program spoke; nothing was judged for it yet",
+            "have the client send X-Turn-Type: main with its user's own words, or write a rule file (docs/clients.md)",
         )
 
 

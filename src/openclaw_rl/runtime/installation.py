@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from openclaw_rl.carry.stage import CarryStage
-from openclaw_rl.collect.clients.rules import readable
+from openclaw_rl.collect.clients.rules import known_clients, readable
 from openclaw_rl.collect.stage import Collect
 from openclaw_rl.config import Config
 from openclaw_rl.core.message import Json
@@ -187,7 +187,8 @@ async def loaded(ground: Ground) -> AsyncIterator[Installation]:
         elif judge_folder != folder:
             chat = own = await JudgeModel.start(judge_folder, config.judge, config.engine)
             stack.push_async_callback(own.aclose)
-        judge = LlmJudge(chat, config.judge, name=config.judge.model or BASE_JUDGE, budget=store, readable=readable)
+        read = partial(readable, clients=known_clients(config.collect.client_rules))
+        judge = LlmJudge(chat, config.judge, name=config.judge.model or BASE_JUDGE, budget=store, readable=read)
         built = Built(store, renderer, engine, trainer, judge, ground.keys, own)
         parts = assembled(config, folder, ground.key, built)
         await parts.publishing.start()

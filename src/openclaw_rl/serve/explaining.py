@@ -5,7 +5,7 @@ from __future__ import annotations
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.masked import marks_in
 from openclaw_rl.core.masked import told as masked_words
-from openclaw_rl.core.next_state import NextStateSource
+from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict, VerdictSource
@@ -63,7 +63,7 @@ def explained(row: TurnRow) -> list[str]:
         hidden = f", with {masked_words(masked)} masked before it was stored" if masked else ""
         told.append(f"its next state is {WHO[row.next_state.source]}{hidden}")
     if row.verdict is not None:
-        told.append(_verdict(row.verdict))
+        told.append(_unasked(row.verdict, row.next_state) or _verdict(row.verdict))
     if row.reason is not None:
         told.append(f"dropped ({row.reason.value}): {DROPPED[row.reason]}")
     elif row.state is State.TRAINED:
@@ -90,6 +90,15 @@ def lesson_explained(sample: Sample, turn: Turn) -> str:
         shown = f", and shows {many} {'reply' if many == 1 else 'replies'} of its own" if many else ""
         return f"the teacher reads the hint behind the request{shown}"
     return "it is learned from by its score alone"
+
+
+def _unasked(verdict: Verdict, after: NextState | None) -> str:
+    """Why the judge was asked nothing, where it was not and nothing else told the score."""
+    if verdict.source is not VerdictSource.VOTES or verdict.votes or after is None:
+        return ""
+    if after.source is NextStateSource.USER:
+        return "judged by nobody: all that was said is quoted, so none of it is its owner's own words"
+    return "judged by nobody: nobody said anything, and what the tools gave back says not whether they worked"
 
 
 def _verdict(verdict: Verdict) -> str:

@@ -254,7 +254,8 @@ async def begin(parts: ServeParts, asked: Asked, headers: Mapping[str, str], key
     if asked.prompt is not None:
         facts["turn_type"] = TurnKind.SIDE.value
     told = {name.lower(): value for name, value in headers.items() if name.lower() not in _SECRET}
-    placement = await parts.collector.place(Arrival(asked.messages, asked.tools, told, facts, key_name, at_s))
+    arrival = Arrival(asked.messages, asked.tools, told, facts, key_name, at_s, asked.max_tokens)
+    placement = await parts.collector.place(arrival)
     carried = () if asked.prompt is not None else await parts.carried(placement, asked.messages)
     try:
         prompt, carried = await _fitting(parts, asked, placement, carried, most)

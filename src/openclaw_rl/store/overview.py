@@ -13,6 +13,7 @@ RECENT_TURNS = 500
 RECENT_VERDICTS = 200
 RECENT_VERSIONS = 20
 SIDE_LOOKED_AT = 20
+LOOKED_AT, MOST_TOLD = 40, 6  # turns whose why is read, and clauses that are told of them
 GATE = '"gate_turns"'  # among a version's metrics: it was tried
 NOT_THE_GATE = ("removed: ", "its folder is missing or damaged: ")  # what happened to it after it was tried
 UNNAMED = "*:auto-*"  # sessions that nobody named
@@ -34,7 +35,8 @@ class Overview:
 
     `unnamed` counts main turns in sessions that no client named. `scores` are the verdicts that judges voted, by score
     (None where nobody voted), `zeros` those among all verdicts. `refused_in_a_row` counts the newest versions that the
-    gate refused: what was forgotten, or damaged, or overtaken by a rollback tells nothing about training.
+    gate refused: what was forgotten, or damaged, or overtaken by a rollback tells nothing about training. `told` counts
+    what was made of the last requests that were not simply their owner's: which errand by which rule, and who spoke.
     """
 
     paired: int = 0
@@ -44,6 +46,7 @@ class Overview:
     unnamed: int = 0
     waiting: int = 0  # main turns that wait for a next state
     side_why: str = ""  # the commonest reason
+    told: Mapping[str, int] = field(default_factory=dict)
     scores: Mapping[int | None, int] = field(default_factory=dict)
     zeros: int = 0
     refused_in_a_row: int = 0
@@ -80,6 +83,7 @@ def overview(sql: sqlite3.Connection) -> Overview:
         unnamed=sum(bool(row[3]) for row in main),
         waiting=sum(row[2] == "served" for row in main),
         side_why="" if main else _commonest_why(sql, [str(row[5]) for row in newest[:SIDE_LOOKED_AT]]),
+        told=_told(sql, [str(row[5]) for row in newest[:LOOKED_AT]]),
         scores=dict(Counter(None if score is None else int(score) for score, source in verdicts if source == "votes")),
         zeros=sum(score == 0 for score, _ in verdicts),
         refused_in_a_row=len(refused),
@@ -122,6 +126,13 @@ def _contentment(sql: sqlite3.Connection) -> tuple[Contentment, ...]:
 def _commonest_why(sql: sqlite3.Connection, names: list[str]) -> str:
     whys = [turn.why.partition(";")[0] for name in names if (turn := turns.get(sql, name)) is not None]
     return Counter(whys).most_common(1)[0][0] if whys else ""
+
+
+def _told(sql: sqlite3.Connection, names: list[str]) -> dict[str, int]:
+    """What the turns' `why` says of errands and of who spoke, with how often; the commonest first."""
+    whys = [turn.why for name in names if (turn := turns.get(sql, name)) is not None]
+    clauses = [clause for why in whys for clause in why.split("; ") if clause.startswith(("side: ", "spoke: "))]
+    return dict(Counter(clauses).most_common(MOST_TOLD))
 
 
 def _count(sql: sqlite3.Connection, question: str) -> int:

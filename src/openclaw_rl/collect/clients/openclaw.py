@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from openclaw_rl.collect.clients import openclaw_words as words_of
-from openclaw_rl.core.message import Message, Role, TextPart, Tool
-from openclaw_rl.core.turn import TurnKind
+from openclaw_rl.core.message import Message, Role, TextPart
+from openclaw_rl.core.turn import Arrival, TurnKind
 
 # How the system text begins. The first two are an agent's, the others belong to requests on the side, named here.
 AGENT = ("<!-- openclaw:attempt:", "You are a personal assistant running inside OpenClaw")
@@ -41,13 +41,18 @@ class Runtime:
 class OpenClaw:
     """OpenClaw's habits."""
 
-    def recognises(self, messages: Sequence[Message]) -> bool:
+    @property
+    def name(self) -> str:
+        """What the client is called."""
+        return "openclaw"
+
+    def recognises(self, arrival: Arrival) -> bool:
         """Whether the system text begins as this client writes it; users write none."""
-        return _system(messages).lstrip().startswith((*AGENT, *ERRANDS))
+        return _system(arrival.messages).lstrip().startswith((*AGENT, *ERRANDS))
 
     def spoken(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The messages without the internal block and the Runtime line, which are written afresh each time."""
-        kept = _without_block(messages)
+        kept = _without_blocks(messages)
         first = _first_user(kept)
         if first is not None:
             words, line = _cut(kept[first])
@@ -75,23 +80,31 @@ class OpenClaw:
             kept.append(item if words == item.text else item.with_text(words))
         return tuple(kept)
 
-    def session(self, messages: Sequence[Message]) -> tuple[str, str] | None:
+    def noted(self, messages: Sequence[Message]) -> tuple[str, ...]:
+        """Whether the users' messages are the client's own words and nothing else."""
+        said = [item.text for item in _without_blocks(messages) if item.role is Role.USER]
+        return ("the client's own words",) if said and not any(words_of.users_words(text) for text in said) else ()
+
+    def session(self, arrival: Arrival) -> tuple[str, str] | None:
         """The session id of the Runtime line, or its key where an automation has no id."""
-        runtime = runtime_of(messages)
+        runtime = runtime_of(arrival.messages)
         return None if runtime is None else (runtime.id or runtime.key, "the Runtime line")
+
+    def thread(self, arrival: Arrival) -> str | None:
+        """None: its other conversations have sessions of their own."""
+        return None
 
     def stamps(self, messages: Sequence[Message]) -> bool:
         """Whether any user's message has the client's time stamp."""
         return any(words_of.is_stamped(item.text) for item in messages if item.role is Role.USER)
 
-    def kind(
-        self, messages: Sequence[Message], tools: Sequence[Tool], *, has_stamped: bool = False
-    ) -> tuple[TurnKind, str]:
+    def kind(self, arrival: Arrival, *, has_stamped: bool = False) -> tuple[TurnKind, str]:
         """Main is what has a Runtime line, a session of a user's, and a user's words as the newest; all else is side.
 
         Tools are no condition: a user may have told the client that the model takes none. Nor are time stamps, unless
         this conversation has others or `has_stamped`.
         """
+        messages, tools = arrival.messages, arrival.tools
         runtime = runtime_of(messages)
         if runtime is None:
             begun = _system(messages).lstrip()
@@ -124,7 +137,7 @@ class OpenClaw:
 def runtime_of(messages: Sequence[Message]) -> Runtime | None:
     """The Runtime line where the client puts it: the end of the system text, else of the first user message."""
     found = RUNTIME.fullmatch(_last_line(_system(messages)))
-    kept = _without_block(messages)
+    kept = _without_blocks(messages)
     first = _first_user(kept)
     if found is None and first is not None:
         found = _cut(kept[first])[1]
@@ -180,12 +193,14 @@ def _last_line(system: str) -> str:
     return (before if is_end else system).rstrip().rpartition("\n")[2]
 
 
-def _without_block(messages: Sequence[Message]) -> list[Message]:
-    """The messages without the client's notes, which are the last one, or the end of the last one."""
+def _without_blocks(messages: Sequence[Message]) -> list[Message]:
+    """The messages without the client's notes: messages of their own, or the end of the last one.
+
+    Over the Responses API notes stand within the history too, after the results of tools.
+    """
+    messages = [item for item in messages if not is_internal_block(item)]
     if not messages or messages[-1].role is not Role.USER:
-        return list(messages)
-    if is_internal_block(messages[-1]):
-        return list(messages[:-1])
+        return messages
     text = messages[-1].text
     words, mark, _ = text.rpartition(f"\n\n{BLOCK_BEGIN}")
     if mark and text.rstrip().endswith(BLOCK_END):
@@ -202,6 +217,7 @@ def _cut(item: Message) -> tuple[str, re.Match[str] | None]:
     parts = [part.text for part in item.content if isinstance(part, TextPart)]
     if not parts:
         return "", None
-    before, gap, last = parts[-1].rpartition("\n\n")
+    between = "\n" if item.text.startswith(words_of.SUMMARY) else "\n\n"  # a summary is followed by one alone
+    before, gap, last = parts[-1].rstrip().rpartition(between)
     line = RUNTIME.fullmatch(last.rstrip()) if gap or not before else None
     return "".join([*parts[:-1], before]) if line is not None else item.text, line

@@ -1,0 +1,156 @@
+"""How far a history says what a served turn said, though not word for word: clients add tags to replies, take reminders
+out of users' messages again, clear old results, and hand calls on under other names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from openclaw_rl.core.message import Message, Role
+
+DISTINCT = 60  # letters of a reply that nobody gives twice by accident
+OPENING, SHORT = 40, 16  # letters by which a reply is looked for
+LEAST_PART = 3  # letters of a user's message that stand alone on their lines within another
+LEAST_INSERT = 12  # letters of what was taken out of a message again
+LEAST_WITH_MORE = 16  # letters of a reply behind which a client may write as much as it likes
+_THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>\s*", re.DOTALL)
+_TAG = re.compile(r"\s*(?:</?[\w|:-]{1,40}>|```|<\|?[\w-]{1,40}\|?>)\s*")
+_MARKS = re.compile("[^0-9A-Za-z]+")
+
+
+@dataclass(slots=True)
+class Alignment:
+    """How many messages both end with, how many of them word for word, and whether that is all of the history.
+
+    `inserts` is what stood in users' messages when they were sent, and does no more. `by_id` says that the reply made
+    a call whose id was given out here.
+    """
+
+    size: int = 0
+    exact: int = 0
+    is_whole: bool = False  # all of the history, and of the turn
+    covers: bool = False  # all of the history
+    by_id: bool = False
+    inserts: list[str] = field(default_factory=list)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all of it is word for word."""
+        return self.size == self.exact
+
+
+def align(theirs: Sequence[Message], stop: int, mine: Sequence[Message]) -> Alignment:
+    """Compares a history up to `stop` with a turn's conversation, its reply last, both from their ends."""
+    found = Alignment()
+    last = len(mine)
+    while found.size < min(stop, last):
+        their, own = theirs[stop - 1 - found.size], mine[last - 1 - found.size]
+        if their.role is not own.role or not _is_alike(their, own, found):
+            break
+        found.size += 1
+    found.covers = found.size == stop
+    found.is_whole = found.covers and found.size == last
+    return found
+
+
+def call_key(name: str | None, function: str = "") -> str:
+    """A call's id without the marks that some clients take out; empty where it names the function, as many may."""
+    if not name or (function and function in name) or name.startswith("functions."):
+        return ""
+    return _MARKS.sub("", name)
+
+
+def openings(text: str) -> tuple[str, ...]:
+    """What a reply is looked for by: how it begins, with and without a tag at its end."""
+    bare = said(text)
+    return tuple(dict.fromkeys(each[:size] for each in (bare, _untagged(bare)) for size in (OPENING, SHORT) if each))
+
+
+def said(text: str) -> str:
+    """A reply's words without its thoughts."""
+    return _THOUGHT.sub("", text).strip() if "<think" in text else text.strip()
+
+
+def is_same_reply(theirs: Message, mine: Message) -> bool:
+    """Whether both are one reply: by the id of a call, or by its words, more or less a tag."""
+    if _shares_call(theirs, mine):
+        return True
+    their, own = said(theirs.text), said(mine.text)
+    if not own and not their:
+        return bool(mine.tool_calls) and _calls(theirs) == _calls(mine)
+    if their == own or (len(own) >= LEAST_WITH_MORE and _folded(their) == _folded(own)):
+        return len(own) >= LEAST_WITH_MORE or _calls(theirs) == _calls(mine)
+    return bool(own) and bool(their) and _is_more(their, own)
+
+
+def part_of(theirs: str, mine: str) -> str | None:
+    """What of `mine` is no more in `theirs`, where that stands whole on lines of its own in it, or behind a label that
+    ends in a colon; else None.
+    """
+    their, own = theirs.strip(), mine.strip()
+    if len(their) < LEAST_PART or len(their) >= len(own):
+        return None
+    at = own.rfind(their)
+    while at >= 0:
+        end = at + len(their)
+        if (at == 0 or own[at - 1] in '\n>"' or own.endswith(": ", 0, at)) and (end == len(own) or own[end] in '\n<"'):
+            return f"{own[:at]}\x00{own[end:]}"
+        at = own.rfind(their, 0, at + len(their) - 1)
+    return None
+
+
+def _is_alike(their: Message, own: Message, found: Alignment) -> bool:
+    if their.role is Role.ASSISTANT:
+        if not is_same_reply(their, own):
+            return False
+        found.by_id = found.by_id or (found.size == 0 and _shares_call(their, own))
+        found.exact += said(their.text) == said(own.text) and _calls(their) == _calls(own)
+        return True
+    if their.text.strip() == own.text.strip():
+        found.exact += 1
+        return True
+    if their.role is Role.TOOL:  # results are cleared or cut later on
+        key = call_key(own.tool_call_id)
+        return bool(key) and call_key(their.tool_call_id) == key
+    rest = part_of(their.text, own.text)
+    if rest is not None:
+        found.inserts += [each.strip() for each in rest.split("\x00") if len(each.strip()) >= LEAST_INSERT]
+        return True
+    return part_of(own.text, their.text) is not None
+
+
+def _shares_call(theirs: Message, mine: Message) -> bool:
+    own = {call_key(call.id, call.name) for call in mine.tool_calls} - {""}
+    return any(call_key(call.id) in own for call in theirs.tool_calls)
+
+
+def _calls(item: Message) -> list[tuple[str, str]]:
+    return [(call.name, "".join(call.arguments.split())) for call in item.tool_calls]
+
+
+def _is_more(longer: str, shorter: str) -> bool:
+    """Whether one is the other with a tag, or with lines of the client's, at its end."""
+    if len(longer) < len(shorter):
+        return shorter.startswith(longer) and _TAG.fullmatch(shorter[len(longer) :]) is not None
+    rest = longer[len(shorter) :]
+    if not longer.startswith(shorter):
+        return False
+    if _TAG.fullmatch(rest):
+        return True
+    tag = _TAG.match(rest)
+    after = rest[tag.end() - 1 :] if tag else rest
+    return len(shorter) >= LEAST_WITH_MORE and (after.startswith("\n") or (tag is not None and "\n" in tag[0]))
+
+
+def _folded(text: str) -> str:
+    """Without what changes where a client writes an object anew: the kind of quotation marks, and spaces."""
+    return "".join(text.replace("'", '"').split())
+
+
+def _untagged(text: str) -> str:
+    end = text.rfind("<")
+    if end <= 0:
+        return text.removesuffix("```").rstrip()
+    return text[:end].rstrip() if _TAG.fullmatch(text[end:]) else text

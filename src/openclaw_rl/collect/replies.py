@@ -1,0 +1,87 @@
+"""Served replies by what a history may still hold of them: the ids of their calls, and how their words begin.
+
+It is asked only where a history does not go on word for word from anything. It knows the turns of since the start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from openclaw_rl.collect.evidence import call_key, openings
+from openclaw_rl.core.ledger import State
+from openclaw_rl.core.message import Message
+
+MOST_ALIKE = 16  # turns that begin alike; the latest are kept
+FOLLOWED = frozenset({State.PAIRED, State.JUDGED, State.READY, State.TRAINED})
+
+
+@dataclass(slots=True)
+class Known:
+    """A served turn as the index knows it. `state` may lag behind the store, which has the last word."""
+
+    turn: str
+    session: str
+    state: State | None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may still get a next state."""
+        return self.state is State.SERVED
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether it has one."""
+        return self.state in FOLLOWED
+
+
+class Replies:
+    """Turns by their replies, within a bound: what has not been used for longest is forgotten."""
+
+    def __init__(self, *, most: int) -> None:
+        self._most = most
+        self._held: OrderedDict[str, list[Known]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """How many names lead to a turn."""
+        return len(self._held)
+
+    def enter(self, space: str, reply: Message, known: Known) -> None:
+        """Notes a turn by its reply."""
+        for name in _names(space, reply):
+            listed = self._held.setdefault(name, [])
+            listed.append(known)
+            del listed[:-MOST_ALIKE]
+            self._held.move_to_end(name)
+        while len(self._held) > self._most:
+            self._held.popitem(last=False)
+
+    def find(self, space: str, reply: Message) -> list[Known]:
+        """The turns whose reply this may be, oldest first."""
+        found: dict[str, Known] = {}
+        for name in _names(space, reply):
+            for known in self._held.get(name, ()):
+                found.setdefault(known.turn, known)
+        return list(found.values())
+
+    def let_go(self, turns: Collection[str]) -> None:
+        """Knows nothing of these turns any more."""
+        for name, known in list(self._held.items()):
+            known[:] = [each for each in known if each.turn not in turns]
+            if not known:
+                del self._held[name]
+
+
+def _names(space: str, reply: Message) -> Iterator[str]:
+    for call in reply.tool_calls:
+        key = call_key(call.id, call.name)
+        if key:
+            yield _digest(f"{space}:call:{key}")
+    for text in openings(reply.text):
+        yield _digest(f"{space}:says:{text}")
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

@@ -1,0 +1,339 @@
+"""What was seen of late, by which a program's words are known without any rule for the client.
+
+Kept are digests of lines, and of what was put into messages and taken out again the text itself, all within bounds and
+since the start only. In doubt a sign says that nobody spoke, which costs a lesson and teaches nothing wrong.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from openclaw_rl.collect.clients.by_rules import system_text
+from openclaw_rl.core.message import Json, Message, Role
+from openclaw_rl.core.turn import Arrival, Turn
+
+Held = TypeVar("Held")
+MOST = 20_000  # digests of each sort
+MOST_LINES = 60  # of a text
+MOST_LETTERS = 40_000  # of a text in which something is looked for
+MOST_INSERTS = 32  # of a key
+LONG_LINE = 24  # letters that are not quoted by accident
+LONG_ARGUMENT = 24
+LONG_FORM, FORM_LINES = 200, 5  # letters and lines of what may be a program's instructions
+RECURRING, OPENING = 200, 100  # letters of a text, and of its beginning, that recur
+SESSIONS = 2  # others in which a text recurred
+UNANSWERED, LONG_OPENING = 3, 40  # sessions that begin alike and are never gone on with; letters of such a first line
+PROBE_TOKENS, PROBE_LETTERS = 8, 24  # of a request that only tries the connection
+_ELEMENT = re.compile(r"<[a-z][^<>]{0,60}>(?P<said>[^<]+)</[a-z][^<>]{0,40}>")
+_LABEL = re.compile(r"""[\W_]*[^\s:]{1,16}[*_"')\]]{0,3}\s?[:：]\s*["']?(?P<said>\S.*)""")
+
+
+class Missing(StrEnum):
+    """What a request lacks that others of its session have."""
+
+    TOOLS = "the tools of its session are missing"
+    SYSTEM = "the system text of its session is missing"
+    HISTORY = "it begins anew within its session, with another system text"
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    turn: str
+    session: str
+    is_reply: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Insert:
+    """What a program put into a message and took out again: as it was, and by its first and last line."""
+
+    text: str
+    head: str
+    tail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """How a session's requests look that were gone on from."""
+
+    has_tools: bool
+    system: str
+
+
+class Signs:
+    """One object for all requests, on one event loop."""
+
+    def __init__(self, *, most: int = MOST) -> None:
+        self._most = most
+        self._texts: OrderedDict[str, list[str]] = OrderedDict()
+        self._lines: OrderedDict[str, _Line] = OrderedDict()
+        self._arguments: OrderedDict[str, str] = OrderedDict()
+        self._summaries: OrderedDict[str, str] = (
+            OrderedDict()
+        )  # lines to sessions; empty where it may be any of several
+        self._baselines: OrderedDict[str, Baseline] = OrderedDict()
+        self._inserts: OrderedDict[str, list[_Insert]] = OrderedDict()
+        self._openings: OrderedDict[str, list[str]] = OrderedDict()  # empty once one was gone on from
+        self._continued: OrderedDict[str, None] = OrderedDict()  # keys of which a conversation was gone on with
+        self._quoting: OrderedDict[str, None] = OrderedDict()  # sessions whose client puts messages in quotation marks
+
+    @property
+    def held(self) -> int:
+        """How many digests and texts are held."""
+        return sum(len(kind) for kind in self._all if kind is not self._inserts) + sum(
+            len(listed) for listed in self._inserts.values()
+        )
+
+    def let_go(self) -> None:
+        """Knows nothing any more: digests do not say whose words they are of."""
+        for held in self._all:
+            held.clear()
+
+    @property
+    def _all(self) -> tuple[OrderedDict[str, object], ...]:
+        known = (self._texts, self._lines, self._arguments, self._summaries, self._baselines, self._inserts)
+        return (*known, self._openings, self._continued, self._quoting)  # type: ignore[return-value]
+
+    def enter(self, space: str, turn: Turn, said: Sequence[Message], *, is_summary: bool) -> None:
+        """Notes an answered request; `said` is what followed the last reply, `is_summary` that it asked for one."""
+        texts = [item.text for item in said if item.role is Role.USER]
+        for text in texts:
+            for name in _recurring(space, text):
+                listed = self._texts.setdefault(name, [])
+                if turn.session not in listed and len(listed) <= SESSIONS:
+                    listed.append(turn.session)
+                self._used(self._texts, name)
+        if is_summary:
+            for line in _lines(turn.reply.text):
+                if len(line) >= LONG_LINE:
+                    name = _digest(space, line)
+                    is_another = self._summaries.get(name, turn.session) != turn.session
+                    self._put(self._summaries, name, "" if is_another else turn.session)
+        if not turn.is_main:
+            return
+        for name in _openings(space, turn.messages, has_tools=bool(turn.tools)):
+            listed = self._openings.get(name, [])
+            if turn.session not in listed:
+                self._put(self._openings, name, [*listed, turn.session][-2 * UNANSWERED :])
+        for is_reply, text in (*((False, text) for text in texts[-1:]), (True, turn.reply.text)):
+            for line in _lines(text):
+                name = _digest(space, line)
+                held = self._lines.get(name)
+                is_another = held is not None and held.session != turn.session  # then it is of a template's
+                self._put(self._lines, name, _Line(turn.id, "" if is_another else turn.session, is_reply))
+        for text in _arguments(turn):
+            self._put(self._arguments, _digest(space, text), turn.session)
+
+    def goes_on(self, space: str, session: str, arrival: Arrival) -> None:
+        """Notes how a request looks that goes on from a turn of its session."""
+        self._put(self._baselines, session, _baseline(arrival))
+        self._put(self._continued, space, None)
+        for name in _openings(space, arrival.messages, has_tools=bool(arrival.tools)):
+            self._put(self._openings, name, [])
+
+    def quotes_all(self, session: str, messages: Sequence[Message], newest: str) -> bool:
+        """Whether the client puts each message of its owner's in quotation marks, as no person does."""
+        if not is_quoted(newest.strip()):
+            return False
+        if session not in self._quoting:
+            said = [item.text.strip() for item in messages if item.role is Role.USER]
+            if sum(is_quoted(text) for text in said) < 2:
+                return False
+            self._put(self._quoting, session, None)
+        return True
+
+    def never_gone_on(self, space: str, session: str, arrival: Arrival) -> bool:
+        """Whether requests that begin alike were answered in several other sessions and nobody ever went on from one,
+        though the key's other conversations are gone on with.
+        """
+        if space not in self._continued or _has_reply(arrival):
+            return False
+        names = _openings(space, arrival.messages, has_tools=bool(arrival.tools))
+        alike = (self._openings.get(name, ()) for name in names)
+        return any(len([each for each in listed if each != session]) >= UNANSWERED for listed in alike)
+
+    def took_out(self, space: str, inserts: Sequence[str]) -> None:
+        """Notes what stood in a message when it was sent and stands in its history no more."""
+        held = self._inserts.setdefault(space, [])
+        for text in inserts:
+            lines = [line.strip() for line in text.split("\n") if line.strip()]
+            if text not in [each.text for each in held] and len(text) <= MOST_LETTERS:
+                held.append(_Insert(text, lines[0], lines[-1]))
+        del held[:-MOST_INSERTS]
+        self._used(self._inserts, space)
+
+    def without_inserts(self, space: str, text: str) -> str:
+        """The text without what is known to be taken out of messages again."""
+        for each in self._inserts.get(space, ()):
+            at = text.find(each.text)
+            if at >= 0:
+                text = f"{text[:at].rstrip()}\n{text[at + len(each.text) :].lstrip()}".strip()
+                continue
+            bare = text.lstrip()
+            end = bare.find(f"\n{each.tail}")
+            after = end + len(each.tail) + 1
+            if (
+                each.head != each.tail
+                and bare.startswith(f"{each.head}\n")
+                and end >= 0
+                and bare[after : after + 1] in "\n "
+            ):
+                text = bare[after:].strip()
+        return text
+
+    def recurs(self, space: str, session: str, text: str) -> bool:
+        """Whether a long text, or one that begins with it, was the newest in several other sessions."""
+        return any(
+            len([each for each in self._texts.get(name, ()) if each != session]) >= SESSIONS
+            for name in _recurring(space, text)
+        )
+
+    def agents_task(self, space: str, text: str) -> bool:
+        """Whether a text is what the model itself wrote into a tool call."""
+        return len(text.strip()) >= LONG_ARGUMENT and _digest(space, text.strip()) in self._arguments
+
+    def summed(self, space: str, texts: Sequence[str]) -> str | None:
+        """The session whose summary these texts hold, where they hold most of one."""
+        found: dict[str, int] = {}
+        for text in texts:
+            for line in _lines(text):
+                session = self._summaries.get(_digest(space, line)) if len(line) >= LONG_LINE else None
+                if session:
+                    found[session] = found.get(session, 0) + 1
+        best = max(found, key=lambda each: found[each], default=None)
+        return best if best is not None and list(found.values()).count(found[best]) == 1 else None
+
+    def quotes(self, space: str, text: str) -> bool:
+        """Whether a text holds, under labels or beside more, what was said in a conversation: words and reply of one
+        turn, or a long line that stands behind a label.
+        """
+        turns: dict[str, set[bool]] = {}
+        for found, said, is_labelled in self._quoted(space, text):
+            if is_labelled and len(said) >= LONG_LINE:
+                return True
+            turns.setdefault(found.turn, set()).add(found.is_reply)
+        return len(_lines(text)) > 2 and any(len(kinds) == 2 for kinds in turns.values())
+
+    def quoted_session(self, space: str, texts: Sequence[str]) -> str | None:
+        """The conversation that a request quotes more of than of any other."""
+        counts = Counter(found.session for text in texts for found, _, _ in self._quoted(space, text))
+        best = counts.most_common(2)
+        return best[0][0] if len(best) == 1 or (best and best[0][1] > best[1][1]) else None
+
+    def _quoted(self, space: str, text: str) -> Iterator[tuple[_Line, str, bool]]:
+        """The lines of a text that were said in one conversation alone, as they are or behind a label."""
+        for line in _lines(text):
+            label = _ELEMENT.fullmatch(line) or _LABEL.fullmatch(line)
+            for said, is_labelled in ((line, False), (label["said"].rstrip("\"',") if label else "", True)):
+                found = self._lines.get(_digest(space, said)) if said else None
+                if found is not None and found.session:
+                    yield found, said, is_labelled
+
+    def missing(self, session: str, arrival: Arrival, parent: Turn | None) -> Missing | None:
+        """What the session's requests have and this one has not."""
+        if parent is not None:
+            before = Baseline(bool(parent.tools), system_text(parent.messages)[:OPENING])
+        else:
+            known = self._baselines.get(session)
+            if known is None:
+                return None
+            before = known
+        now = _baseline(arrival)
+        if before.has_tools and not now.has_tools:
+            return Missing.TOOLS
+        if before.system and not now.system:
+            return Missing.SYSTEM
+        if parent is None and before.system and now.system != before.system and not _has_reply(arrival):
+            return Missing.HISTORY
+        return None
+
+    def _put(self, held: OrderedDict[str, Held], name: str, value: Held) -> None:
+        held[name] = value
+        self._used(held, name)
+
+    def _used(self, held: OrderedDict[str, Held], name: str) -> None:
+        held.move_to_end(name)
+        while len(held) > self._most:
+            held.popitem(last=False)
+
+
+def is_quoted(text: str) -> bool:
+    """Whether all of it stands in one pair of quotation marks."""
+    return len(text) > 2 and text[0] == text[-1] == '"' and '"' not in text[1:-1].replace('\\"', "")
+
+
+def is_long_form(text: str) -> bool:
+    """Whether a text may be instructions of a program's: long, and of many lines."""
+    bare = text.strip()
+    return len(bare) >= LONG_FORM and sum(bool(line.strip()) for line in bare.split("\n")) >= FORM_LINES
+
+
+def is_probe(arrival: Arrival) -> bool:
+    """Whether a request only tries the connection: a word or two, to be answered with next to nothing."""
+    most = arrival.max_tokens
+    spoken = [item for item in arrival.messages if item.role is not Role.SYSTEM]
+    return (
+        most is not None
+        and most <= PROBE_TOKENS
+        and len(spoken) == 1
+        and not arrival.tools
+        and len(spoken[0].text.strip()) <= PROBE_LETTERS
+    )
+
+
+def _baseline(arrival: Arrival) -> Baseline:
+    return Baseline(bool(arrival.tools), system_text(arrival.messages)[:OPENING])
+
+
+def _has_reply(arrival: Arrival) -> bool:
+    return any(item.role is Role.ASSISTANT for item in arrival.messages)
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text[:MOST_LETTERS].split("\n") if len(line.strip()) > 1][:MOST_LINES]
+
+
+def _openings(space: str, messages: Sequence[Message], *, has_tools: bool) -> list[str]:
+    """How a request begins that may be made from a template: its first message where another follows it at once, else
+    its first line where others follow it.
+    """
+    spoken = [item for item in messages if item.role is not Role.SYSTEM]
+    if has_tools or not spoken or spoken[0].role is not Role.USER:
+        return []
+    first, head = spoken[0].text.strip(), system_text(messages)
+    if len(spoken) > 1 and spoken[1].role is Role.USER:
+        return [_digest(space, f"opens {head}\n{first}")]
+    line, _, rest = first.partition("\n")
+    return [_digest(space, f"opens {head}\n{line}")] if rest.strip() and len(line) >= LONG_OPENING else []
+
+
+def _recurring(space: str, text: str) -> Iterator[str]:
+    bare = text.strip()
+    if len(bare) >= RECURRING:
+        yield _digest(space, bare)
+        yield _digest(space, f"begins {bare[:OPENING]}")
+
+
+def _arguments(turn: Turn) -> Iterator[str]:
+    """The long texts in the calls of a reply."""
+    for call in turn.reply.tool_calls:
+        if len(call.arguments) > MOST_LETTERS:
+            continue
+        try:
+            held: Json = json.loads(call.arguments or "{}")
+        except (ValueError, RecursionError):
+            continue
+        for value in held.values() if isinstance(held, dict) else ():
+            if isinstance(value, str) and len(value.strip()) >= LONG_ARGUMENT:
+                yield value.strip()
+
+
+def _digest(space: str, text: str) -> str:
+    return hashlib.blake2b(f"{space}:{text}".encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

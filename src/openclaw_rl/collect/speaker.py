@@ -1,0 +1,155 @@
+"""Who spoke: what of the messages after a reply its owner typed, what a tool gave back, and what a program put there.
+
+In doubt nobody spoke. A doubt is over once the conversation goes on from the message: then it was its owner's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from openclaw_rl.collect.classify import is_vouched
+from openclaw_rl.collect.clients.rules import ClientRules
+from openclaw_rl.collect.next_state import ENVIRONMENT
+from openclaw_rl.collect.signs import Missing, Signs, is_long_form, is_probe, is_quoted
+from openclaw_rl.core.message import Message, Role
+from openclaw_rl.core.turn import Arrival, Turn
+
+AGENT = "sub-agent"
+KNOWN_WHOLLY = "openclaw"  # the client whose words are all told apart by rules
+LEAST_ERRAND = 120  # letters of a text that asks for something without the tools of its session
+NO_TOOLS = f"{Missing.TOOLS.value}, so it counts once the conversation goes on from it"
+RECURS = "its text came word for word in other sessions"
+LONG = "a long text of many lines, which counts once the conversation goes on from it"
+QUOTES = "quotation marks that stand around all messages"
+TAKEN_OUT = "text that its client takes out again"
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What answers a reply, and in words what of it was left out. `is_doubtful` while nobody can say who wrote it."""
+
+    messages: tuple[Message, ...]
+    left_out: tuple[str, ...] = ()
+    doubt: str = ""
+
+    @property
+    def has_words(self) -> bool:
+        """Whether the owner said something."""
+        return any(item.role is Role.USER for item in self.messages)
+
+    @property
+    def told(self) -> str:
+        """Who spoke, for `why`; empty where the owner or a tool did and nothing was left out."""
+        if self.doubt:
+            return f"spoke: nobody ({self.doubt})"
+        if not self.left_out:
+            return ""
+        names = ", ".join(self.left_out)
+        if self.has_words:
+            return f"spoke: the owner, without {names}"
+        return f"spoke: {'a tool' if self.messages else 'nobody'} ({names})"
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Reads messages of one API key by its client's rules, and by signs that need none."""
+
+    signs: Signs
+    rules: ClientRules
+    space: str
+
+    def heard(
+        self,
+        followed: Sequence[Message],
+        session: str | None,
+        *,
+        noted: Sequence[str],
+        is_newest: bool,
+        is_vouched: bool,
+        lacks_tools: bool = False,
+        history: Sequence[Message] = (),
+    ) -> Heard:
+        """What these messages say that followed a reply; `noted` is what the client's rules left out of them.
+
+        The newest may be in doubt, unless the client itself says whose words they are (`is_vouched`). A client that
+        puts quotation marks around each message of a `history` quotes nobody.
+        """
+        messages = self.rules.heard(followed)
+        left_out = tuple(f"{name} ({_by(self.rules, name)})" for name in noted)
+        kept: list[Message] = []
+        for item in messages:
+            if item.role is not Role.USER:
+                kept.append(item)
+                continue
+            words = self.signs.without_inserts(self.space, item.text)
+            if words != item.text:
+                left_out = (*left_out, TAKEN_OUT)
+            if self.signs.quotes_all(session or "", history, words):
+                words = _inside(words)
+                left_out = (*left_out, QUOTES)
+            if words.strip() or item.has_image:
+                kept.append(item if words == item.text else item.with_text(words))
+        doubt = "" if is_vouched else self._doubt(kept, session, is_newest=is_newest)
+        if not doubt and lacks_tools and is_newest and any(item.role is Role.USER for item in kept):
+            doubt = NO_TOOLS
+        if doubt:
+            kept = [item for item in kept if item.role is not Role.USER]
+        return Heard(tuple(kept), tuple(dict.fromkeys(left_out)), doubt)
+
+    def _doubt(self, messages: Sequence[Message], session: str | None, *, is_newest: bool) -> str:
+        said = [item.text for item in messages if item.role is Role.USER]
+        if any(self.signs.recurs(self.space, session or "", text) for text in said):
+            return RECURS
+        return LONG if is_newest and any(is_long_form(text) for text in said) else ""
+
+
+def side_by_sign(signs: Signs, space: str, session: str, arrival: Arrival, parent: Turn | None) -> str | None:
+    """Why a request is a program's own though no rule says so, or None where it may be the owner's."""
+    if is_probe(arrival):
+        return "connection test (a word, to be answered with next to nothing)"
+    if parent is not None and parent.why.startswith(f"side: {AGENT}"):
+        return f"{AGENT} (it goes on with one)"
+    texts = [item.text for item in newest(arrival.messages) if item.role is Role.USER]
+    if not texts:
+        return None
+    if parent is None and not any(item.role is Role.ASSISTANT for item in arrival.messages):
+        if any(signs.agents_task(space, text) for text in texts):
+            return f"{AGENT} (its task is what the model wrote into a tool call)"
+        if not arrival.tools and any(signs.quotes(space, text) for text in texts):
+            return "errand (it quotes another conversation)"
+        if signs.never_gone_on(space, session, arrival):
+            return "errand (what begins like it was never gone on from)"
+    missing = signs.missing(session, arrival, parent)
+    if missing is Missing.TOOLS:
+        is_sure = any(len(text.strip()) >= LEAST_ERRAND for text in texts)
+    else:
+        is_sure = missing is Missing.HISTORY or any(is_long_form(text) for text in texts)
+    return f"errand ({missing.value})" if missing is not None and is_sure else None
+
+
+def asks_for_summary(turn: Turn) -> bool:
+    """Whether a request may have asked for a summary of its conversation."""
+    return turn.why.startswith(("side: compaction", "side: errand")) or f"spoke: nobody ({LONG})" in turn.why
+
+
+def is_vouched_for(arrival: Arrival, rules: ClientRules) -> bool:
+    """Whether nobody need look for signs: the client says that its owner spoke, an environment did, or all is known."""
+    return is_vouched(arrival) or rules.name == KNOWN_WHOLLY or bool(arrival.headers.get(ENVIRONMENT, "").strip())
+
+
+def newest(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The messages after the last reply."""
+    start = len(messages)
+    while start > 0 and messages[start - 1].role is not Role.ASSISTANT:
+        start -= 1
+    return tuple(item for item in messages[start:] if item.role is not Role.SYSTEM)
+
+
+def _inside(text: str) -> str:
+    bare = text.strip()
+    return bare[1:-1].replace('\\"', '"') if is_quoted(bare) else text
+
+
+def _by(rules: ClientRules, name: str) -> str:
+    return "by its shape" if name.startswith(("<", "around <")) else f"a rule of {rules.name}"
