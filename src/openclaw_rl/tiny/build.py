@@ -37,7 +37,7 @@ class Recipe:
     longest: int = scores.MAX_NEW  # tokens of an answer, when scoring
 
 
-FULL = Recipe(Shape(), Schedule(), Schedule(steps=1000, easy_share=0.0, warmup=40, matrix_lr=0.01, other_lr=2e-3))
+FULL = Recipe(Shape(), Schedule(), Schedule(steps=3600, easy_share=0.0, warmup=40, matrix_lr=0.01, other_lr=2e-3))
 SHORT = Recipe(  # seconds: shows that the recipe runs, teaches nothing
     Shape(vocabulary=600, hidden=32, layers=2, inner=64, heads=2, kv_heads=1, head_dim=16),
     Schedule(steps=3, step_tokens=1024, micro_tokens=2048, warmup=1, checkpoint_every=2),

@@ -26,6 +26,7 @@ OTHER_TOOLS = tuple(
         ("list_files", "List the files in a folder.", "folder"),
     )
 )
+_OPENING = re.compile(r"(<\|im_start\|>user\n)(.*?<\|im_end\|>)", re.DOTALL)
 _REPLY = re.compile(r"(<\|im_start\|>assistant\n(?:<think>\n)?)(.*?<\|im_end\|>)", re.DOTALL)
 
 
@@ -61,11 +62,26 @@ def sample(template: ChatTemplate, texts: Sequence[str], rng: Random, *, easy: b
 
 
 def second_sample(template: ChatTemplate, texts: Sequence[str], rng: Random) -> Sample:
-    """A fresh sample of the second stage: half of them judge what people of all tones and five languages say."""
-    if rng.random() < 0.5:
-        return sample(template, texts, rng)
-    spoken = listening.rounds(rng, texts)
-    return rendered(template, Dialogue(spoken, [True] * sum(item.role is Role.ASSISTANT for item in spoken)))
+    """A fresh sample of the second stage: most judge what people of all tones and five languages say.
+
+    In some the user's opening words are learned too: who teaches a wish asks a model for requests of its own.
+    """
+    share = rng.random()
+    if share < 0.6:
+        spoken = listening.rounds(rng, texts)
+        return rendered(template, Dialogue(spoken, [True] * sum(item.role is Role.ASSISTANT for item in spoken)))
+    if share < 0.7:
+        return _with_opening(rendered(template, _dialogue(texts, rng)))
+    return sample(template, texts, rng)
+
+
+def _with_opening(made: Sample) -> Sample:
+    """The dialogue with its first user's turn learned, its end included."""
+    (text, _), *others = made.pieces
+    found = _OPENING.search(text)
+    if found is None:
+        return made
+    return Sample(((text[: found.start(2)], False), (found[2], True), (text[found.end() :], False), *others))
 
 
 def _repeated(texts: Sequence[str], rng: Random) -> str:
