@@ -129,7 +129,7 @@ def _look_at_next_state(
 def _residue(heard: str, words: Sequence[str]) -> tuple[str, str]:
     """What of the owner's words was not heard, and what was heard that is not theirs."""
     missed = ""
-    for text in words:
+    for text in (each.strip() for each in words):  # a client may leave out the space at an end
         if text in heard:
             heard = heard.replace(text, "", 1)
         else:
