@@ -7,8 +7,8 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := bench-forget bench-gate bench-damage bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings
-.PHONY: test-oracle test-peers help install demo serve test test-node test-openclaw check format tiny clean $(FIGURES)
+FIGURES := bench-forget bench-gate bench-damage bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-client-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings
+.PHONY: test-oracle test-peers help install demo serve test test-node test-openclaw test-clients check format tiny clean $(FIGURES)
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -46,6 +46,10 @@ test-openclaw: .venv/installed  ## the loop behind a real OpenClaw (downloads ab
 	@rm -f build/openclaw/figures.json
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s -m slow tests/openclaw >&2
 	@cat build/openclaw/figures.json
+
+# ONLY: one client or several. AGAIN=1 judges what the last run noted; SCRIPTED=1 leaves out the bundled model.
+test-clients: .venv/installed  ## real clients behind the server: a table of what works (about 4 GB into build/clients, once)
+	@OMP_NUM_THREADS=1 PYTHONPATH=src:. $(BIN)/python tests/clients/run.py $(ONLY)
 
 check: .venv/installed  ## format, lint, strict types and tests, as CI does
 	$(BIN)/ruff format --check .
@@ -96,6 +100,9 @@ bench-damage: .venv/installed  ## damaged and badly taught versions at the gate,
 
 bench-share: .venv/installed  ## gaps between tokens while a step runs on the same cores
 	@$(BIN)/python -m benchmarks.share
+
+bench-client-captures: .venv/installed  ## the same of other real clients' recorded requests (tests/clients/fixtures; ONLY: one client)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.client_captures
 
 bench-drift: .venv/installed  ## by template, what goes on exactly through a client that rewrites, and what does not
 	@$(BIN)/python -m benchmarks.drift
