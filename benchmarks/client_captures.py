@@ -26,9 +26,10 @@ from openclaw_rl.collect.stage import Collect, CollectSettings
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.next_state import Feedback
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.sampling import Grammar, Sampling
 from openclaw_rl.core.turn import Arrival, Placement, Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.engines.local.grammars import Grammars
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.serve.app import build_app, runner_of
@@ -249,6 +250,15 @@ def _parts(store: Store, renderer: ChatRenderer, engine: ScriptedEngine, noting:
     async def nothing(*given: object) -> None:
         return None
 
+    model = bundled_model()
+    assert model is not None
+    grammars = Grammars(
+        model / "tokenizer.json", renderer.template.tokenizer.get_vocab_size(), renderer.template.eos_ids()[0]
+    )
+
+    async def check_grammar(grammar: Grammar) -> None:
+        await asyncio.to_thread(grammars.compile, grammar)
+
     return ServeParts(
         engine=engine,
         renderer=renderer,
@@ -261,6 +271,7 @@ def _parts(store: Store, renderer: ChatRenderer, engine: ScriptedEngine, noting:
         eos_ids=renderer.template.eos_ids(),
         keys=Keys({}),
         settings=ServeSettings(any_model_name=True),
+        check_grammar=check_grammar,
     )
 
 

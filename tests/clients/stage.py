@@ -26,9 +26,10 @@ from openclaw_rl.core.completion import SampledToken, Scores
 from openclaw_rl.core.message import Json, Message
 from openclaw_rl.core.next_state import Feedback
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.sampling import Grammar, Sampling
 from openclaw_rl.core.turn import Arrival, Placement, Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.engines.local.grammars import Grammars
 from openclaw_rl.judge.llm import LlmJudge
 from openclaw_rl.judge.settings import JudgeSettings
 from openclaw_rl.judge.stage import JudgeStage
@@ -146,6 +147,15 @@ def _parts(store: Store, renderer: ChatRenderer, engine: Paced) -> ServeParts:
     async def rollback(version: PolicyVersion) -> None:
         return None
 
+    model = bundled_model()
+    assert model is not None
+    grammars = Grammars(
+        model / "tokenizer.json", renderer.template.tokenizer.get_vocab_size(), renderer.template.eos_ids()[0]
+    )
+
+    async def check_grammar(grammar: Grammar) -> None:
+        await asyncio.to_thread(grammars.compile, grammar)
+
     return ServeParts(
         engine=engine,
         renderer=renderer,
@@ -158,6 +168,7 @@ def _parts(store: Store, renderer: ChatRenderer, engine: Paced) -> ServeParts:
         eos_ids=renderer.template.eos_ids(),
         keys=Keys({"owner": KEY}),
         settings=ServeSettings(any_model_name=True),
+        check_grammar=check_grammar,
     )
 
 

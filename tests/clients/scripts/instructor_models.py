@@ -32,13 +32,13 @@ def of(mode: Mode) -> None:
     reply = call("Person", name="Ada", age=36) if is_tool else f"```json\n{ADA}\n```" if mode is Mode.MD_JSON else ADA
     messages = [{"role": "user", "content": say("ask", reply)}]
     found = client.chat.completions.create(model="default", messages=messages, response_model=Person, max_retries=0)
-    note("structured", found == Person(name="Ada", age=36), mode)
+    note("structured", (found.name, found.age) == ("Ada", 36), mode)
     messages += [
         {"role": "assistant", "content": found.model_dump_json()},
         {"role": "user", "content": say("correction", reply)},
     ]
     found = client.chat.completions.create(model="default", messages=messages, response_model=Person, max_retries=0)
-    note("structured", found == Person(name="Ada", age=36), mode)
+    note("structured", (found.name, found.age) == ("Ada", 36), mode)
 
 
 def structured_tools() -> None:
