@@ -25,6 +25,9 @@ shown_replies = false
 kl_max = 20.0
 length_max = 20.0
 departs_max = 10.0
+departs_others_max = 10.0
+departs_unasked_max = 10.0
+wish_margin = 10.0
 probes = 1
 """
 WISHES = ("Write plain sentences without any markdown.", "Write warmly and kindly.", "Explain every step.")
