@@ -123,7 +123,7 @@ async def test_what_is_not_there_is_the_commands_failure_and_a_closed_box_says_s
 
 async def test_a_command_no_kernel_takes_is_refused_with_what_to_do(boxes: Boxes) -> None:
     box = await boxes.create(BoxSpec())
-    with pytest.raises(BoxError, match="write a long script to a file"):
+    with pytest.raises(BoxError, match="Write a long script to a file"):
         await box.exec("x" * 200_000, timeout_s=20)
     with pytest.raises(BoxError, match="zero byte"):
         await box.exec("a\0b", timeout_s=20)

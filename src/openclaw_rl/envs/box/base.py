@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import shutil
+import stat
+import tempfile
 from pathlib import Path
+
+from openclaw_rl.errors import BoxError
 
 PYTHON_FOLDER = "/.python"  # at the top: what stands below another folder could be moved aside
 PYTHON_PACKAGES = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "py")
@@ -48,6 +53,46 @@ ENVIRONMENT = {
 }
 
 
+def cached_base(above: Path, owner: int) -> tuple[Path, Path | None]:
+    """The tree and the folder with pytest (None where this interpreter has none), made once and shared from then on.
+
+    They belong to `owner`, are written by nobody, and are made anew when this machine's libraries change.
+    """
+    place = above / f"openclaw-rl-base-{owner}-{_key()}"
+    if not place.exists():
+        new = Path(tempfile.mkdtemp(prefix=".openclaw-rl-base-", dir=above))
+        make_host_base(new / "base")
+        make_python_folder(new / "python")
+        give(new, owner)
+        try:
+            new.rename(place)
+        except OSError:  # another process was faster
+            shutil.rmtree(new)
+    facts = place.lstat()
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != owner or facts.st_mode & 0o077:
+        raise BoxError(f"{place} is not what this program made there", fix="remove it")
+    return place / "base", place / "python" if (place / "python" / "pytest").exists() else None
+
+
+def give(folder: Path, owner: int) -> None:
+    """Gives a folder and what is in it to a user."""
+    if owner == os.geteuid():
+        return
+    for root, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            os.lchown(os.path.join(root, name), owner, owner)
+    os.lchown(folder, owner, owner)
+
+
+def _key() -> str:
+    """What the base is made from."""
+    pytest = importlib.util.find_spec("pytest")
+    paths = [Path(__file__), Path("/etc/ld.so.cache"), Path("/etc/alternatives")]
+    paths += [Path(pytest.origin)] if pytest is not None and pytest.origin is not None else []
+    facts = [f"{path} {path.stat().st_mtime_ns}" for path in paths if path.exists()]
+    return hashlib.blake2b("\n".join(facts).encode(), digest_size=8).hexdigest()
+
+
 def make_host_base(folder: Path) -> None:
     """Lays out the tree. /usr is bound over its empty folder when a box is made."""
     for name in (*FOLDERS, *OPEN_FOLDERS):
@@ -70,7 +115,7 @@ def host_folders() -> list[str]:
     return ["/usr", *(f"/{name}" for name in LINKED if Path("/", name).is_dir() and not Path("/", name).is_symlink())]
 
 
-def make_python_folder(folder: Path) -> bool:
+def make_python_folder(folder: Path) -> None:
     """Lays out pytest and what it needs, where this interpreter has it; for the tests of tasks."""
     folder.mkdir()
     for name in PYTHON_PACKAGES:
@@ -82,7 +127,6 @@ def make_python_folder(folder: Path) -> bool:
             shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copyfile(found.origin, folder / Path(found.origin).name)
-    return (folder / "pytest").exists() and (folder / "pluggy").exists()
 
 
 def _copy_public(source: Path, target: Path) -> None:

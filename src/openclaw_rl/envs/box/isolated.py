@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from openclaw_rl.envs.box.base import PYTHON_FOLDER, host_folders, make_host_base, make_python_folder
+from openclaw_rl.envs.box.base import PYTHON_FOLDER, cached_base, give, host_folders
 from openclaw_rl.envs.box.cgroups import Group, Groups, find_groups
 from openclaw_rl.envs.box.isolated_box import IsolatedBox, Layers, as_box_error
 from openclaw_rl.envs.box.kept import Layout
@@ -47,14 +47,13 @@ class IsolatedBoxes:
         self._let_go: set[Layers] = set()
         self._watching: asyncio.Task[None] | None = None
         self._uid = BOX_UID if os.geteuid() == 0 else None
-        base, python = place / "base", place / "python"
-        make_host_base(base)
-        self._has_pytest = make_python_folder(python)
-        if self._uid is not None:
-            _give(place, self._uid)
+        owner = BOX_UID if self._uid is not None else os.getuid()
+        self._host_base, python = cached_base(place.parent, owner)
+        self._has_pytest = python is not None
+        give(place, owner)
         bound = [(folder, folder) for folder in host_folders()]
-        if self._has_pytest:
-            bound.append(("python", PYTHON_FOLDER))
+        if python is not None:
+            bound.append((str(python), PYTHON_FOLDER))
         layout = Layout(means.bwrap, means.has_overlay, means.is_in_memory, tuple(bound))
         self._keeper = KeeperLink.start(place, layout, self._uid)
 
@@ -160,7 +159,7 @@ class IsolatedBoxes:
 
     def _base(self, spec: BoxSpec) -> Layers:
         if spec.base == HOST:
-            return Layers(("base",), is_host=True)
+            return Layers((str(self._host_base),), is_host=True)
         folder = Path(spec.base)
         if not (folder / "bin" / "bash").exists():
             raise BoxError(f"{folder} is no root folder: it has no bin/bash", fix="give one, or `host`")
@@ -235,13 +234,6 @@ class IsolatedBoxes:
         if self._groups is not None:
             self._groups.remove()
         _remove(self._place)
-
-
-def _give(folder: Path, uid: int) -> None:
-    for root, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            os.lchown(os.path.join(root, name), uid, uid)
-    os.lchown(folder, uid, uid)
 
 
 def _sweep(above: Path) -> None:

@@ -14,7 +14,11 @@ from dataclasses import dataclass
 from openclaw_rl.envs.box import syscalls
 
 READY = b"ready\n"
-FIRST_PROCESS = ("/bin/bash", "-c", "echo ready; exec >/dev/null 2>&1; while read -r; do :; done")  # it reaps what is orphaned; ends with its keeper
+FIRST_PROCESS = (
+    "/bin/bash",
+    "-c",
+    "echo ready; exec >/dev/null 2>&1; while read -r; do :; done",
+)  # it reaps what is orphaned; ends with its keeper
 SHARED_MEMORY_BYTES = 64 << 20
 MOST_LAYERS = 64
 START_S = 20.0

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from openclaw_rl.envs.box.pipes import Capture, close_all, memory_file
 from openclaw_rl.envs.box.sandbox import BoxLimits, ExecResult, KilledBy, Output
+from openclaw_rl.errors import BoxError
 
 KILL_S = 10.0  # how long a command may take to end once it was killed
 BY_SIGNAL = {signal.SIGXCPU: KilledBy.CPU, signal.SIGXFSZ: KilledBy.FILE_SIZE}
@@ -78,7 +80,25 @@ def what_killed(ended: Ended, *, was_memory: Callable[[], bool]) -> KilledBy | N
     return KilledBy.SIGNAL if ended.signal else None
 
 
+@contextlib.contextmanager
+def one_error() -> Iterator[None]:
+    """Raises the one error of a group of tasks as itself."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) > 1:
+            raise
+        raise group.exceptions[0] from group.exceptions[0].__cause__
+
+
 async def _watched(process: Process, flooded: asyncio.Event, *, timeout_s: float) -> tuple[Ended, KilledBy | None]:
+    with one_error():
+        return await _watched_in_group(process, flooded, timeout_s=timeout_s)
+
+
+async def _watched_in_group(
+    process: Process, flooded: asyncio.Event, *, timeout_s: float
+) -> tuple[Ended, KilledBy | None]:
     async with asyncio.TaskGroup() as group:
         ending = group.create_task(process.ended())
         flooding = group.create_task(flooded.wait())
@@ -92,8 +112,11 @@ async def _watched(process: Process, flooded: asyncio.Event, *, timeout_s: float
             return await ending, None
         killed_by = KilledBy.OUTPUT if flooded.is_set() else KilledBy.TIMEOUT
         await process.kill()
-        async with asyncio.timeout(KILL_S):
-            return await ending, killed_by
+        await asyncio.wait({ending}, timeout=KILL_S)
+        if not ending.done():
+            ending.cancel()
+            raise BoxError(f"a command that was killed did not end within {KILL_S:.0f} s", fix="make another box")
+        return await ending, killed_by
 
 
 def not_started(why: str, *, duration_s: float) -> ExecResult:

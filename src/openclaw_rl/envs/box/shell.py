@@ -12,7 +12,7 @@ from typing import Protocol
 from openclaw_rl.envs.box.commands import words_of
 from openclaw_rl.envs.box.kept import settle
 from openclaw_rl.envs.box.pipes import Capture, Lines, close_all
-from openclaw_rl.envs.box.running import Ended, what_killed
+from openclaw_rl.envs.box.running import Ended, one_error, what_killed
 from openclaw_rl.envs.box.sandbox import BoxLimits, KilledBy, ShellResult
 from openclaw_rl.errors import BoxError
 
@@ -86,7 +86,8 @@ class BashShell:
             self._last += 1
             out_of_memory, began = self._out_of_memory(), time.monotonic()
             try:
-                status, killed_by = await self._done(command, timeout_s)
+                with one_error():
+                    status, killed_by = await self._done(command, timeout_s)
             except BaseException:
                 await self._end()
                 raise
