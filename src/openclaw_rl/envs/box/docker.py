@@ -72,7 +72,9 @@ class DockerBoxes:
         """A container has a root of its own."""
         return True
 
-    async def call(self, *words: str, stdin: bytes = b"", into: IO[bytes] | None = None) -> bytes:
+    async def call(
+        self, *words: str, stdin: bytes = b"", into: IO[bytes] | None = None, within_s: float = ENGINE_S
+    ) -> bytes:
         """What a command of the engine prints."""
         process = await asyncio.create_subprocess_exec(
             self._engine,
@@ -82,12 +84,12 @@ class DockerBoxes:
             stderr=asyncio.subprocess.PIPE,
         )
         try:
-            async with asyncio.timeout(ENGINE_S):
+            async with asyncio.timeout(within_s):
                 out, err = await process.communicate(stdin)
         except TimeoutError as problem:
             process.kill()
             await process.wait()
-            raise BoxError(f"{self._engine} {words[0]} did not end within {ENGINE_S:.0f} s") from problem
+            raise BoxError(f"{self._engine} {words[0]} did not end within {within_s:.0f} s") from problem
         if process.returncode != 0:
             said = err.decode("utf-8", "replace").strip()
             if "No such file or directory" in said:
@@ -117,6 +119,13 @@ class DockerBoxes:
         words += ["--cpus", str(limits.cpus)] if limits.cpus is not None else []
         words += [word for key, value in spec.env.items() for word in ("--env", f"{key}={value}")]
         return [*words, "--workdir", spec.workdir, "--entrypoint", "", image, "sleep", "infinity"]
+
+    async def build_image(self, folder: Path, *, timeout_s: float) -> str | None:
+        """Has the engine make an image."""
+        name = f"{LABEL}:{uuid.uuid4().hex[:12]}"
+        await self.call("build", "--quiet", "--tag", name, str(folder), within_s=timeout_s)
+        self._images.append(name)
+        return name
 
     async def keep(self, container: str) -> Image:
         """An image of a container's files."""

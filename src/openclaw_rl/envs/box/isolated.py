@@ -149,6 +149,10 @@ class IsolatedBoxes:
             self._watching = asyncio.get_running_loop().create_task(self._watch_disks())
         return box
 
+    async def build_image(self, folder: Path, *, timeout_s: float) -> str | None:
+        """None: there is no engine."""
+        return None
+
     def _group(self, name: str, spec: BoxSpec) -> Group | None:
         if self._groups is None:
             return None

@@ -82,6 +82,10 @@ class PlainBoxes:
         self._boxes.append(box)
         return box
 
+    async def build_image(self, folder: Path, *, timeout_s: float) -> str | None:
+        """None: there is no engine."""
+        return None
+
     def next_copy(self) -> Copy:
         """Where a snapshot may go."""
         self._made += 1

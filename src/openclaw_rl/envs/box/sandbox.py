@@ -225,6 +225,10 @@ class Boxes(Protocol):
         """A new box, in the state of a snapshot where one is given."""
         ...
 
+    async def build_image(self, folder: Path, *, timeout_s: float) -> str | None:
+        """The base made from a folder with a Dockerfile; None where there is no engine that makes images."""
+        ...
+
     async def drop(self, snapshot: Snapshot) -> None:
         """Removes a snapshot that no box stands on."""
         ...
