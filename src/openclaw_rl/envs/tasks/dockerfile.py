@@ -1,4 +1,4 @@
-"""Dockerfiles read and, where there is no container engine, carried out in a box: the part of them that needs no image."""
+"""Dockerfiles read, and the part of them that needs no image turned into steps that a box can carry out."""
 
 from __future__ import annotations
 
@@ -119,9 +119,7 @@ def _take(recipe: Recipe, one: Instruction, folder: Path, known: dict[str, str])
     elif one.keyword == "WORKDIR":
         recipe.workdir = posixpath.normpath(posixpath.join(recipe.workdir, text.strip("'\"")))
         recipe.steps.append(Step(f"mkdir -p {shlex.quote(recipe.workdir)}"))
-    elif one.keyword == "USER" and text.split(":")[0] in ("root", "0"):
-        return
-    elif one.keyword == "SHELL" and text in SHELLS:
+    elif (one.keyword == "USER" and text.split(":")[0] in ("root", "0")) or (one.keyword == "SHELL" and text in SHELLS):
         return
     else:
         raise _unsupported(one)
@@ -188,12 +186,10 @@ def _copy(recipe: Recipe, one: Instruction, text: str, folder: Path) -> None:
         raise _unsupported(one, "a here-document" if "<<" in rest else "")
     *sources, target = words
     into = target.endswith("/") or len(sources) > 1
-    at = posixpath.join(recipe.workdir, target)
+    at = posixpath.normpath(posixpath.join(recipe.workdir, target))
     for source in sources:
-        if (
-            "://" in source
-            or source.endswith((".tar", ".tgz", ".tar.gz", ".tar.xz", ".tar.bz2"))
-            and one.keyword == "ADD"
+        if "://" in source or (
+            source.endswith((".tar", ".tgz", ".tar.gz", ".tar.xz", ".tar.bz2")) and one.keyword == "ADD"
         ):
             raise _unsupported(one, "ADD of an archive or an address")
         for found in _matches(folder, source, one):

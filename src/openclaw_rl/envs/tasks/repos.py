@@ -1,4 +1,4 @@
-"""Repository tasks in rows: a library as an archive, a patch that breaks it, and the library's own tests to judge by."""
+"""Repository tasks in rows: a library as an archive, a patch that breaks it, and its own tests as the judge."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 import shutil
 import tarfile
 import tempfile
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree
 
 from openclaw_rl.envs.box.sandbox import Boxes, Sandbox, Snapshot
 from openclaw_rl.envs.task import Limits, Resources, Score, Task

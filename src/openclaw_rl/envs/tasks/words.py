@@ -57,15 +57,17 @@ class WordTasks:
 
 
 def final_number(text: str) -> Fraction | None:
-    """The number an answer comes to: boxed, after ####, after `answer`, or else the last one; None where there is none."""
+    """The number an answer comes to: boxed, after ####, after `answer`, or else the last one; None without any."""
     text = text[-MOST_CHARACTERS:]
     marked = [next(part for part in found if part) for found in MARKED.findall(text) if any(found)]
-    for place in (marked[-1:], [text]):
-        for part in place:
-            numbers = [found for found in NUMBER.findall(part) if any(letter.isdigit() for letter in found)]
-            if numbers:
-                return exact(numbers[0] if place is not None and part is not text else numbers[-1])
-    return None
+    if marked and (numbers := _numbers(marked[-1])):
+        return exact(numbers[0])
+    numbers = _numbers(text)
+    return exact(numbers[-1]) if numbers else None
+
+
+def _numbers(text: str) -> list[str]:
+    return [found for found in NUMBER.findall(text) if any(letter.isdigit() for letter in found)]
 
 
 def exact(text: str) -> Fraction | None:
