@@ -25,10 +25,8 @@ ENGINE_S = 120.0  # how long the engine may take for a box
 KEPT_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID", "KILL")
 # Kills what carries the mark $1; with $2, not what the engine itself started.
 KILL = (
-    "for round in 1 2 3; do for at in /proc/[0-9]*; do "
-    "if tr '\\0' '\\n' <$at/environ 2>/dev/null | grep -qx \"$1\"; then "
-    'if [ -n "$2" ] && grep -qx "PPid:.0" $at/status; then continue; fi; '
-    "kill -9 ${at#/proc/} 2>/dev/null; fi; done; done"
+    'for round in 1 2 3; do for file in $(grep -lszxF -- "$1" /proc/[0-9]*/environ); do at=${file%/environ}; '
+    'if [ -n "$2" ] && grep -qx "PPid:.0" $at/status; then continue; fi; kill -9 ${at#/proc/} 2>/dev/null; done; done'
 )
 # The engine passes no file descriptor beyond the third: the shell reports on its errors, and prints them as output.
 SHELL = f"exec 3>&2 2>&1; exec {' '.join(SHELL_WORDS)}"
