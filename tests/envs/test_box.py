@@ -68,16 +68,16 @@ async def test_files_go_in_and_out_and_keep_their_mode(boxes: Boxes, tmp_path: P
     (tmp_path / "in" / "deep").mkdir(parents=True)
     (tmp_path / "in" / "deep" / "run.sh").write_text("#!/bin/sh\necho ran\n")
     (tmp_path / "in" / "deep" / "run.sh").chmod(0o755)
-    await box.upload(tmp_path / "in", "work")
-    await box.write("work/data", bytes(range(256)))
-    assert (await box.exec("work/deep/run.sh && ln -s /etc/passwd work/link", timeout_s=20)).stdout.text == "ran\n"
-    assert await box.read("work/data") == bytes(range(256))
-    await box.download("work", tmp_path / "out")
+    await box.upload(tmp_path / "in", "files")
+    await box.write("files/data", bytes(range(256)))
+    assert (await box.exec("files/deep/run.sh && ln -s /etc/passwd files/link", timeout_s=20)).stdout.text == "ran\n"
+    assert await box.read("files/data") == bytes(range(256))
+    await box.download("files", tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").rglob("*")) == ["data", "deep", "run.sh"]
     with pytest.raises(FileNotFoundError):
         await box.read("nothing")
     with pytest.raises(BoxError, match="more than 10 bytes"):
-        await box.read("work/data", most_bytes=10)
+        await box.read("files/data", most_bytes=10)
 
 
 async def test_a_fork_goes_its_own_way_and_a_reset_goes_back(boxes: Boxes) -> None:

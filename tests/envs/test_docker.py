@@ -43,14 +43,14 @@ async def test_commands_files_and_forks(docker: DockerBoxes, tmp_path: Path) -> 
     assert (done.exit_status, done.stdout.text, done.stderr.text) == (3, "told", "wrong\n")
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "data").write_bytes(bytes(range(256)))
-    await box.upload(tmp_path / "in", "deep/work")
-    assert await box.read("deep/work/data") == bytes(range(256))
+    await box.upload(tmp_path / "in", "deep/files")
+    assert await box.read("deep/files/data") == bytes(range(256))
     await box.write("kept", b"first", mode=0o755)
     fork = await box.fork()
     await fork.write("kept", b"second")
     assert (await box.read("kept"), await fork.read("kept")) == (b"first", b"second")
     await fork.download("deep", tmp_path / "out")
-    assert (tmp_path / "out" / "work" / "data").read_bytes() == bytes(range(256))
+    assert (tmp_path / "out" / "files" / "data").read_bytes() == bytes(range(256))
     await fork.reset()
     assert await fork.read("kept") == b"first"
     with pytest.raises(FileNotFoundError):

@@ -14,10 +14,11 @@ from pathlib import Path
 
 from openclaw_rl.envs.box.base import PYTHON_FOLDER, cached_base, give, host_folders
 from openclaw_rl.envs.box.cgroups import Group, Groups, find_groups
-from openclaw_rl.envs.box.isolated_box import IsolatedBox, Layers, as_box_error
+from openclaw_rl.envs.box.isolated_box import IsolatedBox, Layers
 from openclaw_rl.envs.box.kept import Layout
 from openclaw_rl.envs.box.link import KeeperLink
 from openclaw_rl.envs.box.sandbox import HOST, BoxSpec, Snapshot
+from openclaw_rl.envs.box.under_way import as_box_error
 from openclaw_rl.errors import BoxError
 
 BOX_UID = 523_776  # who boxes belong to where root makes them: a number that no account has

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
 import posixpath
 import resource
 import socket
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -21,12 +20,10 @@ from openclaw_rl.envs.box.cgroups import Group
 from openclaw_rl.envs.box.commands import SHELL_WORDS, words_of
 from openclaw_rl.envs.box.kept import SHARED_MEMORY_BYTES
 from openclaw_rl.envs.box.link import KeeperLink
-from openclaw_rl.envs.box.pipes import Lines
 from openclaw_rl.envs.box.sandbox import BoxSpec, BoxStats, ExecResult, KilledBy
 from openclaw_rl.envs.box.shell import BashShell
+from openclaw_rl.envs.box.under_way import CannotStartError, InsideProcess, as_box_errors
 from openclaw_rl.errors import BoxError
-
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,58 +62,6 @@ class Maker(Protocol):
     async def remove(self, box: IsolatedBox) -> None:
         """Takes a box down."""
         ...
-
-
-class InsideProcess:
-    """A command that runs in a box."""
-
-    def __init__(self, box: IsolatedBox, lines: Lines) -> None:
-        self._box = box
-        self._lines = lines
-        self._since = now_ticks()
-        self.inner = 0  # its number inside the box
-
-    async def began(self) -> None:
-        """Waits until the command is about to run."""
-        while (line := await self._lines.next()) is not None:
-            kind, _, rest = line.partition(" ")
-            if kind == "inner":
-                self.inner = int(rest)
-                return
-            if kind == "err":
-                raise as_box_error(_error(rest))
-        raise BoxError(f"box {self._box.id} is gone", fix="make another one")
-
-    async def ended(self) -> running.Ended:
-        """How it ended."""
-        said = ""
-        while (line := await self._lines.next()) is not None:
-            kind, _, rest = line.partition(" ")
-            if kind == "err":
-                said = _error(rest).strerror or "it cannot be started"
-            if kind == "end":
-                status, cpu_s = rest.split()
-                code = os.waitstatus_to_exitcode(int(status))
-                if said:
-                    raise CannotStartError(said)
-                return running.Ended(code if code >= 0 else 128 - code, -code if code < 0 else None, float(cpu_s))
-        raise BoxError(f"box {self._box.id} is gone", fix="make another one")
-
-    async def kill(self) -> None:
-        """Kills it, what it started, and what it left behind where nothing else runs beside it."""
-        await self._box.kill_since(self._since, 0 if self._box.is_alone else self.inner, spare=[])
-
-    async def kill_inner(self, since: int) -> None:
-        """Kills what began later than `since`, but never the process itself."""
-        await self._box.kill_since(since, 0 if self._box.is_alone else self.inner, spare=[self.inner])
-
-    def close(self) -> None:
-        """Lets go of the report."""
-        self._lines.close()
-
-
-class CannotStartError(Exception):
-    """The command is not there, or its folder is not: the agent's mistake."""
 
 
 class IsolatedBox:
@@ -366,34 +311,6 @@ def _name_servers() -> bytes:
         return Path("/etc/resolv.conf").read_bytes()
     except FileNotFoundError:
         return b""
-
-
-def now_ticks() -> int:
-    """The time as processes' starts are given: clock ticks since the machine started."""
-    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS)
-
-
-def as_box_error(problem: OSError) -> BoxError:
-    """What went wrong with a box, in words."""
-    if problem.errno == errno.ENOSPC:
-        return BoxError(f"no space is left for the box: {problem}", fix="free space, or give the box a larger disk")
-    return BoxError(f"the box cannot do it: {problem.strerror or problem}")
-
-
-@contextlib.contextmanager
-def as_box_errors() -> Iterator[None]:
-    """Raises what the system refused as BoxError; what is not there stays FileNotFoundError."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except OSError as problem:
-        raise as_box_error(problem) from problem
-
-
-def _error(said: str) -> OSError:
-    number, _, text = said.partition(" ")
-    return OSError(int(number), text)
 
 
 def rlimits_of(spec: BoxSpec, group: Group | None) -> list[tuple[int, int, int]]:

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from openclaw_rl.envs.box import archive, running
 from openclaw_rl.envs.box.commands import SHELL_WORDS, words_of
-from openclaw_rl.envs.box.isolated_box import TICKS, as_box_errors
 from openclaw_rl.envs.box.sandbox import BoxLimits, BoxSpec, BoxStats, ExecResult, Snapshot
 from openclaw_rl.envs.box.shell import CONTROL, BashShell
+from openclaw_rl.envs.box.under_way import TICKS, as_box_errors
 from openclaw_rl.errors import BoxError
 
 MARK = "OPENCLAW_RL_BOX"

@@ -14,9 +14,11 @@ from openclaw_rl.envs.box.kept import settle
 from openclaw_rl.envs.box.pipes import Capture, Lines, close_all
 from openclaw_rl.envs.box.running import Ended, one_error, what_killed
 from openclaw_rl.envs.box.sandbox import BoxLimits, KilledBy, ShellResult
+from openclaw_rl.envs.box.under_way import now_ticks
 from openclaw_rl.errors import BoxError
 
 COME_BACK_S = 1.0  # how long a shell whose commands were killed may take to say so
+TICK_S = 0.002
 CONTROL = 3  # where the shell reports; commands do not have it
 
 
@@ -57,6 +59,7 @@ class BashShell:
         self._flooded = asyncio.Event()
         self._process: ShellProcess | None = None
         self._last = 0
+        self._ended = -1  # when the last command ended
         self._cwd: str | None = None
 
     async def open(self) -> None:
@@ -91,6 +94,7 @@ class BashShell:
             except BaseException:
                 await self._end()
                 raise
+            self._ended = now_ticks()
             output = self._output.take()
             if status is None:
                 status, was_killed_by = await self._lost(killed=killed_by is not None)
@@ -110,7 +114,8 @@ class BashShell:
     async def _done(self, command: str, timeout_s: float) -> tuple[int | None, KilledBy | None]:
         """The exit status, or None where the shell is lost; and what ended the command."""
         assert self._process is not None
-        since = int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+        while (since := now_ticks()) == self._ended:  # what this command starts must be told from what ran before
+            await asyncio.sleep(TICK_S)
         async with asyncio.TaskGroup() as group:
             flood = group.create_task(self._flooded.wait())
             status = group.create_task(self._status(command))
