@@ -22,7 +22,7 @@ from openclaw_rl.envs.box.kept import SHARED_MEMORY_BYTES
 from openclaw_rl.envs.box.link import KeeperLink
 from openclaw_rl.envs.box.sandbox import BoxSpec, BoxStats, ExecResult, KilledBy
 from openclaw_rl.envs.box.shell import BashShell
-from openclaw_rl.envs.box.under_way import CannotStartError, InsideProcess, as_box_errors
+from openclaw_rl.envs.box.under_way import CannotStartError, InsideProcess, as_box_errors, now_ticks
 from openclaw_rl.errors import BoxError
 
 
@@ -167,7 +167,8 @@ class IsolatedBox:
             "cwd": cwd or self._spec.workdir,
             "limits": self._rlimits,
         }
-        process = InsideProcess(self, await self._keeper.begin("exec", fields, streams))
+        since = now_ticks()  # before it begins: it must not be older than what is killed
+        process = InsideProcess(self, await self._keeper.begin("exec", fields, streams), since)
         await process.began()
         return process
 

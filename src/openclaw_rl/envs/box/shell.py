@@ -14,11 +14,10 @@ from openclaw_rl.envs.box.kept import settle
 from openclaw_rl.envs.box.pipes import Capture, Lines, close_all
 from openclaw_rl.envs.box.running import Ended, one_error, what_killed
 from openclaw_rl.envs.box.sandbox import BoxLimits, KilledBy, ShellResult
-from openclaw_rl.envs.box.under_way import now_ticks
+from openclaw_rl.envs.box.under_way import TICKS, now_ticks
 from openclaw_rl.errors import BoxError
 
 COME_BACK_S = 1.0  # how long a shell whose commands were killed may take to say so
-TICK_S = 0.002
 CONTROL = 3  # where the shell reports; commands do not have it
 
 
@@ -114,8 +113,9 @@ class BashShell:
     async def _done(self, command: str, timeout_s: float) -> tuple[int | None, KilledBy | None]:
         """The exit status, or None where the shell is lost; and what ended the command."""
         assert self._process is not None
-        while (since := now_ticks()) == self._ended:  # what this command starts must be told from what ran before
-            await asyncio.sleep(TICK_S)
+        if now_ticks() == self._ended:  # what this command starts must be told from what ran before
+            await asyncio.sleep(1 / TICKS)
+        since = now_ticks()
         async with asyncio.TaskGroup() as group:
             flood = group.create_task(self._flooded.wait())
             status = group.create_task(self._status(command))

@@ -37,10 +37,10 @@ class Killing(Protocol):
 class InsideProcess:
     """A command that runs in a box."""
 
-    def __init__(self, box: Killing, lines: Lines) -> None:
+    def __init__(self, box: Killing, lines: Lines, since: int) -> None:
         self._box = box
         self._lines = lines
-        self._since = now_ticks()
+        self._since = since
         self.inner = 0  # its number inside the box
 
     async def began(self) -> None:
