@@ -126,6 +126,8 @@ async def answer(lines: Lines) -> Mapping[str, int | list[str]]:
         kind, _, rest = line.partition(" ")
         if kind == "ok":
             said: Mapping[str, int | list[str]] = json.loads(rest)
+            while await lines.next() is not None:  # until whoever answered has ended, and is seen in the box no more
+                continue
             return said
         if kind == "err":
             number, _, text = rest.partition(" ")
