@@ -7,8 +7,8 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := bench-forget bench-gate bench-damage bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-client-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings
-.PHONY: test-oracle test-peers help install demo serve test test-node test-openclaw test-clients check format tiny clean $(FIGURES)
+FIGURES := bench-forget bench-gate bench-damage bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-client-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings
+.PHONY: test-boxes test-oracle test-peers help install demo serve test test-node test-openclaw test-clients check format tiny clean $(FIGURES)
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -38,6 +38,9 @@ serve: .venv/installed  ## serve the bundled model on 127.0.0.1:30000
 
 test: .venv/installed  ## all tests that need no GPU
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
+
+test-boxes: .venv/installed  ## boxes, tasks and their walls (needs bubblewrap for most)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -rs -m slow tests/envs
 
 test-node: .venv/installed  ## the official Node client against the server (Node and client from npm, into build/)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -rs -m slow tests/serve/test_node_client.py
@@ -109,6 +112,12 @@ bench-drift: .venv/installed  ## by template, what goes on exactly through a cli
 
 bench-forget: .venv/installed  ## a phrase learned and forgotten: in no byte of the folder, no likelier than to one that never saw it
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.forget
+
+bench-box: .venv/installed  ## attempts to get out of a box, and what making, using, forking and resetting one costs
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.box
+
+bench-tasks: .venv/installed  ## every task in DATA (../shared/data): its start fails, its solution passes
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.tasks
 
 bench-captures: .venv/installed  ## session, kind and next state of a real client's recorded requests (CAPTURES: their folder)
 	@$(BIN)/python -m benchmarks.captures

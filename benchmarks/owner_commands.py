@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 import typer
 
+TASKS = str(Path(__file__).parent.parent / "examples" / "tasks" / "code")
 HINT = "Answer in one sentence."
 
 
@@ -84,6 +86,7 @@ CALLS = (
         cost=Cost.MODEL,
         may_refuse_beside_server=True,
     ),
+    Call("tasks check", (TASKS, "--box", "plain"), has_home=False),
     Call("tiny score", ("--count", "1"), cost=Cost.LONG, has_home=False),
     Call("tiny build", ("--folder", "{out}/tiny", "--short"), cost=Cost.LONG, has_home=False),
     Call("demo", ("--out", "{out}/demo", "--sessions", "1"), cost=Cost.LONG, has_home=False),

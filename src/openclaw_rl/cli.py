@@ -159,7 +159,7 @@ def demo(
 
 
 def _mount() -> None:
-    from openclaw_rl.commands import checking, connect, doctor, forgetting, hints, judging, keys, looking, undo
+    from openclaw_rl.commands import checking, connect, doctor, forgetting, hints, judging, keys, looking, tasks, undo
     from openclaw_rl.commands import eval as evaluating
     from openclaw_rl.tiny.cli import app as tiny
 
@@ -167,6 +167,7 @@ def _mount() -> None:
         app.add_typer(group)
     app.add_typer(hints.app, name="hints")
     app.add_typer(keys.app, name="keys")
+    app.add_typer(tasks.app, name="tasks")
     evaluating.app.add_typer(judging.app)
     app.add_typer(evaluating.app, name="eval")
     app.add_typer(tiny, name="tiny", help="Make the bundled model again, or score it.")

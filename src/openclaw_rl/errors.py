@@ -94,3 +94,11 @@ class StepTooDearError(TrainerError):
 
 class JudgeError(OpenClawRLError):
     """A judge did not answer, or answered nonsense; the turn waits."""
+
+
+class BoxError(OpenClawRLError):
+    """A box cannot be made, is gone, or cannot do what was asked; never the fault of what ran inside it."""
+
+
+class TaskError(OpenClawRLError):
+    """A task, its files, its solution or its grader cannot be used."""

@@ -30,6 +30,7 @@ from openclaw_rl.store.db import Store
 from openclaw_rl.store.lock import FolderLock
 from openclaw_rl.testing.folders import lived_in
 
+TASKS = str(Path(__file__).parent.parent.parent / "examples" / "tasks" / "code")
 # {out} is a folder of its own, {home} the copy, {session} and {turn} what the original has, {hint} a hint of its owner.
 CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "settings": (("settings",),),
@@ -62,6 +63,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hints edit": (("hints", "edit", "{hint}", "Be brief.", "--home", "{home}"),),
     "hints retire": (("hints", "retire", "{hint}", "--home", "{home}"),),
     "hints remove": (("hints", "remove", "{hint}", "--home", "{home}"),),
+    "tasks check": (("tasks", "check", TASKS, "--box", "plain"),),
     "keys add": (("keys", "add", "bob", "--home", "{home}"),),
     "keys list": (("keys", "list", "--home", "{home}"),),
     "keys revoke": (("keys", "revoke", "ann", "--home", "{home}"),),

@@ -17,6 +17,7 @@ from openclaw_rl.core.adapter import digest_of_folder
 from openclaw_rl.core.manifest import has_versions
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.trainer_state import problem_with
+from openclaw_rl.envs.box.probe import probe
 from openclaw_rl.errors import ConfigError, OpenClawRLError, StoreError
 from openclaw_rl.runtime.doctor_install import installation_findings, libraries
 from openclaw_rl.runtime.doctor_learning import Finding, Level, Signs, learning_findings, story
@@ -85,6 +86,7 @@ async def examine(home: Path | None, file: Path | None = None) -> Report:
     is_live = address_of(config.home) is not None
     found = [settings, *await asyncio.to_thread(installation_findings, config, is_live=is_live)]
     found += await asyncio.to_thread(_stored, config.home)
+    found.append(await _boxes())
     if is_live:
         told, learned = await _asked_server(config.home)
     else:
@@ -189,6 +191,13 @@ def _adapters(sql: sqlite3.Connection) -> list[Finding]:
             said = f"the trainer's state of version {row.version} is damaged: {problem}"
             found.append(Finding(Level.MEND, "train", said, MEND_STATE))
     return found or [Finding(Level.OK, "publish", f"{len(looked)} adapters looked at, all as written")]
+
+
+async def _boxes() -> Finding:
+    """Whether agents' commands can be kept apart from this machine; conversations need no boxes."""
+    found = await probe()
+    fix = "only tasks of agents need boxes: install bubblewrap and allow user namespaces, or use docker or podman"
+    return Finding(Level.OK if found.kind is not None else Level.NOTE, "boxes", found.text, fix)
 
 
 async def _judge(config: Config) -> list[Finding]:

@@ -1,0 +1,1 @@
+head -n 1 /app/letter.txt > /app/first.txt

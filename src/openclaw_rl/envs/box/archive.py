@@ -1,0 +1,36 @@
+"""Files on their way into a box and out of it, as an archive."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from pathlib import Path
+from typing import IO
+
+
+def single_file(source: Path) -> tuple[bytes, int] | None:
+    """What a file holds and its mode; None where it is a folder."""
+    return (source.read_bytes(), source.stat().st_mode & 0o777) if source.is_file() else None
+
+
+def pack(source: Path, file: IO[bytes]) -> None:
+    """Packs a folder's content: everything belongs to root there."""
+
+    def owned(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.uid = member.gid = 0
+        member.uname = member.gname = ""
+        return member
+
+    with tarfile.open(fileobj=file, mode="w:", format=tarfile.PAX_FORMAT) as archive:
+        for name in sorted(os.listdir(source)):
+            archive.add(source / name, name, filter=owned)
+    file.flush()
+
+
+def unpack(file: IO[bytes], target: Path) -> None:
+    """Unpacks what came out of a box: regular files and folders, nowhere but below `target`."""
+    target.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(fileobj=file, mode="r:") as archive:
+        for member in archive:
+            if member.isreg() or member.isdir():
+                archive.extract(member, target, filter="data")

@@ -1,0 +1,131 @@
+"""Tasks checked: the start state fails, and the task's own solution passes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from openclaw_rl.envs.box.sandbox import Boxes
+from openclaw_rl.envs.task import Failure, Task
+from openclaw_rl.envs.tasks.harbor import FolderTasks
+from openclaw_rl.envs.tasks.source import Attempt, NoSolutionError, TaskSource, UnsupportedTaskError
+from openclaw_rl.errors import BoxError, TaskError
+
+
+class Verdict(StrEnum):
+    """What was found out about a task."""
+
+    SOUND = "sound"
+    START_PASSES = "start passes"  # nothing needs to be done to be rewarded
+    SOLUTION_FAILS = "solution fails"
+    NO_SOLUTION = "no solution"  # its start fails; nobody knows whether it can be solved
+    GRADER_FAILS = "grader fails"  # it crashes, hangs, or says nothing
+    BROKEN = "broken"  # it cannot be read or built
+    SKIPPED = "skipped"  # it asks for what is not here
+    BOX_FAILED = "box failed"  # not the task's fault: check it again
+
+
+GOOD = (Verdict.SOUND, Verdict.NO_SOLUTION, Verdict.SKIPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One task, checked."""
+
+    source: str
+    id: str
+    verdict: Verdict
+    reason: str = ""
+    duration_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All of them."""
+
+    checked: tuple[Checked, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many there are of each verdict."""
+        counted = Counter(one.verdict for one in self.checked)
+        return {verdict.value: counted[verdict] for verdict in Verdict if counted[verdict]}
+
+    @property
+    def is_good(self) -> bool:
+        """Whether no task is bad and at least one is sound."""
+        return all(one.verdict in GOOD for one in self.checked) and any(
+            one.verdict is Verdict.SOUND for one in self.checked
+        )
+
+
+async def check_sources(
+    sources: Sequence[TaskSource], boxes: Boxes, *, at_once: int, tell: Callable[[Checked], None]
+) -> Report:
+    """Checks every task of the sources, `at_once` of them at a time. `tell` hears of each as it is done."""
+    waiting = asyncio.Semaphore(at_once)
+    checked: list[Checked] = []
+
+    def add(one: Checked) -> None:
+        checked.append(one)
+        tell(one)
+
+    async def one(source: TaskSource, task: Task) -> None:
+        async with waiting:
+            add(await check_task(source, task, boxes))
+
+    async with asyncio.TaskGroup() as group:
+        for source in sources:
+            for name, reason in source.broken.items():
+                add(Checked(source.name, name, Verdict.BROKEN, reason))
+            for task in source.tasks.values():
+                group.create_task(one(source, task))
+    return Report(tuple(sorted(checked, key=lambda found: (found.source, found.id))))
+
+
+async def check_task(source: TaskSource, task: Task, boxes: Boxes) -> Checked:
+    """What is found out about one task; nothing that goes wrong with it is raised."""
+    began = time.monotonic()
+    try:
+        verdict, reason = await _looked_at(source, task, boxes)
+    except NoSolutionError as problem:
+        verdict, reason = Verdict.NO_SOLUTION, problem.problem
+    except UnsupportedTaskError as problem:
+        verdict, reason = Verdict.SKIPPED, problem.problem
+    except TaskError as problem:
+        verdict, reason = Verdict.BROKEN, problem.problem
+    except BoxError as problem:
+        verdict, reason = Verdict.BOX_FAILED, problem.problem
+    if verdict is Verdict.SOUND and isinstance(source, FolderTasks):
+        source.sound.add(task.id)
+    return Checked(source.name, task.id, verdict, " ".join(reason.split()), time.monotonic() - began)
+
+
+async def _looked_at(source: TaskSource, task: Task, boxes: Boxes) -> tuple[Verdict, str]:
+    attempt = Attempt(await source.start(task, boxes))
+    try:
+        score = await source.judge(task, attempt)
+        if score.failure is Failure.ENVIRONMENT:
+            return Verdict.GRADER_FAILS, score.details
+        if score.is_success:
+            return Verdict.START_PASSES, "the tests pass before anything was done"
+        try:
+            attempt = await source.solve(task, attempt)
+        except TaskError as problem:
+            if isinstance(problem, NoSolutionError):
+                raise
+            return Verdict.SOLUTION_FAILS, problem.problem
+        for remark in ("", "only at the second try: its tests depend on time or chance"):
+            score = await source.judge(task, attempt)
+            if score.is_success:
+                return Verdict.SOUND, remark
+        if score.failure is Failure.ENVIRONMENT:
+            return Verdict.GRADER_FAILS, score.details
+        return Verdict.SOLUTION_FAILS, f"the reward is {score.reward}: {score.details}"
+    finally:
+        if attempt.box is not None:
+            await attempt.box.aclose()

@@ -1,0 +1,102 @@
+"""Code tasks in rows: files to repair, tests that judge, and the repaired files."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from openclaw_rl.envs.box.sandbox import Boxes, Sandbox
+from openclaw_rl.envs.task import Limits, Score, Task
+from openclaw_rl.envs.tasks.rows import Row, files_of, read_rows, text_of
+from openclaw_rl.envs.tasks.source import Attempt, box_of, spec_of
+
+JUDGE_S = 60.0
+ENDS = re.compile(r"^python3? (\S+\.py)$")
+# Code that leaves early, as by sys.exit(0), must not pass: the last line of the tests says that it was reached.
+END = '\nopen("{name}", "w").close()\n'
+
+
+@dataclass(frozen=True, slots=True)
+class CodeTask:
+    """What a row holds."""
+
+    task: Task
+    files: Mapping[str, str]
+    gold: Mapping[str, str]
+    tests: Mapping[str, str]
+    test_cmd: str
+
+
+class CodeTasks:
+    """The tasks of one file."""
+
+    def __init__(self, path: Path) -> None:
+        self._name = path.parent.name
+        self._rows, self._broken = read_rows(path, _read)
+
+    @property
+    def name(self) -> str:
+        """What they are called together."""
+        return self._name
+
+    @property
+    def tasks(self) -> Mapping[str, Task]:
+        """The tasks, by id."""
+        return {name: row.task for name, row in self._rows.items()}
+
+    @property
+    def broken(self) -> Mapping[str, str]:
+        """What cannot be read, and why."""
+        return self._broken
+
+    async def start(self, task: Task, boxes: Boxes) -> Sandbox:
+        """A box with the files."""
+        box = await boxes.create(spec_of(task.resources))
+        await _put(box, self._rows[task.id].files)
+        return box
+
+    async def solve(self, task: Task, attempt: Attempt) -> Attempt:
+        """Puts the repaired files in."""
+        await _put(box_of(task, attempt), self._rows[task.id].gold)
+        return attempt
+
+    async def judge(self, task: Task, attempt: Attempt) -> Score:
+        """Puts the tests into a fork and runs them; code that ends or hangs them is wrong."""
+        row = self._rows[task.id]
+        fork = await box_of(task, attempt).fork()
+        try:
+            tests, end = dict(row.tests), ""
+            if (match := ENDS.match(row.test_cmd)) and match[1] in tests:
+                end = f".end-{secrets.token_hex(8)}"
+                tests[match[1]] += END.format(name=end)
+            await _put(fork, tests)
+            done = await fork.exec(row.test_cmd, timeout_s=task.limits.judge_s, env={"PYTHONNOUSERSITE": "1"})
+            passed = done.is_ok and (not end or await _is_there(fork, end))
+            said = (done.stderr.text or done.stdout.text).strip()[-1000:]
+            return Score(float(passed), details=said, duration_s=done.duration_s)
+        finally:
+            await fork.aclose()
+
+
+def _read(row: Row) -> tuple[str, CodeTask]:
+    name = text_of(row, "id")
+    metadata = {key: row[key] for key in ("source", "licence", "kind", "bug_type") if key in row}
+    task = Task(name, text_of(row, "instruction"), limits=Limits(judge_s=JUDGE_S), metadata=metadata)
+    files, gold, tests = (files_of(row, key) for key in ("files", "gold", "tests"))
+    return name, CodeTask(task, files, gold, tests, text_of(row, "test_cmd"))
+
+
+async def _put(box: Sandbox, files: Mapping[str, str]) -> None:
+    for path, text in files.items():
+        await box.write(path, text.encode())
+
+
+async def _is_there(box: Sandbox, path: str) -> bool:
+    try:
+        await box.read(path)
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,206 @@
+"""Tasks in Harbor's layout: task.toml, instruction.md, environment/, tests/test.sh, and perhaps solution/solve.sh."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from openclaw_rl.core.message import Json
+from openclaw_rl.envs.box.sandbox import Boxes, ExecResult, Sandbox
+from openclaw_rl.envs.task import Limits, Resources, Score, Split, Task
+from openclaw_rl.envs.tasks.building import Built, build
+from openclaw_rl.envs.tasks.source import (
+    Attempt,
+    NoSolutionError,
+    UnsupportedTaskError,
+    box_of,
+    no_verdict,
+    spec_of,
+)
+from openclaw_rl.errors import TaskError
+
+MOST_DISK_MB = 1024  # a box's files lie in memory: a task that asks for more is given this much
+SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?$", re.IGNORECASE)
+MEGABYTES = {"": 1 / (1 << 20), "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0 * 1024}
+# What an agent may have left where it would change the verdict: nothing of it is in the fork that is judged.
+CLEAN = "rm -rf -- /tests /logs/verifier /etc/ld.so.preload && mkdir -p /tests /logs/verifier /logs/agent"
+JUDGING = {"PYTHONNOUSERSITE": "1"}
+PREPARE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Where a task's files lie, whatever the layout."""
+
+    environment: Path
+    tests: Path
+    run_tests: tuple[str, ...]  # in the box, once `tests` stands in /tests
+    solution: Path | None  # a folder
+    solve: tuple[str, ...] = ("bash", "/solution/solve.sh")
+    unsupported: str = ""
+
+
+class FolderTasks:
+    """Tasks in folders, each with an environment to build, a solution to run and tests to judge by."""
+
+    def __init__(self, name: str, found: Mapping[str, tuple[Task, Parts]], broken: Mapping[str, str]) -> None:
+        self._name = name
+        self._tasks = {id_: task for id_, (task, _) in found.items()}
+        self._parts = {id_: parts for id_, (_, parts) in found.items()}
+        self._broken = dict(broken)
+        self._built: dict[str, asyncio.Task[Built]] = {}
+        self.sound: set[str] = set()  # whose grader was seen to work
+
+    @property
+    def name(self) -> str:
+        """What they are called together."""
+        return self._name
+
+    @property
+    def tasks(self) -> Mapping[str, Task]:
+        """The tasks, by id."""
+        return self._tasks
+
+    @property
+    def broken(self) -> Mapping[str, str]:
+        """What cannot be read, and why."""
+        return self._broken
+
+    async def start(self, task: Task, boxes: Boxes) -> Sandbox:
+        """A box in the task's first state. Each environment is built once."""
+        parts = self._parts[task.id]
+        if parts.unsupported:
+            raise UnsupportedTaskError(parts.unsupported)
+        key = f"{task.id} {id(boxes)}"
+        if key not in self._built or (self._built[key].done() and self._built[key].exception() is not None):
+            spec = spec_of(task.resources)
+            made = build(parts.environment, spec, boxes, timeout_s=task.limits.build_s)
+            self._built[key] = asyncio.get_running_loop().create_task(made)
+        built = await asyncio.shield(self._built[key])
+        return await boxes.create(built.spec, at=built.at)
+
+    async def solve(self, task: Task, attempt: Attempt) -> Attempt:
+        """Runs the task's own solution."""
+        parts, box = self._parts[task.id], box_of(task, attempt)
+        if parts.solution is None:
+            raise NoSolutionError(f"task {task.id} has no solution")
+        await box.upload(parts.solution, "/solution")
+        done = await box.exec(list(parts.solve), timeout_s=task.limits.agent_s)
+        if done.killed_by is not None:
+            raise TaskError(f"the solution was ended ({done.killed_by}) after {done.duration_s:.0f} s")
+        return attempt
+
+    async def judge(self, task: Task, attempt: Attempt) -> Score:
+        """Puts the tests into a fork, runs them there, and reads their verdict."""
+        parts = self._parts[task.id]
+        fork = await box_of(task, attempt).fork()
+        try:
+            cleaned = await fork.exec(CLEAN, timeout_s=PREPARE_S, cwd="/")
+            if not cleaned.is_ok:  # the agent left a state in which nothing can be done
+                return no_verdict(cleaned, is_sound=True)
+            await fork.upload(parts.tests, "/tests")
+            done = await fork.exec(list(parts.run_tests), timeout_s=task.limits.judge_s, env=JUDGING)
+            return await self._verdict(task, fork, done)
+        finally:
+            await fork.aclose()
+
+    async def _verdict(self, task: Task, fork: Sandbox, done: ExecResult) -> Score:
+        for name in ("reward.txt", "reward.json"):
+            try:
+                text = (await fork.read(f"/logs/verifier/{name}", most_bytes=100_000)).decode("utf-8", "replace")
+                rewards = _rewards(text, is_json=name.endswith("json"))
+            except FileNotFoundError:
+                continue
+            except ValueError:
+                break
+            if done.killed_by is None:
+                reward = rewards.get("reward", min(rewards.values()))
+                said = done.stdout.text.strip()[-1000:]
+                return Score(reward, components=rewards, details=said, duration_s=done.duration_s)
+        return no_verdict(done, is_sound=task.id in self.sound)
+
+
+def _rewards(text: str, *, is_json: bool) -> dict[str, float]:
+    if not is_json:
+        return {"reward": float(text.strip())}
+    said = json.loads(text)
+    if not isinstance(said, dict) or not said:
+        raise ValueError("a verdict is an object of numbers")
+    return {str(name): float(value) for name, value in said.items()}
+
+
+def read_harbor(folder: Path) -> tuple[Task, Parts]:
+    """A task in Harbor's layout. TaskError says what is wrong with it."""
+    try:
+        told = tomllib.loads((folder / "task.toml").read_text("utf-8"))
+        instruction = (folder / "instruction.md").read_text("utf-8")
+    except FileNotFoundError as problem:
+        raise TaskError(f"{Path(str(problem.filename)).name} is missing") from problem
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise TaskError(f"it cannot be read: {problem}") from problem
+    if not (folder / "tests" / "test.sh").is_file():
+        raise TaskError("tests/test.sh is missing")
+    if not instruction.strip():
+        raise TaskError("instruction.md is empty")
+    environment = _table(told, "environment")
+    has_dockerfile = (folder / "environment" / "Dockerfile").is_file()
+    if not has_dockerfile and "docker_image" not in environment:
+        raise TaskError("environment/Dockerfile is missing")
+    unsupported = "" if has_dockerfile else f"it needs the image {environment['docker_image']}"
+    if any((folder / "environment").glob("docker-compose*.y*ml")):
+        unsupported = "it needs several containers (docker-compose)"
+    task = Task(
+        folder.name,
+        instruction.strip(),
+        resources=Resources(
+            memory_mb=_megabytes(environment, "memory", 2048),
+            disk_mb=min(MOST_DISK_MB, _megabytes(environment, "storage", MOST_DISK_MB)),
+            cpus=_number(environment, "cpus", 0.0) or None,
+            network=environment.get("allow_internet") is True,
+        ),
+        limits=Limits(
+            build_s=_number(environment, "build_timeout_sec", 600.0),
+            agent_s=_number(_table(told, "agent"), "timeout_sec", 600.0),
+            judge_s=_number(_table(told, "verifier"), "timeout_sec", 600.0),
+        ),
+        metadata=_table(told, "metadata"),
+        split=Split.TRAIN,
+    )
+    solution = folder / "solution"
+    return task, Parts(
+        folder / "environment",
+        folder / "tests",
+        ("bash", "/tests/test.sh"),
+        solution if (solution / "solve.sh").is_file() else None,
+        unsupported=unsupported,
+    )
+
+
+def _table(told: Mapping[str, Json], name: str) -> dict[str, Json]:
+    value = told.get(name, {})
+    if not isinstance(value, dict):
+        raise TaskError(f"[{name}] in task.toml is no table")
+    return value
+
+
+def _number(table: Mapping[str, Json], name: str, default: float) -> float:
+    value = table.get(name, default)
+    if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
+        raise TaskError(f"{name} in task.toml is {value!r}: a number is needed")
+    return float(value)
+
+
+def _megabytes(table: Mapping[str, Json], name: str, default: int) -> int:
+    """`memory_mb = 512` or `memory = "2G"`."""
+    text = table.get(name)
+    if text is None:
+        return max(1, int(_number(table, f"{name}_mb", default)))
+    match = SIZE.match(str(text))
+    if match is None:
+        raise TaskError(f"{name} in task.toml is {text!r}: a size such as 512M or 2G is needed")
+    return max(1, int(float(match[1]) * MEGABYTES[match[2].upper()]))

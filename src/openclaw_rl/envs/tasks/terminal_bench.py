@@ -1,0 +1,80 @@
+"""Tasks in Terminal-Bench 1's layout: task.yaml, Dockerfile, run-tests.sh, tests/, solution.sh."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import yaml
+
+from openclaw_rl.core.message import Json
+from openclaw_rl.envs.task import Limits, Resources, Task
+from openclaw_rl.envs.tasks.harbor import Parts
+from openclaw_rl.errors import TaskError
+
+KEPT = ("difficulty", "category", "tags", "parser_name", "author_name")
+# Such test scripts begin by fetching a test runner; pytest is here already.
+FETCHES = re.compile(r"\b(curl|wget|apt-get|apt|pip3?|uvx?)\b")
+REWARD = "if [ $? -eq 0 ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt"
+PYTEST = "python3 -m pytest -q -p no:cacheprovider /tests"
+
+
+def read_terminal_bench(folder: Path) -> tuple[Task, Parts]:
+    """A task in that layout. TaskError says what is wrong with it."""
+    try:
+        told = yaml.safe_load((folder / "task.yaml").read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
+        raise TaskError(f"task.yaml cannot be read: {' '.join(str(problem).split())}") from problem
+    if not isinstance(told, dict) or not isinstance(told.get("instruction"), str) or not told["instruction"].strip():
+        raise TaskError("task.yaml has no instruction")
+    if not (folder / "Dockerfile").is_file():
+        raise TaskError("Dockerfile is missing")
+    if not (folder / "tests").is_dir():
+        raise TaskError("tests/ is missing")
+    task = Task(
+        folder.name,
+        told["instruction"].strip(),
+        resources=Resources(memory_mb=2048, disk_mb=1024),
+        limits=Limits(600.0, _seconds(told, "max_agent_timeout_sec"), _seconds(told, "max_test_timeout_sec")),
+        metadata={name: told[name] for name in KEPT if name in told},
+    )
+    solves = (folder / "solution.sh").is_file()
+    return task, Parts(
+        folder,
+        folder / "tests",
+        ("bash", "-c", f"export TEST_DIR=/tests; {_tests(folder)}; {REWARD}"),
+        folder if solves else None,
+        ("bash", "/solution/solution.sh"),
+        unsupported=_unsupported(folder),
+    )
+
+
+def _tests(folder: Path) -> str:
+    """What runs the tests: the task's own script, unless it fetches what runs them."""
+    script = folder / "run-tests.sh"
+    text = script.read_text("utf-8", "replace") if script.is_file() else ""
+    lines = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    if not lines.strip() or FETCHES.search(lines):
+        return PYTEST
+    return f"(\n{text}\n)"
+
+
+def _unsupported(folder: Path) -> str:
+    composed = folder / "docker-compose.yaml"
+    if not composed.is_file():
+        return ""
+    try:
+        told = yaml.safe_load(composed.read_text("utf-8"))
+    except (UnicodeDecodeError, yaml.YAMLError) as problem:
+        raise TaskError(f"docker-compose.yaml cannot be read: {' '.join(str(problem).split())}") from problem
+    services = told.get("services") if isinstance(told, dict) else None
+    if isinstance(services, dict) and len(services) > 1:
+        return f"it needs several containers: {', '.join(sorted(map(str, services)))}"
+    return ""
+
+
+def _seconds(told: dict[str, Json], name: str) -> float:
+    value = told.get(name, 600.0)
+    if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
+        raise TaskError(f"{name} in task.yaml is {value!r}: a number of seconds is needed")
+    return float(value)
