@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := bench-forget bench-gate bench-damage bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-client-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings
+FIGURES := bench-forget bench-gate bench-damage bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings
 .PHONY: test-boxes test-oracle test-peers help install demo serve test test-node test-openclaw test-clients check format tiny clean $(FIGURES)
 
 help:  ## what can be made
@@ -104,8 +104,6 @@ bench-damage: .venv/installed  ## damaged and badly taught versions at the gate,
 bench-share: .venv/installed  ## gaps between tokens while a step runs on the same cores
 	@$(BIN)/python -m benchmarks.share
 
-bench-client-captures: .venv/installed  ## the same of other real clients' recorded requests (tests/clients/fixtures; ONLY: one client)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.client_captures
 
 bench-drift: .venv/installed  ## by template, what goes on exactly through a client that rewrites, and what does not
 	@$(BIN)/python -m benchmarks.drift

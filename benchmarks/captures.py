@@ -28,7 +28,8 @@ from aiohttp import web
 from benchmarks.capture_reuse import left_by_changes, reuse
 from benchmarks.captures_made import in_turns
 from benchmarks.captures_made_clients import made
-from benchmarks.captures_replay import Labelled, Tally, measured, read_fixtures, replay, replay_parts
+from benchmarks.captures_replay import Labelled, measured, replay, replay_parts
+from benchmarks.client_captures import replayed
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
 from benchmarks.http import bundled_model
 from openclaw_rl.collect.clients.rules import AnyClient
@@ -112,29 +113,26 @@ def main() -> None:
 
 
 async def _others(paths: list[Path], model: Path) -> Figures:
-    """Recorded and made-up exchanges of other clients, with rules and by signs alone; each set in one store."""
-
+    """Recorded and made-up exchanges of other clients, with rules and by signs alone."""
     figures: Figures = {"recorded_clients": [path.name.removesuffix(".jsonl.gz") for path in paths]}
-    sets: dict[str, list[Callable[[], list[Labelled]]]] = {
-        "recorded": [partial(read_fixtures, path) for path in paths],  # each client under a key of its own
-        "made_as_released": [lambda: in_turns(made(7, held_out=False))],
-        "made_held_out": [lambda: in_turns(made(7, held_out=True))],
-        "made_held_out_again": [lambda: in_turns(made(7, held_out=True, is_again=True))],
+    sets: dict[str, Callable[[], list[Labelled]]] = {
+        "made_as_released": partial(made, 7, held_out=False),
+        "made_held_out": partial(made, 7, held_out=True),
+        "made_held_out_again": partial(made, 7, held_out=True, is_again=True),
     }
-    for name, parts in sets.items():
-        for how, clients in (("rules", None), ("signs_alone", (AnyClient(),))):
-            total = Tally()
-            for read in parts:
-                exchanges = read()
-                with tempfile.TemporaryDirectory() as home:
-                    await replay(exchanges, model, Path(home), clients=clients)
-                tally = measured(exchanges)
-                total.add(tally)
-                for each in exchanges:
-                    for what in each.wrong:
-                        progress(f"{name}, {how}: {each.client} {each.session} {each.errand or each.kind}: {what}")
-                progress(f"{name}, {how}: {exchanges[0].client if len(parts) > 1 else 'all'}: {tally}")
-            figures[f"{name}_{how}"] = total.figures()
+    for how, clients in (("rules", None), ("signs_alone", (AnyClient(),))):
+        progress(f"recorded, {how}:")
+        figures[f"recorded_{how}"] = await replayed(paths, model, clients=clients)
+        for name, make in sets.items():
+            exchanges = in_turns(make())
+            with tempfile.TemporaryDirectory() as home:
+                await replay(exchanges, model, Path(home), clients=clients)
+            tally = measured(exchanges)
+            for each in exchanges:
+                for what in each.wrong:
+                    progress(f"{name}, {how}: {each.client} {each.session} {each.errand or each.kind}: {what}")
+            progress(f"{name}, {how}: {tally}")
+            figures[f"{name}_{how}"] = tally.figures()
     return figures
 
 

@@ -1,4 +1,4 @@
-"""Labelled exchanges of many clients, sent again to the product's own server, and what became of each.
+"""Made-up exchanges of many clients, sent to the product's own server, and what became of each.
 
 An exchange says by construction what it is: `kind` (main or side, with the `errand`), `session`, the `words` its owner
 typed since the last reply, and which exchange's reply it `answers`. Ids of calls and responses are made of turn ids, so
@@ -7,7 +7,6 @@ those of then are exchanged for those of now. The product's rules are not asked 
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,8 +57,6 @@ class Labelled:
     turns: list[str]
     has_results: bool = False
     after_summary: bool = False
-    was_cut: bool = False
-    was_refused: bool = False
     status: int = 0
     said: str = ""
     row: TurnRow | None = None
@@ -85,11 +82,6 @@ class Tally:
     next_right: int = 0
     refused: int = 0
 
-    def add(self, other: Tally) -> None:
-        """Both together."""
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
     def figures(self) -> dict[str, object]:
         """Counts, and shares of what was due."""
         counts: dict[str, object] = {name: getattr(self, name) for name in self.__slots__}
@@ -97,19 +89,6 @@ class Tally:
         counts["links_missed_share"] = _share(self.links_missed, self.links_due)
         counts["next_right_share"] = _share(self.next_right, self.next_due)
         return counts
-
-
-def read_fixtures(path: Path) -> list[Labelled]:
-    """The exchanges of a file of the real clients' tests."""
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        head, *rest = (json.loads(line) for line in lines)
-    shared = head["shared"]
-    found = []
-    for held in rest:
-        each = _whole(held, shared)
-        assert isinstance(each, dict)
-        found.append(_labelled(head["client"], each))
-    return found
 
 
 async def replay(
@@ -133,8 +112,6 @@ async def replay(
         url = f"http://127.0.0.1:{runner.addresses[0][1]}"
         async with aiohttp.ClientSession() as http:
             for each in exchanges:
-                if each.was_refused:
-                    continue
                 says[0] = each.reply
                 await _send(http, url, each, now.setdefault(each.session, {}))
         for each in exchanges:
@@ -186,8 +163,6 @@ def measured(exchanges: Sequence[Labelled]) -> Tally:
     by_turn = {each.row.turn.id: each for each in exchanges if each.row is not None}
     whose: dict[str, str] = {}
     for each in exchanges:
-        if each.was_refused:
-            continue
         tally.exchanges += 1
         if each.row is None:
             tally.refused += 1
@@ -225,18 +200,18 @@ def _links(
         return
     tally.links_due += 1
     is_kept = due.row.turn.session == turn.session if each.after_summary else parent is due
-    if not is_kept and not due.was_cut:
+    if not is_kept:
         tally.links_missed += 1
         each.wrong.append(f"link: none to {due.at} ({turn.why})")
 
 
 def _path(each: Labelled, by_place: dict[int, Labelled]) -> set[int]:
-    """The exchanges it may go on from: the one it answers, those before a cancelled one, all before a summary."""
+    """The exchanges it may go on from: the one it answers, all before a summary."""
     found: set[int] = set()
     at = each.answers
     while at is not None:
         found.add(at)
-        is_gone = by_place[at].was_cut or each.after_summary or not _keeps(each, by_place[at])
+        is_gone = each.after_summary or not _keeps(each, by_place[at])
         at = by_place[at].answers if is_gone else None
     return found
 
@@ -266,9 +241,9 @@ def _followed(each: Labelled, exchanges: Sequence[Labelled], tally: Tally) -> No
     if "".join(left.split()):
         tally.programs_words += 1
         each.wrong.append(f"a program's words: {left[:200]!r}")
-    if not each.is_main or each.was_cut:
+    if not each.is_main:
         return
-    after = next((other for other in later if other.answers == each.at and not other.was_refused), None)
+    after = next((other for other in later if other.answers == each.at), None)
     if after is None or after.row is None or after.after_summary or not _keeps(after, each):
         return
     if each.row.reason in TEACHES_NOTHING:  # whatever follows
@@ -295,40 +270,6 @@ async def _send(http: aiohttp.ClientSession, url: str, each: Labelled, now: dict
         turns = answer.headers.get("x-openclaw-rl-turn", "")
     if each.status == 200 and turns:
         now |= dict(zip(each.turns, turns.split(","), strict=False))
-
-
-def _labelled(client: str, held: Mapping[str, Json]) -> Labelled:
-    words, replies, turns = held["words"], held["replies"], held["turns"]
-    headers, body, answers = held["headers"], held["body"], held["answers"]
-    assert isinstance(words, list) and isinstance(replies, list) and isinstance(turns, list)
-    assert isinstance(headers, dict) and isinstance(body, dict) and isinstance(answers, int | None)
-    return Labelled(
-        client=client,
-        at=int(str(held["at"])),
-        session=str(held["session"]),
-        kind=str(held["kind"]),
-        errand=None if held["errand"] is None else str(held["errand"]),
-        words=[str(each) for each in words],
-        answers=answers,
-        path=str(held["path"]),
-        headers={name: str(value) for name, value in headers.items()},
-        body=body,
-        reply=str(replies[0]) if replies else "",
-        turns=[str(each) for each in turns],
-        has_results=held.get("has_results") is True,
-        after_summary=held.get("after_summary") is True,
-        was_cut=held.get("was_cut") is True,
-        was_refused=held.get("is_refused") is True,
-    )
-
-
-def _whole(held: Json, shared: Mapping[str, Json]) -> Json:
-    """With the texts put in that the file keeps once."""
-    if isinstance(held, dict):
-        if set(held) == {"$"}:
-            return _whole(shared[str(held["$"])], shared)
-        return {name: _whole(value, shared) for name, value in held.items()}
-    return [_whole(each, shared) for each in held] if isinstance(held, list) else held
 
 
 def _plain(text: str) -> str:

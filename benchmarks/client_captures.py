@@ -2,7 +2,7 @@
 
 `make test-clients` records them (tests/clients/fixtures); FIXTURES names another folder, ONLY one client. The engine
 says again what was said then; the ids of turns and calls in later requests are those given out now. A reply that was
-cancelled is cut where it was. RULES=off leaves out what is known of single clients.
+cancelled is cut where it was. RULES=off leaves out what is known of single clients. `make bench-captures` prints both.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import gzip
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
@@ -20,8 +20,9 @@ import aiohttp
 from aiohttp import web
 
 from benchmarks.client_truth import Findings, Label, Made, found
-from benchmarks.common import Figures, conditions, finish, progress
+from benchmarks.common import conditions, finish, progress
 from benchmarks.http import bundled_model
+from openclaw_rl.collect.clients.rules import AnyClient, ClientRules
 from openclaw_rl.collect.stage import Collect, CollectSettings
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.next_state import Feedback
@@ -92,7 +93,8 @@ def main() -> None:
     only, model = os.environ.get("ONLY", ""), bundled_model()
     assert model is not None
     paths = [path for path in sorted(folder.glob("*.jsonl.gz")) if path.name.startswith(only)]
-    figures = asyncio.run(_replayed(paths, model))
+    clients = (AnyClient(),) if os.environ.get("RULES") == "off" else None
+    figures = asyncio.run(replayed(paths, model, clients=clients))
     figures["conditions"] = conditions(
         "bundled tokenizer and template, scripted answers", threads=1, seeds=[], repeats=1
     )
@@ -119,13 +121,16 @@ def read(path: Path) -> Recording:
     return Recording(head["client"], head["release"], exchanges)
 
 
-async def _replayed(paths: list[Path], model: Path) -> Figures:
+async def replayed(
+    paths: Sequence[Path], model: Path, *, clients: Sequence[ClientRules] | None = None
+) -> dict[str, object]:
+    """What came out, each recording in a store of its own; `clients` are the rules, by default the product's."""
     renderer = ChatRenderer(read_template(model))
     by_client: dict[str, dict[str, int]] = {}
     for path in paths:
         recording = read(path)
         with tempfile.TemporaryDirectory() as home:
-            made = await _replay(recording.exchanges, renderer, Path(home))
+            made = await _replay(recording.exchanges, renderer, Path(home), clients)
         labels = [each.label for each in recording.exchanges]
         findings = found(labels, made)
         counts = _counts(recording.exchanges, findings)
@@ -134,7 +139,7 @@ async def _replayed(paths: list[Path], model: Path) -> Figures:
             for item in items:
                 progress(f"{recording.client}, {name}: {item}")
     names = next(iter(by_client.values()), {})
-    totals: Figures = {name: sum(counts[name] for counts in by_client.values()) for name in names}
+    totals = {name: sum(counts[name] for counts in by_client.values()) for name in names}
     return {"clients": len(by_client), **totals, "by_client": by_client}
 
 
@@ -168,7 +173,9 @@ def _refused(exchanges: list[Exchange]) -> list[Exchange]:
     return [each for each in exchanges if each.status != 200 and not each.label.is_too_long]
 
 
-async def _replay(exchanges: list[Exchange], renderer: ChatRenderer, home: Path) -> dict[int, Made]:
+async def _replay(
+    exchanges: list[Exchange], renderer: ChatRenderer, home: Path, clients: Sequence[ClientRules] | None
+) -> dict[int, Made]:
     """Sends the recordings one after the other, then reads what the store made of them."""
     eos = renderer.template.eos_ids()
     says: list[str] = []
@@ -177,8 +184,7 @@ async def _replay(exchanges: list[Exchange], renderer: ChatRenderer, home: Path)
         return (*renderer.encode(says.pop(0) if len(says) > 1 else says[0]), eos[0])
 
     store = await Store.open(home)
-    settings = CollectSettings(infer_from_prompts=os.environ.get("RULES") != "off")
-    noting = Noting(Collect(store, settings, lambda: 0.0))
+    noting = Noting(Collect(store, CollectSettings(), lambda: 0.0, clients=clients))
     parts = _parts(store, renderer, ScriptedEngine(script), noting)
     runners = [runner_of(build_app(each)) for each in (parts, replace(parts, context_length=SMALL_CONTEXT))]
     try:
