@@ -61,7 +61,8 @@ def sample(logits: Tensor, draws: Sequence[Draw], masks: Masks | None = None) ->
         heat = torch.tensor(
             [max(ask.temperature, LEAST_HEAT) if ask.temperature else 1.0 for ask in asks], device=device
         )
-        shaped = shaped / heat[:, None]
+        shaped, scaled = shaped / heat[:, None], None
+    if scaled is None:
         scaled = torch.log_softmax(shaped, -1)
     # where most is forbidden, exp takes three times as long as softmax does
     shares = None if masked_all is None else shaped.softmax(-1)
@@ -78,9 +79,9 @@ def sample(logits: Tensor, draws: Sequence[Draw], masks: Masks | None = None) ->
 
 def _shaped(
     logits: Tensor, logp_all: Tensor, draws: Sequence[Draw], masks: Masks | None
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The logits that are drawn from and their log-probabilities, and, [guided, V], what a grammar leaves of the
-    model's own at temperature 1.
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The logits that are drawn from, their log-probabilities where these are known, and, [guided, V], what a grammar
+    leaves of the model's own at temperature 1.
     """
     leaning = [(row, draw.leanings) for row, draw in enumerate(draws) if draw.leanings is not None]
     if masks is None and not leaning:
@@ -101,7 +102,7 @@ def _shaped(
         shaped[rows] = held
     for row, leanings in leaning:
         leanings.apply(shaped[row])
-    return shaped, torch.log_softmax(shaped, -1), masked_all
+    return shaped, None, masked_all
 
 
 def _drawn(
