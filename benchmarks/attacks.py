@@ -33,8 +33,8 @@ from openclaw_rl.judge.keep import kept_hint
 from openclaw_rl.judge.llm import LlmJudge
 from openclaw_rl.judge.settings import HintFrom, JudgeSettings
 from openclaw_rl.judge.signals import owner_messages
-from openclaw_rl.serve.auth import Caller, Keys, key_digest
-from openclaw_rl.serve.limits import Meter
+from openclaw_rl.serve.door.auth import Caller, Keys, key_digest
+from openclaw_rl.serve.door.limits import Meter
 from openclaw_rl.testing.turns import a_sample, a_turn
 from openclaw_rl.train.fairness import Floods, most_of_one, shared_fairly
 from openclaw_rl.train.settings import TrainStageSettings

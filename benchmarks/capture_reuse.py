@@ -21,8 +21,8 @@ from openclaw_rl.engines.local.client import LocalEngine
 from openclaw_rl.engines.local.prefixes import ids, shared
 from openclaw_rl.engines.local.settings import LocalEngineSettings
 from openclaw_rl.render.renderer import ChatRenderer
-from openclaw_rl.serve.unseen import Unseen
-from openclaw_rl.serve.wire import ChatBody, messages_of, parsed, tools_of
+from openclaw_rl.serve.apis.chat.wire import ChatBody, messages_of, parsed, tools_of
+from openclaw_rl.serve.request.unseen import Unseen
 
 Asked = tuple[str | None, Mapping[str, Json]]  # the session, where it is known, and the body
 

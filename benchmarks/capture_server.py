@@ -29,12 +29,12 @@ from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.activity import Activity
 from openclaw_rl.runtime.allocator import set_aside
+from openclaw_rl.serve.apis.chat.wire import ChatBody, messages_of, parsed, tools_of
 from openclaw_rl.serve.app import build_app, runner_of
-from openclaw_rl.serve.auth import Keys
+from openclaw_rl.serve.door.auth import Keys
 from openclaw_rl.serve.failures import Handler
 from openclaw_rl.serve.parts import Control, ServeParts
-from openclaw_rl.serve.unseen import Unseen
-from openclaw_rl.serve.wire import ChatBody, messages_of, parsed, tools_of
+from openclaw_rl.serve.request.unseen import Unseen
 from openclaw_rl.store.db import Store
 from openclaw_rl.testing.engine import ScriptedEngine
 

@@ -26,7 +26,7 @@ from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.serve.app import build_app, runner_of
-from openclaw_rl.serve.auth import Keys
+from openclaw_rl.serve.door.auth import Keys
 from openclaw_rl.serve.parts import Control, ServeParts
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.db import Store

@@ -22,7 +22,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from benchmarks.common import Figures, conditions, finish, is_quick, progress, quantile
 from openclaw_rl.core.message import Json
 from openclaw_rl.evals.client import Client, served_model
-from openclaw_rl.evals.methods import config_text
+from openclaw_rl.evals.personalization.methods import config_text
 from openclaw_rl.evals.server import Server, serving
 from openclaw_rl.tiny import world
 

@@ -34,6 +34,7 @@ from benchmarks.kill_forks import Forks, StallError
 from openclaw_rl.config import read_config
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.doctor.check import check_home
 from openclaw_rl.errors import DamageError, OpenClawRLError
 from openclaw_rl.publish.gate import Gate
 from openclaw_rl.publish.settings import PublishSettings
@@ -41,7 +42,6 @@ from openclaw_rl.publish.stage import PublishStage
 from openclaw_rl.publish.swap import Served
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
-from openclaw_rl.runtime.checking import check_home
 from openclaw_rl.store.db import Store
 from openclaw_rl.testing.engine import ScriptedEngine
 from openclaw_rl.testing.folders import lived_in

@@ -31,11 +31,11 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.evals.client import Client, served_model
 from openclaw_rl.evals.learning import Run, RunSettings, measure
-from openclaw_rl.evals.users import Student
+from openclaw_rl.evals.people.users import Student
+from openclaw_rl.home.address import taken
 from openclaw_rl.publish.swap import rollback
 from openclaw_rl.runtime.installation import Installation, installed
 from openclaw_rl.runtime.listening import listening
-from openclaw_rl.runtime.place import taken
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 from openclaw_rl.tiny import world
 

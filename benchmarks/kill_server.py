@@ -41,12 +41,12 @@ from openclaw_rl.publish.swap import Served
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.serve.app import build_app, runner_of
-from openclaw_rl.serve.auth import Keys
+from openclaw_rl.serve.door.auth import Keys
 from openclaw_rl.serve.parts import Control, ServeParts
 from openclaw_rl.store.db import Store
+from openclaw_rl.teach.entry import Entry
 from openclaw_rl.testing.engine import ScriptedEngine
 from openclaw_rl.testing.judge import ScriptedJudge
-from openclaw_rl.train.entry import Entry
 from openclaw_rl.train.settings import TrainStageSettings, Wants
 from openclaw_rl.train.stage import TrainStage
 

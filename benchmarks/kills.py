@@ -23,7 +23,7 @@ from benchmarks import kill_restart, kills_real
 from benchmarks.common import Figures, conditions, finish, is_quick, progress, quantile
 from benchmarks.kill_clients import CLIENTS, Target, Told, lost, not_committed, not_there, talk, trained_twice
 from benchmarks.kill_forks import Forks, StallError
-from openclaw_rl.runtime.checking import check_home
+from openclaw_rl.doctor.check import check_home
 
 LANES = 2
 KILLS_A_HOME = 45

@@ -19,8 +19,8 @@ from aiohttp import web
 from benchmarks.common import progress
 from benchmarks.http import KEY, bundled_model
 from benchmarks.kill_clients import CLIENTS, Target, Told, lost, not_committed, talk, trained_twice
+from openclaw_rl.doctor.check import check_home
 from openclaw_rl.engines import LocalEngine, LocalEngineSettings
-from openclaw_rl.runtime.checking import check_home
 
 START_S = 180.0
 END_S = 60.0  # for a killed or ended server to be gone

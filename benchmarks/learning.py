@@ -15,11 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
+from openclaw_rl.evals.demo.report import as_json
 from openclaw_rl.evals.learning import AFTER, BEFORE, CONVERGED, Event, RunSettings, learn
+from openclaw_rl.evals.people.users import Student
 from openclaw_rl.evals.records import LearningReport, Measurement, SessionRecord
-from openclaw_rl.evals.report import as_json
 from openclaw_rl.evals.server import serving
-from openclaw_rl.evals.users import Student
 
 MODEL = "bundled"
 FULL = RunSettings(sessions=24, problems=200)

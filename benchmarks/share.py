@@ -25,8 +25,8 @@ from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.sample import HintPrompt, Sample
 from openclaw_rl.core.version import BASE
 from openclaw_rl.evals.server import Server, serving
+from openclaw_rl.home.models import model_folder
 from openclaw_rl.render.template import ChatTemplate, read_template
-from openclaw_rl.runtime.models import model_folder
 from openclaw_rl.tiny import world
 from openclaw_rl.trainers.process import TrainerProcess
 

@@ -33,13 +33,13 @@ from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.engines.local.settings import EngineInfo, EngineStats
+from openclaw_rl.home.address import taken
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.allocator import giving_back
 from openclaw_rl.runtime.installation import Built, Installation, assembled
 from openclaw_rl.runtime.listening import listening
-from openclaw_rl.runtime.place import taken
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.db import Store
 from openclaw_rl.testing.engine import ScriptedEngine

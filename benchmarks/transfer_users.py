@@ -11,7 +11,7 @@ from random import Random
 
 from openclaw_rl.core.hint import Hint, hinted
 from openclaw_rl.core.message import Role, message
-from openclaw_rl.evals.users import Check
+from openclaw_rl.evals.people.users import Check
 from openclaw_rl.tiny import world as bundled
 from openclaw_rl.tiny.worlds import WORLDS, talks
 from openclaw_rl.tiny.worlds.parts import Way, Wish, hints

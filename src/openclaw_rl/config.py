@@ -16,7 +16,6 @@ from typing import TypeVar, get_type_hints
 
 import msgspec
 
-from openclaw_rl.carry.settings import HintsSettings
 from openclaw_rl.collect.stage import CollectSettings
 from openclaw_rl.core.kept_hint import Carry
 from openclaw_rl.core.message import Json
@@ -28,6 +27,7 @@ from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.render.settings import RenderSettings
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.settings import StoreSettings
+from openclaw_rl.teach.settings import HintsSettings
 from openclaw_rl.train.settings import TrainStageSettings
 from openclaw_rl.trainers.settings import TrainerSettings
 

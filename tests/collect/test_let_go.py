@@ -7,7 +7,7 @@ from pathlib import Path
 
 from conversation import reply, serving, user
 
-from openclaw_rl.store.forget import Going, What
+from openclaw_rl.store.forget.selection import Going, What
 from openclaw_rl.testing.turns import a_turn, an_arrival
 
 ANN, BOB = {"X-Session-Id": "ann"}, {"X-Session-Id": "bob"}

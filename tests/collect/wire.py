@@ -10,10 +10,10 @@ from conversation import Served
 
 from openclaw_rl.core.message import Json, Message, ToolCall, message
 from openclaw_rl.core.turn import Arrival, Placement, Turn
-from openclaw_rl.serve.messages import told_by
-from openclaw_rl.serve.messages_wire import MessagesBody, conversation_of, offered
-from openclaw_rl.serve.unseen import Unseen
-from openclaw_rl.serve.wire import ChatBody, facts_of, fields_of, messages_of, parsed, tools_of
+from openclaw_rl.serve.apis.chat.wire import ChatBody, facts_of, fields_of, messages_of, parsed, tools_of
+from openclaw_rl.serve.apis.messages.route import told_by
+from openclaw_rl.serve.apis.messages.wire import MessagesBody, conversation_of, offered
+from openclaw_rl.serve.request.unseen import Unseen
 from openclaw_rl.testing.turns import a_turn
 
 TURNS = iter(range(10_000))

@@ -11,9 +11,9 @@ from random import Random
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from openclaw_rl.evals.jobs import Job, Person
-from openclaw_rl.evals.probes import FIRST_HELD_OUT
-from openclaw_rl.evals.wishes import Kind
+from openclaw_rl.evals.people.jobs import Job, Person
+from openclaw_rl.evals.people.wishes import Kind
+from openclaw_rl.evals.personalization.probes import FIRST_HELD_OUT
 from openclaw_rl.tiny import world
 
 STYLE = {Kind.SOLVE: world.Style.NATURAL, Kind.GRADE: world.Style.DETAILED, Kind.COMMENT: world.Style.FRIENDLY}

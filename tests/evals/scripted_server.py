@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from openclaw_rl.evals.learning import FIRST_HELD_OUT
-from openclaw_rl.evals.users import Student
+from openclaw_rl.evals.people.users import Student
 from openclaw_rl.tiny import world
 
 

@@ -15,7 +15,7 @@ KEYS = {"sessions", "converged_at", "refused", "versions", "seconds", "condition
 DEMO = """
 import asyncio, signal, sys
 from pathlib import Path
-from openclaw_rl.evals.demo import run_demo
+from openclaw_rl.evals.demo.run import run_demo
 signal.signal(signal.SIGINT, signal.default_int_handler)  # as at a terminal, also where a shell started us behind
 asyncio.run(run_demo(Path(sys.argv[1]), sessions=int(sys.argv[2]), problems=4))
 """

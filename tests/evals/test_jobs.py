@@ -10,13 +10,13 @@ from random import Random
 import pytest
 
 from openclaw_rl.errors import ConfigError
-from openclaw_rl.evals.agent import Answer
 from openclaw_rl.evals.client import Reply
-from openclaw_rl.evals.exercises import ToyExercises, read_exercises
-from openclaw_rl.evals.jobs import Job
-from openclaw_rl.evals.personalization import three
-from openclaw_rl.evals.voices import Scripted
-from openclaw_rl.evals.wishes import Kind
+from openclaw_rl.evals.people.agent import Answer
+from openclaw_rl.evals.people.exercises import ToyExercises, read_exercises
+from openclaw_rl.evals.people.jobs import Job
+from openclaw_rl.evals.people.voices import Scripted
+from openclaw_rl.evals.people.wishes import Kind
+from openclaw_rl.evals.personalization.plan import three
 from openclaw_rl.tiny import world
 
 STUDENT, ASSISTANT, TEACHER = three(ToyExercises(), 0)

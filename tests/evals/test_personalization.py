@@ -14,15 +14,25 @@ from typer.testing import CliRunner
 
 from openclaw_rl.config import read_config
 from openclaw_rl.errors import ConfigError
-from openclaw_rl.evals.memory import MOST_NOTES, Memory
-from openclaw_rl.evals.methods import METHODS, chosen, config_text, read_recipe
-from openclaw_rl.evals.modes import Mode
-from openclaw_rl.evals.personalization import Kept, Plan, conditions_of, run_plan
-from openclaw_rl.evals.personalization_figures import figures, median
-from openclaw_rl.evals.personalization_plots import running
-from openclaw_rl.evals.personalization_report import as_html, put_section, table, write_results
-from openclaw_rl.evals.personalization_view import line
-from openclaw_rl.evals.trials import AGAIN, BEFORE, CONVERGED, TWICE, OddReply, Point, Session, Shares, Trial
+from openclaw_rl.evals.people.memory import MOST_NOTES, Memory
+from openclaw_rl.evals.personalization.figures import figures, median
+from openclaw_rl.evals.personalization.methods import METHODS, chosen, config_text, read_recipe
+from openclaw_rl.evals.personalization.modes import Mode
+from openclaw_rl.evals.personalization.plan import Kept, Plan, conditions_of, run_plan
+from openclaw_rl.evals.personalization.plots import running
+from openclaw_rl.evals.personalization.report import as_html, put_section, table, write_results
+from openclaw_rl.evals.personalization.trials import (
+    AGAIN,
+    BEFORE,
+    CONVERGED,
+    TWICE,
+    OddReply,
+    Point,
+    Session,
+    Shares,
+    Trial,
+)
+from openclaw_rl.evals.personalization.view import line
 
 KEYS = {
     "sessions",

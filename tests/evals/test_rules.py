@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from openclaw_rl.evals import rules
-from openclaw_rl.evals.wishes import detailed, friendly, natural
+from openclaw_rl.evals.people import rules
+from openclaw_rl.evals.people.wishes import detailed, friendly, natural
 from openclaw_rl.tiny import world
 
 GOOD = "First you add the 7 new apples, which is 5 + 7 = 12. Then you take away the 3 that are gone, so 9 are left."

@@ -9,13 +9,13 @@ import pytest
 from learner_double import Learner, learning
 
 from openclaw_rl.evals.client import Client
-from openclaw_rl.evals.exercises import ToyExercises
-from openclaw_rl.evals.methods import METHODS, Method
-from openclaw_rl.evals.personalization import three
-from openclaw_rl.evals.probes import ODD_KEPT, BaseShares, Measured, Probes
-from openclaw_rl.evals.trial import Run
-from openclaw_rl.evals.trials import AGAIN, BEFORE, CONVERGED, LAST, TWICE, Trial, TrialSettings
-from openclaw_rl.evals.voices import Scripted
+from openclaw_rl.evals.people.exercises import ToyExercises
+from openclaw_rl.evals.people.voices import Scripted
+from openclaw_rl.evals.personalization.methods import METHODS, Method
+from openclaw_rl.evals.personalization.plan import three
+from openclaw_rl.evals.personalization.probes import ODD_KEPT, BaseShares, Measured, Probes
+from openclaw_rl.evals.personalization.trial import Run
+from openclaw_rl.evals.personalization.trials import AGAIN, BEFORE, CONVERGED, LAST, TWICE, Trial, TrialSettings
 
 PEOPLE = three(ToyExercises(), 0)
 STUDENT, ASSISTANT, TEACHER = PEOPLE

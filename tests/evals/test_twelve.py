@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 from random import Random
 
-from openclaw_rl.evals.exercises import ToyExercises
-from openclaw_rl.evals.methods import CARRIES
-from openclaw_rl.evals.modes import Mode
-from openclaw_rl.evals.personalization import Plan
-from openclaw_rl.evals.trials import BEFORE, LAST, Point, Shares, Trial
-from openclaw_rl.evals.twelve import TWELVE, as_wish, one_user, wish_figures
-from openclaw_rl.evals.wishes import Kind
-from openclaw_rl.evals.wishes_report import as_html, as_markdown
+from openclaw_rl.evals.people.exercises import ToyExercises
+from openclaw_rl.evals.people.wishes import Kind
+from openclaw_rl.evals.personalization.methods import CARRIES
+from openclaw_rl.evals.personalization.modes import Mode
+from openclaw_rl.evals.personalization.plan import Plan
+from openclaw_rl.evals.personalization.trials import BEFORE, LAST, Point, Shares, Trial
+from openclaw_rl.evals.wishes.report import as_html, as_markdown
+from openclaw_rl.evals.wishes.run import TWELVE, as_wish, one_user, wish_figures
 from openclaw_rl.tiny import manners
 
 TOY = ToyExercises()

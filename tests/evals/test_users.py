@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from openclaw_rl.evals.users import Student
+from openclaw_rl.evals.people.users import Student
 from openclaw_rl.tiny import world
 
 

@@ -9,10 +9,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from openclaw_rl.errors import EngineError
-from openclaw_rl.evals.exercises import ToyExercises
-from openclaw_rl.evals.jobs import Assessment
-from openclaw_rl.evals.personalization import three
-from openclaw_rl.evals.voices import playing
+from openclaw_rl.evals.people.exercises import ToyExercises
+from openclaw_rl.evals.people.jobs import Assessment
+from openclaw_rl.evals.people.voices import playing
+from openclaw_rl.evals.personalization.plan import three
 
 JOB = three(ToyExercises(), 0)[0].job(1)
 

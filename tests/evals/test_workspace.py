@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from openclaw_rl.core.message import ToolCall
-from openclaw_rl.evals.workspace import MOST_CHARS, Workspace, workspace
+from openclaw_rl.evals.people.workspace import MOST_CHARS, Workspace, workspace
 
 FILES = {"homework.txt": "Homework\n", "timetable.txt": "Monday: maths\n"}
 

@@ -13,7 +13,7 @@ import pytest
 from flow_parts import KEY, Served, start
 from openai import AsyncOpenAI
 
-from openclaw_rl.runtime.doctor import examine
+from openclaw_rl.doctor.report import examine
 from openclaw_rl.tiny.world import bundled_model
 
 

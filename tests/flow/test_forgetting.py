@@ -15,13 +15,13 @@ from forgetting_parts import CANARY, Home, files_with, lived, make_home, never_s
 
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import ConfigError, StoreError
-from openclaw_rl.runtime.forget_finish import finish_erasing, plan_text, rebuild
-from openclaw_rl.runtime.forget_plan import Certificate, plan_of
-from openclaw_rl.runtime.forgetting import forget
-from openclaw_rl.runtime.home import Address, note_address
-from openclaw_rl.runtime.inspection import export_to
-from openclaw_rl.store.forget import What
-from openclaw_rl.store.forgettings import Phase
+from openclaw_rl.home.folder import Address, note_address
+from openclaw_rl.owner.inspection import export_to
+from openclaw_rl.remake.forget import forget
+from openclaw_rl.remake.forget_finish import finish_erasing, plan_text, rebuild
+from openclaw_rl.remake.forget_plan import Certificate, plan_of
+from openclaw_rl.store.forget.book import Phase
+from openclaw_rl.store.forget.selection import What
 from openclaw_rl.store.lock import FolderLock
 from openclaw_rl.store.rows import VersionStatus
 
@@ -29,10 +29,10 @@ CHILD = """
 import asyncio, logging, sys
 from pathlib import Path
 from openclaw_rl.config import Config
-from openclaw_rl.runtime.forget_finish import finish_erasing, plan_text, rebuild
-from openclaw_rl.runtime.forget_plan import plan_of
+from openclaw_rl.remake.forget_finish import finish_erasing, plan_text, rebuild
+from openclaw_rl.remake.forget_plan import plan_of
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.forget import What
+from openclaw_rl.store.forget.selection import What
 from openclaw_rl.trainers.settings import TrainerSettings
 
 home, model, point = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]

@@ -12,10 +12,10 @@ from forgetting_parts import CANARY, SETTINGS, lived, make_home
 
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import SHARED
-from openclaw_rl.runtime.forget_finish import plan_text
-from openclaw_rl.runtime.forget_plan import plan_of
+from openclaw_rl.remake.forget_finish import plan_text
+from openclaw_rl.remake.forget_plan import plan_of
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.forget import What
+from openclaw_rl.store.forget.selection import What
 from openclaw_rl.tiny.world import bundled_model
 
 CONFIG = """

@@ -14,7 +14,7 @@ from flow_parts import Judging, Served, headers, start
 
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.rights import Right
-from openclaw_rl.runtime.keys import add_key
+from openclaw_rl.home.keys import add_key
 
 MARKER = "zanzibarcinnamon"
 SECRET = "sk-proj-" + "Ab3dEf6hIj9kLm2nOp5q" * 2

@@ -15,12 +15,12 @@ from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import ConfigError
-from openclaw_rl.runtime.forget_finish import finish_erasing, plan_text, rebuild
-from openclaw_rl.runtime.forget_plan import plan_of
-from openclaw_rl.runtime.replaying import Change, Report, replay
+from openclaw_rl.remake.forget_finish import finish_erasing, plan_text, rebuild
+from openclaw_rl.remake.forget_plan import plan_of
+from openclaw_rl.remake.replay import Change, Report, replay
 from openclaw_rl.store import codec
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.forget import What
+from openclaw_rl.store.forget.selection import What
 from openclaw_rl.store.rows import VersionStatus
 from openclaw_rl.testing.turns import a_sample, a_turn
 from openclaw_rl.trainers.settings import Method

@@ -19,17 +19,17 @@ from openclaw_rl.core.adapter import WEIGHTS
 from openclaw_rl.core.manifest import version_folder
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import AdapterError, ConfigError
+from openclaw_rl.owner.inspection import roll_back
 from openclaw_rl.publish.pruning import Pruning
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.swap import Served
 from openclaw_rl.publish.versions import verified
-from openclaw_rl.runtime.forget_finish import finish_erasing, plan_text, rebuild
-from openclaw_rl.runtime.forget_plan import Certificate, plan_of
-from openclaw_rl.runtime.inspection import roll_back
-from openclaw_rl.runtime.replaying import restore
-from openclaw_rl.store.check import check_rows
-from openclaw_rl.store.forget import What
-from openclaw_rl.store.forgettings import WHY_GIVEN_UP
+from openclaw_rl.remake.forget_finish import finish_erasing, plan_text, rebuild
+from openclaw_rl.remake.forget_plan import Certificate, plan_of
+from openclaw_rl.remake.replay import restore
+from openclaw_rl.store.forget.book import WHY_GIVEN_UP
+from openclaw_rl.store.forget.selection import What
+from openclaw_rl.store.mend.check import check_rows
 from openclaw_rl.store.rows import VersionStatus
 from openclaw_rl.testing.engine import ScriptedEngine
 

@@ -8,7 +8,7 @@ import pytest
 
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.publish.evidence import LEAST, share_at_most, suspects, wealth, worth
-from openclaw_rl.store.effects import Outcome
+from openclaw_rl.store.tables.effects import Outcome
 
 CHANCE = 0.005
 

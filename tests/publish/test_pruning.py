@@ -24,18 +24,18 @@ from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.trainer_state import FACTS, STATE
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import SHARED, PolicyVersion
+from openclaw_rl.doctor.check import check_home
 from openclaw_rl.errors import AdapterError
 from openclaw_rl.publish.compare import Comparison
 from openclaw_rl.publish.pruning import KEPT_BY_HAND_S, OnDisk, Pruning, on_disk
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.swap import LEFT_S, pin, rollback
 from openclaw_rl.publish.watch import Watch
-from openclaw_rl.runtime.checking import check_home
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.forget import What
-from openclaw_rl.store.forgettings import Phase
-from openclaw_rl.store.keeping import Keep
+from openclaw_rl.store.forget.book import Phase
+from openclaw_rl.store.forget.selection import What
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
+from openclaw_rl.store.tables.keeping import Keep
 
 CHILD = """
 import asyncio, sys

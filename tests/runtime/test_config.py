@@ -9,7 +9,7 @@ import pytest
 
 from openclaw_rl.config import ENVIRONMENT, UNUSED, read_config, unused_names
 from openclaw_rl.errors import ConfigError
-from openclaw_rl.runtime.settings_text import settings_text
+from openclaw_rl.owner.settings_text import settings_text
 from openclaw_rl.trainers.settings import Method
 
 ROOT = Path(__file__).parent.parent.parent

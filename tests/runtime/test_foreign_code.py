@@ -14,6 +14,7 @@ from openclaw_rl.config import Config
 from openclaw_rl.core.adapter import WEIGHTS
 from openclaw_rl.core.manifest import version_folder
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
+from openclaw_rl.doctor.install import installation_findings
 from openclaw_rl.errors import AdapterError, ModelError
 from openclaw_rl.publish.gate import Gate
 from openclaw_rl.publish.settings import PublishSettings
@@ -21,7 +22,6 @@ from openclaw_rl.publish.stage import PublishStage
 from openclaw_rl.publish.swap import Served, rollback
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
-from openclaw_rl.runtime.doctor_install import installation_findings
 from openclaw_rl.store.db import Store
 from openclaw_rl.testing.engine import ScriptedEngine
 from openclaw_rl.testing.folders import lived_in

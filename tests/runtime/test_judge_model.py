@@ -12,12 +12,12 @@ from openclaw_rl.config import read_config
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.engines.local.settings import LocalEngineSettings
 from openclaw_rl.errors import JudgeError, ModelError
+from openclaw_rl.home.models import model_folder
 from openclaw_rl.judge.settings import JudgeSettings
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.installation import installed
 from openclaw_rl.runtime.judge_model import JudgeModel
-from openclaw_rl.runtime.models import model_folder
 
 ASKED = (message(Role.USER, "Mia has 3 pens and gets 4 more. How many pens does she have?"),)
 JUDGE = JudgeSettings(device="cpu", nice=3)

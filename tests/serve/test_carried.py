@@ -9,14 +9,14 @@ import aiohttp
 import pytest_asyncio
 from serve_doubles import Serving, serving
 
-from openclaw_rl.carry.in_use import HintsInUse
-from openclaw_rl.carry.settings import HintsSettings
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.kept_hint import Carry
 from openclaw_rl.core.message import Json
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.store.db import Store
+from openclaw_rl.teach.in_use import HintsInUse
+from openclaw_rl.teach.settings import HintsSettings
 
 WISH = Hint("Write plain sentences.")
 KEY = {"Authorization": "Bearer secret"}

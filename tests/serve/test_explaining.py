@@ -14,8 +14,8 @@ from openclaw_rl.core.sample import HintPrompt, Outcome, Sample, SampledReply
 from openclaw_rl.core.turn import TurnKind
 from openclaw_rl.core.verdict import Verdict, VerdictSource, Vote
 from openclaw_rl.core.version import BASE, PolicyVersion
-from openclaw_rl.serve.explaining import DROPPED, STANDS, explained, lesson_explained
-from openclaw_rl.serve.views import turn_json
+from openclaw_rl.serve.control.explain import DROPPED, STANDS, explained, lesson_explained
+from openclaw_rl.serve.control.views import turn_json
 from openclaw_rl.store.rows import TurnRow
 from openclaw_rl.testing.turns import a_turn
 

@@ -19,7 +19,7 @@ from openclaw_rl.errors import ConfigError, RequestError
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.serve.parts import Forgetting, ServeParts
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.forget import Going, What
+from openclaw_rl.store.forget.selection import Going, What
 from openclaw_rl.testing.turns import a_turn
 
 KEY = {"Authorization": "Bearer secret"}

@@ -20,8 +20,8 @@ from serve_doubles import Serving, serving
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import RequestError
 from openclaw_rl.render.renderer import ChatRenderer
-from openclaw_rl.serve.large import LARGE_BYTES, beside, check_sizes, parsed_in_pieces, pieces
-from openclaw_rl.serve.wire import ChatBody, MessageSpec, fields_of, parsed
+from openclaw_rl.serve.apis.chat.wire import ChatBody, MessageSpec, fields_of, parsed
+from openclaw_rl.serve.request.large import LARGE_BYTES, beside, check_sizes, parsed_in_pieces, pieces
 from openclaw_rl.store.db import Store
 
 ODD = 'a "quoted" \\ [list], {object} \\" ü 🙂 \n'

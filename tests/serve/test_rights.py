@@ -12,8 +12,8 @@ from serve_doubles import Serving, serving
 from openclaw_rl.core.rights import ALL_RIGHTS, KnownKey, Limits, Right
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.serve.app import ROUTES
-from openclaw_rl.serve.auth import Keys, key_digest
-from openclaw_rl.serve.limits import Meter
+from openclaw_rl.serve.door.auth import Keys, key_digest
+from openclaw_rl.serve.door.limits import Meter
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.db import Store

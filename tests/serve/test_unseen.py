@@ -14,7 +14,7 @@ from anthropic.types import beta
 from serve_doubles import Serving
 
 from openclaw_rl.core.message import Message, Role
-from openclaw_rl.serve.unseen import Unseen, data_facts, own_line, text_in
+from openclaw_rl.serve.request.unseen import Unseen, data_facts, own_line, text_in
 
 KEY = {"Authorization": "Bearer secret"}
 PIXELS = base64.b64encode(bytes(34 * 1024)).decode()

@@ -19,8 +19,8 @@ from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.store.connection import NAME
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.forget import Going, What
-from openclaw_rl.store.forget_rows import compact
+from openclaw_rl.store.forget.erase import compact
+from openclaw_rl.store.forget.selection import Going, What
 from openclaw_rl.store.rows import VersionStatus
 from openclaw_rl.testing.turns import a_sample, a_turn, ids_of
 

@@ -16,7 +16,7 @@ from openclaw_rl.core.turn import TurnKind
 from openclaw_rl.errors import StoreError
 from openclaw_rl.store.connection import open_writer
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.forget import Going, What
+from openclaw_rl.store.forget.selection import Going, What
 from openclaw_rl.store.writer import Writer
 from openclaw_rl.testing.turns import a_turn
 

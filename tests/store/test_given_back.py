@@ -17,10 +17,10 @@ from store_doubles import paired_and_judged
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.store import connection
-from openclaw_rl.store.check import check_rows
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.refusals import Refusal, Returned
+from openclaw_rl.store.mend.check import check_rows
 from openclaw_rl.store.rows import GIVEN_BACK, StepRecord, VersionRow, VersionStatus
+from openclaw_rl.store.tables.refusals import Refusal, Returned
 from openclaw_rl.testing.turns import a_sample, a_turn
 
 ANN = "user-ann"
@@ -128,9 +128,9 @@ KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.store import lessons
+from openclaw_rl.store.tables import lessons
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.refusals import Refusal
+from openclaw_rl.store.tables.refusals import Refusal
 
 async def main():
     store = await Store.open(Path(sys.argv[1]))

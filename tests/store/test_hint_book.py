@@ -19,10 +19,11 @@ from openclaw_rl.core.kept_hint import HintState, is_same_wish, likeness
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource
-from openclaw_rl.store import connection, hints
+from openclaw_rl.store import connection
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.forget import What
+from openclaw_rl.store.forget.selection import What
 from openclaw_rl.store.migrations import STEPS
+from openclaw_rl.store.tables import hints
 from openclaw_rl.testing.turns import a_turn
 
 PLAIN = Hint("Write plain sentences without any markdown.")
@@ -186,7 +187,7 @@ import asyncio, os, sys
 from pathlib import Path
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.forget import What
+from openclaw_rl.store.forget.selection import What
 
 async def keep():
     store = await Store.open(Path(sys.argv[1]))

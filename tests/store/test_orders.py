@@ -11,8 +11,8 @@ from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.effects import Outcome
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
+from openclaw_rl.store.tables.effects import Outcome
 from openclaw_rl.testing.turns import a_turn
 
 ONE, TWO, THREE = (PolicyVersion(SHARED, number) for number in (1, 2, 3))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from openclaw_rl.store.pages import PageFile, Record, Tree, rows_of
+from openclaw_rl.store.mend.pages import PageFile, Record, Tree, rows_of
 
 PAGE = 4096
 

@@ -14,8 +14,8 @@ from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import Feedback, NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.store import hints, ledger, listing, samples, sessions, turns, versions
 from openclaw_rl.store.connection import open_writer
+from openclaw_rl.store.tables import hints, ledger, listing, samples, sessions, turns, versions
 from openclaw_rl.store.writer import Transaction
 from openclaw_rl.testing.turns import a_sample, a_turn
 

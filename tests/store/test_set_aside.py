@@ -10,9 +10,9 @@ from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource
-from openclaw_rl.store.check import check_rows
 from openclaw_rl.store.connection import NAME, open_writer
 from openclaw_rl.store.db import Store
+from openclaw_rl.store.mend.check import check_rows
 from openclaw_rl.store.rows import StepRecord
 from openclaw_rl.testing.turns import a_sample, a_turn
 

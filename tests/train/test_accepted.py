@@ -14,7 +14,7 @@ from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import HintPrompt, Sample
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.train.admit import teaches
+from openclaw_rl.teach.admit import teaches
 from openclaw_rl.train.settings import Wants
 
 

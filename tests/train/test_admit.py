@@ -12,7 +12,7 @@ from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.message import ToolCall
 from openclaw_rl.core.sample import Outcome
 from openclaw_rl.store.rows import Judged
-from openclaw_rl.train.admit import Admission, admission, has_signal, refusal, teaches
+from openclaw_rl.teach.admit import Admission, admission, has_signal, refusal, teaches
 from openclaw_rl.train.settings import Wants
 
 NOBODY: frozenset[str] = frozenset()

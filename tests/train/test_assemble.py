@@ -15,8 +15,8 @@ from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import HintPrompt
 from openclaw_rl.core.verdict import Verdict, VerdictSource
-from openclaw_rl.train.admit import refusal
-from openclaw_rl.train.assemble import ema_baseline, others, sample_of
+from openclaw_rl.teach.admit import refusal
+from openclaw_rl.teach.assemble import ema_baseline, others, sample_of
 
 
 def test_a_sample_holds_the_ids_as_served_and_every_signal() -> None:

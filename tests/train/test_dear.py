@@ -15,7 +15,7 @@ from openclaw_rl.core.adapter import StepProgress, StepReport
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.errors import StepTooDearError
-from openclaw_rl.serve.explaining import explained
+from openclaw_rl.serve.control.explain import explained
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionStatus
 from openclaw_rl.train.costs import Costs

@@ -16,8 +16,8 @@ from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import Sample, SampledReply
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
-from openclaw_rl.train.admit import teaches
-from openclaw_rl.train.entry import AT_ONCE
+from openclaw_rl.teach.admit import teaches
+from openclaw_rl.teach.entry import AT_ONCE
 from openclaw_rl.train.settings import Baseline, Wants
 
 SHOWN = (SampledReply((8, 9), (-0.1, -0.2), BASE), SampledReply((6, 7, 9), (-0.1, -0.2, -0.3), BASE))

@@ -14,7 +14,7 @@ from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import SHARED, PolicyVersion
-from openclaw_rl.train.in_vain import InVain, told_apart
+from openclaw_rl.teach.in_vain import InVain, told_apart
 
 
 def of_version(at: int, name: str = "t", each: int = 1) -> Turn:

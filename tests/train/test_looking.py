@@ -15,7 +15,7 @@ from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
-from openclaw_rl.train.entry import SLICE_S
+from openclaw_rl.teach.entry import SLICE_S
 from openclaw_rl.train.stage import TrainStatus
 
 SHOWN = (SampledReply((8, 9), (-0.1, -0.2), BASE),)

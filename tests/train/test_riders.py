@@ -15,9 +15,9 @@ from openclaw_rl.core.kept_hint import HintState, KeptHint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.manifest import read_manifest
 from openclaw_rl.core.version import SHARED, PolicyVersion
-from openclaw_rl.store.check import check_rows
 from openclaw_rl.store.connection import NAME, open_writer
-from openclaw_rl.store.forget import learners
+from openclaw_rl.store.forget.selection import learners
+from openclaw_rl.store.mend.check import check_rows
 from openclaw_rl.train.riders import Room, again, chosen, is_asked_for, wished_since
 from openclaw_rl.train.settings import TrainStageSettings, Wants
 

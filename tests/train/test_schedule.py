@@ -11,7 +11,7 @@ from train_doubles import rider, sample
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import SHARED, PolicyVersion
-from openclaw_rl.train.admit import teaches
+from openclaw_rl.teach.admit import teaches
 from openclaw_rl.train.riders import Room
 from openclaw_rl.train.schedule import Moment, batch, is_open, outdated, why_waiting
 from openclaw_rl.train.settings import TrainStageSettings, Wants

@@ -17,10 +17,10 @@ from openclaw_rl.core.manifest import read_manifest
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import StoreError, TrainerError
-from openclaw_rl.runtime.retaking import past_step
+from openclaw_rl.remake.steps import past_step
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.refusals import Refusal
 from openclaw_rl.store.rows import StepRecord, VersionStatus
+from openclaw_rl.store.tables.refusals import Refusal
 from openclaw_rl.train.stage import FROZEN
 
 ONE, TWO = PolicyVersion(SHARED, 1), PolicyVersion(SHARED, 2)

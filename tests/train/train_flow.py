@@ -14,7 +14,7 @@ from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionStatus
-from openclaw_rl.train.entry import Entry
+from openclaw_rl.teach.entry import Entry
 from openclaw_rl.train.settings import TrainStageSettings, Wants
 from openclaw_rl.train.stage import TrainStage
 

@@ -16,7 +16,7 @@ from openclaw_rl.collect.replies import Known, Replies
 from openclaw_rl.core.hashing import SLICE_CHARS, hashed
 from openclaw_rl.core.message import ImagePart, Message, Role, ToolCall
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.store.turns import Served
+from openclaw_rl.store.tables.turns import Served
 
 MOST_ALIKE = 64  # conversations of one digest that are held; others are found in the store by their session
 MESSAGE_TOKENS = 16  # a message with its block of the prompt takes as much memory as these

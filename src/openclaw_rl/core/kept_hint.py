@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from openclaw_rl.core import words
 from openclaw_rl.core.hint import HintSource
+from openclaw_rl.wording import words
 
 ALIKE = 0.6  # two hints that share so much of all their words are one wish, said anew
 OPPOSED = 0.4  # or so much of the shorter one's, two words at least, where one of them forbids and the other does not

@@ -42,7 +42,7 @@ class DropReason(StrEnum):
     NOT_LEARNABLE = "not_learnable"  # what was learned from it was refused again and again, or no step came nearer
     TRAINER_FAILED = "trainer_failed"
     FORGOTTEN = "forgotten"
-    DAMAGED = "damaged"  # its text was lost with the disk's bytes; see store/check.py
+    DAMAGED = "damaged"  # its text was lost with the disk's bytes; see store/mend/check.py
 
 
 MOVES: dict[State, frozenset[State]] = {

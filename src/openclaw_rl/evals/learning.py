@@ -12,8 +12,8 @@ from openai.types.chat import ChatCompletionMessageParam
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import EngineError
 from openclaw_rl.evals.client import Client, Reply, served_model
+from openclaw_rl.evals.people.users import Task, User
 from openclaw_rl.evals.records import Example, LearningReport, Measurement, SessionRecord, Share, TurnRecord
-from openclaw_rl.evals.users import Task, User
 
 BEFORE, CONVERGED, AFTER = "before", "converged", "after"
 FIRST_HELD_OUT = 1_000_000  # numbers of measured tasks lie beyond those of any session

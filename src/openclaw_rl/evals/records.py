@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from openclaw_rl.evals.client import Reply, TurnNews
-from openclaw_rl.evals.users import Check
+from openclaw_rl.evals.people.users import Check
 
 IN_A_ROW = 3  # sessions whose first reply met the user's rule, one after the other
 Z_95 = 1.959964

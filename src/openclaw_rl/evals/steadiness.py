@@ -10,8 +10,8 @@ from openai.types.chat import ChatCompletionMessageParam
 from openclaw_rl.core.message import Json
 from openclaw_rl.evals.client import Client
 from openclaw_rl.evals.learning import BEFORE, OnEvent, Run, RunSettings, measure, settle
+from openclaw_rl.evals.people.users import Student
 from openclaw_rl.evals.records import LearningReport, Measurement
-from openclaw_rl.evals.users import Student
 from openclaw_rl.tiny import world
 
 TURNS = 40  # of a user who wants nothing that adds up

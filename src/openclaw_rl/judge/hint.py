@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from openclaw_rl.core import words
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.verdict import Vote
 from openclaw_rl.judge.said import is_said
+from openclaw_rl.wording import words
 
 MIN_CHARS = 10  # letters of an alphabet; fewer of a script whose letters are words
 _MARKED = re.compile(r"\[HINT_START\](.*?)\[HINT_END\]", re.DOTALL)

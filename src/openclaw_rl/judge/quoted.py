@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from openclaw_rl.core.words import CODES, Language, language
+from openclaw_rl.wording.words import CODES, Language, language
 
 LEFT_OUT = "[quoted text left out]"
 LINE_LEFT_OUT = "[a line left out]"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from openclaw_rl.core.words import language, language_of, languages_named, number_words, patterns, plain, telling
+from openclaw_rl.wording.words import language, language_of, languages_named, number_words, patterns, plain, telling
 
 _QUOTED = re.compile(
     '"([^"]+)"|“([^”“]+)[”“]|„([^“”]+)[“”]|«([^»]+)»|‹([^›]+)›|「([^」]+)」|『([^』]+)』|‘([^’]+)’(?!\\w)|`([^`]+)`'

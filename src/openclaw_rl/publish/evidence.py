@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.store.effects import Outcome
+from openclaw_rl.store.tables.effects import Outcome
 
 STEPS = 400  # of the numerical integral
 BETS = 24  # higher shares that are bet on, evenly spread

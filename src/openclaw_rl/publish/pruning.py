@@ -25,7 +25,7 @@ from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.swap import Served
 from openclaw_rl.publish.watch import watched
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.keeping import Keep
+from openclaw_rl.store.tables.keeping import Keep
 
 log = logging.getLogger(__name__)
 REFUSED = 3  # of each scope, the newest: to be looked at and compared

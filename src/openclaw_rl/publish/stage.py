@@ -16,9 +16,9 @@ from openclaw_rl.publish.swap import Served
 from openclaw_rl.publish.versions import ancestors
 from openclaw_rl.publish.watch import LINE, Watch, path_to
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.effects import Outcome
-from openclaw_rl.store.refusals import Refusal, Returned
 from openclaw_rl.store.rows import VersionRow, VersionStatus
+from openclaw_rl.store.tables.effects import Outcome
+from openclaw_rl.store.tables.refusals import Refusal, Returned
 
 log = logging.getLogger(__name__)
 POLL_S = 2.0

@@ -21,8 +21,8 @@ from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.swap import Served
 from openclaw_rl.publish.versions import ancestors
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.effects import Outcome
 from openclaw_rl.store.rows import VersionRow
+from openclaw_rl.store.tables.effects import Outcome
 
 log = logging.getLogger(__name__)
 LESS_LIKELY = math.log(2.0)  # in nats: the version before would have said it half as often, or more rarely

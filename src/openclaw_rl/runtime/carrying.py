@@ -4,12 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from openclaw_rl.carry.demonstrate import Demonstrator
-from openclaw_rl.carry.elsewhere import Opening, OtherRequests
-from openclaw_rl.carry.in_use import HintsInUse
-from openclaw_rl.carry.probes import Prober
-from openclaw_rl.carry.redone import Hindsight
-from openclaw_rl.carry.stage import CarryStage
 from openclaw_rl.config import Config
 from openclaw_rl.core.kept_hint import Carry
 from openclaw_rl.core.message import Json, Message, Tool
@@ -22,7 +16,13 @@ from openclaw_rl.publish.swap import Served
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.user_opening import user_opening
 from openclaw_rl.store.db import Store
-from openclaw_rl.train.entry import Entry
+from openclaw_rl.teach.demonstrate import Demonstrator
+from openclaw_rl.teach.elsewhere import Opening, OtherRequests
+from openclaw_rl.teach.entry import Entry
+from openclaw_rl.teach.in_use import HintsInUse
+from openclaw_rl.teach.probes import Prober
+from openclaw_rl.teach.redone import Hindsight
+from openclaw_rl.teach.stage import CarryStage
 from openclaw_rl.trainers.settings import Distill, Teacher
 
 EARLIER = 200  # of a user's turns are looked through for other requests

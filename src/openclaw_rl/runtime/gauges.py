@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from openclaw_rl.core.version import SHARED
 from openclaw_rl.runtime.installation import Installation
-from openclaw_rl.serve.door import Door
+from openclaw_rl.serve.door.connections import Door
 
 PREFIX = "openclaw_rl"
 

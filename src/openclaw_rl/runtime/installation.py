@@ -13,13 +13,18 @@ from pathlib import Path
 
 import msgspec
 
-from openclaw_rl.carry.stage import CarryStage
 from openclaw_rl.collect.clients.rules import known_clients, readable
 from openclaw_rl.collect.stage import Collect
 from openclaw_rl.config import Config
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.protocols import Chat
+from openclaw_rl.doctor.install import home_findings
+from openclaw_rl.doctor.status import Facts, status_of
 from openclaw_rl.engines.local.client import LocalEngine
+from openclaw_rl.home.exposure import check_exposure, close_folder, key_of
+from openclaw_rl.home.folder import has_key, kept_key
+from openclaw_rl.home.keys import KeyBook
+from openclaw_rl.home.models import local_folder, model_folder, named_ends
 from openclaw_rl.judge.endpoint import EndpointChat
 from openclaw_rl.judge.llm import LlmJudge
 from openclaw_rl.judge.local import EngineChat
@@ -30,26 +35,21 @@ from openclaw_rl.publish.stage import PublishStage
 from openclaw_rl.publish.swap import Served
 from openclaw_rl.publish.tasks import TaskProbe, read_tasks
 from openclaw_rl.publish.watch import Watch
+from openclaw_rl.remake.forget_finish import Remaking, finish_erasing, rebuild_in_time
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.activity import Activity
 from openclaw_rl.runtime.carrying import carrying_of, join
 from openclaw_rl.runtime.costing import costs_of
-from openclaw_rl.runtime.doctor_install import home_findings
-from openclaw_rl.runtime.forget_finish import Remaking, finish_erasing, rebuild_in_time
-from openclaw_rl.runtime.guarding import check_exposure, close_folder, key_of
-from openclaw_rl.runtime.home import has_key, kept_key
 from openclaw_rl.runtime.judge_model import JudgeModel
-from openclaw_rl.runtime.keys import KeyBook
 from openclaw_rl.runtime.learning import Learning
 from openclaw_rl.runtime.loop_watch import Delays
-from openclaw_rl.runtime.models import local_folder, model_folder, named_ends
-from openclaw_rl.runtime.status import Facts, status_of
 from openclaw_rl.runtime.upkeep import Upkeep
-from openclaw_rl.serve.auth import OWNER, Keys
+from openclaw_rl.serve.door.auth import OWNER, Keys
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.redact import Masker
-from openclaw_rl.train.entry import Entry
+from openclaw_rl.store.redact.masker import Masker
+from openclaw_rl.teach.entry import Entry
+from openclaw_rl.teach.stage import CarryStage
 from openclaw_rl.train.settings import Wants
 from openclaw_rl.train.stage import TrainStage
 from openclaw_rl.trainers.process import TrainerProcess

@@ -15,22 +15,22 @@ from openclaw_rl.core.message import Json, Message
 from openclaw_rl.core.scope import own_scope
 from openclaw_rl.core.turn import Placement
 from openclaw_rl.core.version import SHARED, PolicyVersion
+from openclaw_rl.home.address import Place
+from openclaw_rl.home.exposure import GuardGauges, Metered, meter_of
+from openclaw_rl.home.folder import Address, forget_address, note_address
+from openclaw_rl.home.models import served_name
 from openclaw_rl.publish.compare import Compared, Comparison
 from openclaw_rl.publish.swap import pin, rollback, unpin
-from openclaw_rl.runtime.forgetting_served import Forgetter
+from openclaw_rl.remake.forget_served import Forgetter
 from openclaw_rl.runtime.gauges import DoorGauges, LearningGauges
-from openclaw_rl.runtime.guarding import GuardGauges, Metered, meter_of
 from openclaw_rl.runtime.handles import room_for
-from openclaw_rl.runtime.home import Address, forget_address, note_address
 from openclaw_rl.runtime.installation import Installation
 from openclaw_rl.runtime.loop_watch import LoopWatch, watching
-from openclaw_rl.runtime.models import served_name
-from openclaw_rl.runtime.place import Place
 from openclaw_rl.serve.app import build_app, runner_of
-from openclaw_rl.serve.door import Door
+from openclaw_rl.serve.door.connections import Door
 from openclaw_rl.serve.metrics import Metrics
-from openclaw_rl.serve.params import defaults_of
 from openclaw_rl.serve.parts import Control, Forgetting, Orders, ServeParts
+from openclaw_rl.serve.request.params import defaults_of
 
 log = logging.getLogger(__name__)
 BACKLOG = 128  # connections the system holds until they are taken

@@ -13,14 +13,14 @@ from functools import partial
 
 from openclaw_rl.config import Config, unused_names
 from openclaw_rl.core.version import SHARED
+from openclaw_rl.home.address import taken
+from openclaw_rl.home.folder import KEY
+from openclaw_rl.home.models import served_name
+from openclaw_rl.remake.forget_served import Forgetter
 from openclaw_rl.runtime import retaining
 from openclaw_rl.runtime.allocator import giving_back, set_aside
-from openclaw_rl.runtime.forgetting_served import Forgetter
-from openclaw_rl.runtime.home import KEY
 from openclaw_rl.runtime.installation import Ground, Installation, grounded, loaded
 from openclaw_rl.runtime.listening import listening
-from openclaw_rl.runtime.models import served_name
-from openclaw_rl.runtime.place import taken
 
 log = logging.getLogger(__name__)
 SWITCH_S = 0.001  # threads that work beside the loop must give the interpreter back at once: streams wait for it

@@ -7,19 +7,22 @@ from aiohttp import web
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.rights import Right
 from openclaw_rl.core.version import SHARED
-from openclaw_rl.serve import control, forgetting, hints, orders, responses
-from openclaw_rl.serve.auth import Caller
-from openclaw_rl.serve.body import received
-from openclaw_rl.serve.chat import chat_completions
-from openclaw_rl.serve.completions import completions
-from openclaw_rl.serve.control import answer
-from openclaw_rl.serve.exporting import export
+from openclaw_rl.serve.apis.chat.route import chat_completions
+from openclaw_rl.serve.apis.completions import completions
+from openclaw_rl.serve.apis.messages.route import count_tokens, messages
+from openclaw_rl.serve.apis.responses import route as responses
+from openclaw_rl.serve.control import forget as forgetting
+from openclaw_rl.serve.control import hints, orders
+from openclaw_rl.serve.control import routes as control
+from openclaw_rl.serve.control.export import export
+from openclaw_rl.serve.control.routes import answer
+from openclaw_rl.serve.door.auth import Caller
+from openclaw_rl.serve.door.origins import allow_origins
 from openclaw_rl.serve.failures import Handler, answer_errors, error_response
-from openclaw_rl.serve.messages import count_tokens, messages
-from openclaw_rl.serve.names import check_headers, check_name
 from openclaw_rl.serve.openapi import Answering, Route, described
-from openclaw_rl.serve.origins import allow_origins
 from openclaw_rl.serve.parts import ALIAS, ServeParts
+from openclaw_rl.serve.request.body import received
+from openclaw_rl.serve.request.names import check_headers, check_name
 from openclaw_rl.serve.settings import ServeSettings
 
 _SETTINGS = web.AppKey("settings", ServeSettings)

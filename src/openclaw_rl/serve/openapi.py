@@ -12,10 +12,15 @@ from openclaw_rl import __version__
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.rights import Right
-from openclaw_rl.serve import control, forgetting, hints, messages_wire, orders, responses_wire, wire
-from openclaw_rl.serve.names import MOST_CHARS
+from openclaw_rl.serve.apis.chat import wire
+from openclaw_rl.serve.apis.messages import wire as messages_wire
+from openclaw_rl.serve.apis.responses import wire as responses_wire
+from openclaw_rl.serve.control import forget as forgetting
+from openclaw_rl.serve.control import hints, orders
+from openclaw_rl.serve.control import routes as control
 from openclaw_rl.serve.notes import IGNORED, PLACEHOLDERS, TURN, VERSION
 from openclaw_rl.serve.parts import ServeParts
+from openclaw_rl.serve.request.names import MOST_CHARS
 
 Answering = Callable[[web.Request, ServeParts, str], Awaitable[web.StreamResponse]]
 Route = tuple[str, str, Answering, Right | None]  # method, path, what answers it, the right a key needs

@@ -16,14 +16,14 @@ from openclaw_rl.core.turn import Placement
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import RequestError
 from openclaw_rl.render.renderer import ChatRenderer
-from openclaw_rl.serve.auth import Keys
-from openclaw_rl.serve.limits import Meter
+from openclaw_rl.serve.door.auth import Keys
+from openclaw_rl.serve.door.limits import Meter
 from openclaw_rl.serve.metrics import Metrics
-from openclaw_rl.serve.offered import Offered
-from openclaw_rl.serve.params import SamplingDefaults
+from openclaw_rl.serve.request.offered import Offered
+from openclaw_rl.serve.request.params import SamplingDefaults
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.forget import What
+from openclaw_rl.store.forget.selection import What
 
 ALIAS = "default"  # a model name that always works
 

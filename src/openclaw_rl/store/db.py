@@ -24,24 +24,25 @@ from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.turn import Session, Turn
 from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.core.version import SHARED, PolicyVersion
-from openclaw_rl.store import connection, hints, ledger, lessons, listing, samples, sessions, spent, turns, versions
-from openclaw_rl.store.effects import EffectBook
+from openclaw_rl.store import connection
 from openclaw_rl.store.exports import ExportBook
-from openclaw_rl.store.forgettings import ForgettingBook
-from openclaw_rl.store.hint_book import HintBook
-from openclaw_rl.store.keeping import KeepingBook
+from openclaw_rl.store.forget.book import ForgettingBook
+from openclaw_rl.store.forget.retention import erase_older
 from openclaw_rl.store.lock import FolderLock, check_free
-from openclaw_rl.store.long_texts import LongTexts, long_texts
-from openclaw_rl.store.order_book import OrderBook
-from openclaw_rl.store.overview import Overview, overview
 from openclaw_rl.store.reader import Reader
-from openclaw_rl.store.redact import Masker
-from openclaw_rl.store.refusals import RefusalBook
-from openclaw_rl.store.retention import erase_older
+from openclaw_rl.store.redact.long_texts import LongTexts, long_texts
+from openclaw_rl.store.redact.masker import Masker
 from openclaw_rl.store.rows import Judged, StepRecord, TurnRow, VersionRow, VersionStatus
-from openclaw_rl.store.standing import Standing, standing
-from openclaw_rl.store.step_book import StepBook
-from openclaw_rl.store.turns import Served
+from openclaw_rl.store.tables import hints, ledger, lessons, listing, samples, sessions, spent, turns, versions
+from openclaw_rl.store.tables.effects import EffectBook
+from openclaw_rl.store.tables.hint_book import HintBook
+from openclaw_rl.store.tables.keeping import KeepingBook
+from openclaw_rl.store.tables.order_book import OrderBook
+from openclaw_rl.store.tables.overview import Overview, overview
+from openclaw_rl.store.tables.refusals import RefusalBook
+from openclaw_rl.store.tables.standing import Standing, standing
+from openclaw_rl.store.tables.step_book import StepBook
+from openclaw_rl.store.tables.turns import Served
 from openclaw_rl.store.writer import Transaction, Writer
 
 log = logging.getLogger(__name__)

@@ -20,11 +20,11 @@ from typing import BinaryIO
 
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import StoreError
-from openclaw_rl.store import listing
 from openclaw_rl.store.codec import message_json
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.exports import Snapshot
 from openclaw_rl.store.rows import TurnRow
+from openclaw_rl.store.tables import listing
 
 ROWS_AT_ONCE = 25
 TextOf = Callable[[Sequence[int]], str]

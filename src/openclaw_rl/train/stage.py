@@ -20,10 +20,10 @@ from openclaw_rl.core.manifest import Manifest
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.store.db import Store
+from openclaw_rl.teach.entry import Entry
 from openclaw_rl.train import folders
 from openclaw_rl.train.affordable import ScopeTurns
 from openclaw_rl.train.costs import KEPT, Costs
-from openclaw_rl.train.entry import Entry
 from openclaw_rl.train.settings import TrainStageSettings, Wants
 from openclaw_rl.train.step_parts import StepParts, TrainerHandle
 from openclaw_rl.train.steps import Look, ScopeSteps, Taken

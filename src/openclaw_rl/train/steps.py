@@ -22,8 +22,8 @@ from openclaw_rl.core.to_end import to_end
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import AdapterError, StepTooDearError, TrainerError
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
+from openclaw_rl.teach.admit import teaches
 from openclaw_rl.train import folders
-from openclaw_rl.train.admit import teaches
 from openclaw_rl.train.affordable import Affordable
 from openclaw_rl.train.costs import Step, Work
 from openclaw_rl.train.fairness import apart, most_of_one, shared_fairly

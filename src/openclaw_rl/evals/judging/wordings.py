@@ -11,9 +11,9 @@ from functools import lru_cache
 from importlib.resources import files
 
 from openclaw_rl.core.message import Json, Role, message
-from openclaw_rl.core.words import language, plain
 from openclaw_rl.evals.judging.cases import Case
 from openclaw_rl.evals.judging.measure import Judged
+from openclaw_rl.wording.words import language, plain
 
 LANGUAGES = ("en", "de", "fr", "es", "it")
 NOTHING = "nothing"  # the wish of those who wish for nothing

@@ -1,0 +1,45 @@
+"""The command that says why nothing is learned, or that all is well."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from openclaw_rl.cli.common import Home
+
+app = typer.Typer()
+COLOURS = {"ok": "green", "note": "yellow", "mend": "bold red"}
+
+
+@app.command()
+def doctor(
+    home: Home = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="A TOML file of settings. [default: config.toml in the home folder]")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say in plain words whether the installation is sound, and why nothing is learned where nothing is.
+
+    Asks the running server where there is one, else looks into the store; changes nothing. Lines marked `mend` need
+    you, `note` is worth knowing. Ends with 1 where there is something to mend, else with 0.
+    """
+    from openclaw_rl.doctor.report import examine
+
+    report = asyncio.run(examine(home, config))
+    if as_json:
+        print(json.dumps(report.as_json()))
+    else:
+        out = Console(soft_wrap=True, highlight=False)
+        for item in report.findings:
+            out.print(f"[{COLOURS[item.level]}]{item.level.value:4}[/]  {item.stage:8}  {escape(item.said)}")
+            if item.fix and item.level.value != "ok":
+                out.print(f"{'':16}-> {escape(item.fix)}")
+        out.print(f"\n{escape(report.story)}")
+    raise typer.Exit(0 if report.is_healthy else 1)

@@ -1,0 +1,224 @@
+"""`openclaw-rl eval`: does it learn what people want, and keep what it knew."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from openclaw_rl.cli.common import run_in_order, say
+from openclaw_rl.evals.personalization.modes import Mode
+
+if TYPE_CHECKING:
+    from openclaw_rl.evals.personalization.plan import Plan
+    from openclaw_rl.evals.personalization.trials import Trial
+
+app = typer.Typer(no_args_is_help=True, help="Measure whether a model learns what its users want.")
+QUICK_SEEDS, QUICK_SESSIONS, QUICK_PROBLEMS = 2, 8, 16
+
+
+@app.callback()
+def top() -> None:
+    """Measure whether a model learns what its users want, and whether it keeps what it knew."""
+
+
+Model = Annotated[str, typer.Option("--model", help="What is taught: `bundled`, a model folder, or a hub name.")]
+Users = Annotated[
+    str,
+    typer.Option(
+        "--users",
+        help="Who words what the users say: `scripted`, or the base URL of an OpenAI-style endpoint whose first model "
+        "plays them (its key in OPENAI_API_KEY). Whether a reply counts is decided by the same strict rule either way.",
+    ),
+]
+Judge = Annotated[
+    str,
+    typer.Option(
+        "--judge",
+        help="Who judges: nothing for the judge of the settings, the base URL of another, or `scripted` for one that "
+        "knows every wish (an ablation: it tells the judge's mistakes from those of learning).",
+    ),
+]
+Recipe = Annotated[
+    Path | None,
+    typer.Option("--recipe", help="A TOML file that every method builds on. [default: the settings as they come]"),
+]
+Problems = Annotated[
+    Path | None,
+    typer.Option("--problems", help="Word problems in GSM8K's JSONL form. [default: the bundled model's own kind]"),
+]
+Folder = Annotated[
+    Path, typer.Option("--folder", help="Where finished trials are kept; under the same conditions none is run twice.")
+]
+AtOnce = Annotated[int, typer.Option("--at-once", help="Trials under way at the same time, a server each.", min=1)]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the figures to this file, too.")]
+Report = Annotated[Path | None, typer.Option("--report", help="Write an HTML page with the tables and plots.")]
+Results = Annotated[
+    Path | None,
+    typer.Option("--results", help="A Markdown document whose section for this is written anew, with its picture."),
+]
+Quick = Annotated[bool, typer.Option("--quick", help="Few seeds, sessions and problems: for a look, not for figures.")]
+
+
+@app.command()
+def personalization(
+    *,
+    mode: Annotated[
+        Mode, typer.Option("--mode", help="separate: a model for each user; joint: three users share one.")
+    ] = Mode.SEPARATE,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method",
+            help="A method's name, a TOML file of settings, all, or ablations; may be given again. [default: all]",
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option("--seeds", help="So many seeds, from 0 on.", min=1)] = 5,
+    sessions: Annotated[
+        int, typer.Option("--sessions", help="Sessions of each user until a method is given up.", min=1)
+    ] = 20,
+    probes: Annotated[
+        int, typer.Option("--probes", help="Unseen problems of each user in one measurement.", min=1)
+    ] = 60,
+    model: Model = "bundled",
+    users: Users = "scripted",
+    judge: Judge = "",
+    recipe: Recipe = None,
+    problems: Problems = None,
+    folder: Folder = Path("eval"),
+    at_once: AtOnce = 1,
+    json_file: JsonFile = None,
+    report: Report = None,
+    results: Results = None,
+    section: Annotated[
+        str, typer.Option("--section", help="Which section of that document. [default: the mode]", show_default=False)
+    ] = "",
+    quick: Quick = False,
+) -> None:
+    """Teach three people's hidden wishes to a model and count the sessions it takes, method by method.
+
+    A student (nothing that looks like AI; then the answer in a file), a teaching assistant (detailed grades) and a
+    teacher (friendly comments) correct what they get until they are content. A first reply counts only if it follows
+    the wish, is right, is sane in length and steps, leaks no reasoning, and the file changed as asked. Ends with the
+    figures as one line of JSON. Stopped at any moment, it goes on from the last finished trial when started again.
+    """
+    from openclaw_rl.evals.personalization.trials import TrialSettings
+
+    plan = _plan(mode, method or ["all"], model, problems, recipe)
+    settings = TrialSettings(sessions=sessions, most_sessions=2 * sessions, problems=probes)
+    if quick:
+        settings = replace(settings, sessions=QUICK_SESSIONS, most_sessions=2 * QUICK_SESSIONS, problems=QUICK_PROBLEMS)
+    plan = replace(
+        plan,
+        seeds=tuple(range(min(seeds, QUICK_SEEDS) if quick else seeds)),
+        settings=settings,
+        folder=folder,
+        users=users,
+        judge=judge,
+        at_once=at_once,
+    )
+    trials = _run(plan)
+    _deliver(plan, trials, json_file, report, (results, section))
+
+
+@app.command()
+def wishes(
+    *,
+    carry: Annotated[
+        list[str] | None,
+        typer.Option("--carry", help="weights, memory or bridge; may be given again. [default: all three]"),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option("--seeds", help="So many seeds, from 0 on; each teaches in another order.", min=1)
+    ] = 5,
+    sessions: Annotated[
+        int, typer.Option("--sessions", help="Sessions for each wish until it is given up.", min=1)
+    ] = 8,
+    probes: Annotated[int, typer.Option("--probes", help="Unseen tasks for each wish in one measurement.", min=1)] = 40,
+    model: Model = "bundled",
+    judge: Judge = "",
+    recipe: Recipe = None,
+    folder: Folder = Path("eval"),
+    at_once: AtOnce = 1,
+    json_file: JsonFile = None,
+    report: Report = None,
+    results: Results = None,
+    quick: Quick = False,
+) -> None:
+    """Teach twelve wishes one after another to one model; count those that hold in the end, and what they cost.
+
+    The wishes are one user's: how solutions, grades and comments are written, how they begin and how they end, and how
+    thanks and file reports do. They are carried by the weights, by a memory in the prompt, or by both in turn (bridge).
+    """
+    from openclaw_rl.evals.personalization.methods import CARRIES, chosen
+    from openclaw_rl.evals.personalization.trials import TrialSettings
+    from openclaw_rl.evals.wishes import report as reports
+    from openclaw_rl.evals.wishes.run import one_user, wish_figures
+
+    plan = replace(
+        _plan(Mode.JOINT, [], model, None, recipe),
+        methods=chosen(carry or ["all"], {"all": CARRIES}),
+        seeds=tuple(range(1 if quick else seeds)),
+        settings=TrialSettings(sessions=4 if quick else sessions, problems=QUICK_PROBLEMS if quick else probes),
+        folder=folder,
+        judge=judge,
+        at_once=at_once,
+        cast=one_user,
+        in_turn=True,
+    )
+    trials = _run(plan)
+    found = wish_figures(plan, trials)
+    if json_file is not None:
+        json_file.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    if report is not None:
+        report.write_text(reports.as_html(found), "utf-8")
+    if results is not None:
+        reports.write_results(results, found)
+    print(json.dumps(found))
+
+
+def _plan(mode: Mode, methods: list[str], model: str, problems: Path | None, recipe: Path | None) -> Plan:
+    """What is asked of which model; how often and how long is filled in after."""
+    from openclaw_rl.evals.people.exercises import ToyExercises, read_exercises
+    from openclaw_rl.evals.personalization.methods import chosen, read_recipe
+    from openclaw_rl.evals.personalization.plan import Plan
+
+    return Plan(
+        mode=mode,
+        methods=chosen(methods),
+        seeds=(),
+        recipe={} if recipe is None else read_recipe(recipe),
+        folder=Path("eval"),
+        model=model,
+        exercises=read_exercises(problems) if problems else ToyExercises(),
+    )
+
+
+def _run(plan: Plan) -> list[Trial]:
+    """Every trial of the plan, shown as they come."""
+    from openclaw_rl.evals.personalization.plan import run_plan
+    from openclaw_rl.evals.personalization.view import PlanView
+
+    with PlanView(say, len(plan.cells())) as view:
+        return run_in_order(run_plan(plan, view))
+
+
+def _deliver(
+    plan: Plan, trials: list[Trial], json_file: Path | None, report: Path | None, results: tuple[Path | None, str]
+) -> None:
+    """The figures, to everywhere they are wanted."""
+    from openclaw_rl.evals.personalization import report as reports
+    from openclaw_rl.evals.personalization.figures import figures
+
+    found = figures(plan, trials)
+    if json_file is not None:
+        json_file.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    if report is not None:
+        report.write_text(reports.as_html(plan, found, trials), "utf-8")
+    document, section = results
+    if document is not None:
+        reports.write_results(document, plan, found, trials, section)
+    print(json.dumps(found))

@@ -1,0 +1,122 @@
+"""Commands that look at an installation: status, inspect, turns, export, settings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Column, Table
+
+from openclaw_rl.cli.common import Home, home_of, print_table, say
+
+app = typer.Typer()
+
+
+@app.command()
+def inspect(home: Home = None, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Show what was served, what it taught, and what was left out and why."""
+    from openclaw_rl.owner.inspection import ledger_of
+
+    facts = asyncio.run(ledger_of(home_of(home)))
+    if as_json:
+        print(json.dumps(facts))
+        return
+    table = Table("what", "turns", title=f"Ledger of {home_of(home)}")
+    for name, count in facts.items():
+        table.add_row(name, str(count))
+    print_table(table)
+
+
+@app.command()
+def status(home: Home = None, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Say in a few lines how learning goes on the running server: the step under way, what waits, what to mend.
+
+    `openclaw-rl doctor` says more, and works without a server too.
+    """
+    from openclaw_rl.home.folder import address_of
+    from openclaw_rl.owner.inspection import server_status
+
+    folder = home_of(home)
+    if address_of(folder) is None:
+        none = f"no server runs on {folder}; `openclaw-rl doctor` looks at what is stored"
+        print(json.dumps({"story": none}) if as_json else none)
+        return
+    found = asyncio.run(server_status(folder))
+    if as_json:
+        print(json.dumps(found))
+        return
+    training, warnings = found["train"], found["warnings"]
+    assert isinstance(training, dict) and isinstance(warnings, list)
+    print(found["story"])
+    print(training["doing"] or f"no step now: {training['why_waiting']}")
+    for warning in warnings:
+        print(f"warning: {warning}")
+
+
+@app.command()
+def turns(
+    turn: Annotated[str | None, typer.Argument(help="A turn or response id: say all that is known of it.")] = None,
+    *,
+    session: Annotated[str | None, typer.Option("--session", help="Only of this session, by its full name.")] = None,
+    state: Annotated[str | None, typer.Option("--state", help="Only in this state: dropped, ready, trained...")] = None,
+    limit: Annotated[int, typer.Option("--limit", help="At most so many, the newest.", min=1, max=500)] = 20,
+    home: Home = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the newest turns, how each was judged and what became of it; or explain one turn in words.
+
+    Works while the server runs, and while it does not.
+    """
+    from openclaw_rl.owner.inspection import turn_of, turns_of
+
+    folder = home_of(home)
+    if turn is not None:
+        found = asyncio.run(turn_of(folder, turn))
+        lines = found["explained"]
+        assert isinstance(lines, list)
+        print(json.dumps(found) if as_json else "\n".join(str(line) for line in lines))
+        return
+    rows = asyncio.run(turns_of(folder, limit=limit, session=session, state=state))
+    if as_json:
+        print(json.dumps(rows))
+        return
+    table = Table(Column("turn", no_wrap=True), "when", "session", "kind", "state", "score", "hints", "why")
+    for row in rows:
+        when = datetime.fromtimestamp(float(str(row["at"]))).strftime("%m-%d %H:%M")
+        rest = [row[name] for name in ("session", "kind", "state", "score", "hints")] + [row["reason"] or row["why"]]
+        table.add_row(str(row["id"]), when, *("" if value is None else escape(str(value)) for value in rest))
+    print_table(table)
+
+
+@app.command()
+def export(
+    out: Annotated[Path, typer.Argument(help="The JSONL file to write.")],
+    home: Home = None,
+    user: Annotated[str | None, typer.Option("--user", help="Only what this user said and was told.")] = None,
+    side: Annotated[bool, typer.Option("--side/--no-side", help="Side requests too, marked by their kind.")] = True,
+) -> None:
+    """Write every turn with its next state, votes, score and hints as one line of JSON each.
+
+    Works while the server runs, which then hands them out itself, and while it does not.
+    """
+    from openclaw_rl.owner.inspection import export_to, notes_exports
+
+    folder = home_of(home)
+    turns, sides = asyncio.run(export_to(folder, out, user=user, with_side=side))
+    print(f"{turns} turns{f' and {sides} side requests' if side else ''} in {out}")
+    if not notes_exports(folder):
+        note = f"{folder} cannot be written, so it does not know of this file: `openclaw-rl forget` will not clean it"
+        say.print(escape(note), soft_wrap=True)
+
+
+@app.command()
+def settings() -> None:
+    """Print every setting with its meaning and its default, as a TOML file to start from."""
+    from openclaw_rl.owner.settings_text import settings_text
+
+    print(settings_text())

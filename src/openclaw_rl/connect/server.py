@@ -1,0 +1,195 @@
+"""The server a client is to be connected to: where it is, what it serves, and what it makes of a test turn."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+
+import aiohttp
+import msgspec
+
+from openclaw_rl.core.message import Json
+from openclaw_rl.errors import ConfigError
+from openclaw_rl.home.folder import KEY, address_of
+
+ALIAS = "default"  # always a name of the served model, so a client's configuration outlives a change of model
+TIMEOUT_S = 60.0
+_CONTEXT = 32768  # where the server does not say
+_LONGEST_ANSWER = 8192
+TURN_HEADER = "x-openclaw-rl-turn"
+
+
+class Api(StrEnum):
+    """Which of the server's APIs a client speaks, and its path."""
+
+    CHAT = "/v1/chat/completions"
+    RESPONSES = "/v1/responses"
+    MESSAGES = "/v1/messages"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A server that answers. `url` has no `/v1` behind it; `context` is None where the server does not say.
+
+    What clients are told to use of it: `window` tokens in all, `answer` of them at most for an answer.
+    """
+
+    url: str
+    key: str
+    model: str
+    context: int | None
+
+    @property
+    def window(self) -> int:
+        """The context, or what a client would hardly do without."""
+        return self.context or _CONTEXT
+
+    @property
+    def answer(self) -> int:
+        """The most tokens of an answer: a quarter of the context, and no more than are ever useful."""
+        return min(_LONGEST_ANSWER, self.window // 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the server made of a test turn."""
+
+    kind: str
+    why: str
+    session: str
+    version: str
+    reply: str
+
+
+def found_address(home: Path, given: str | None) -> str:
+    """The server's URL without `/v1`: as given, else that of the server running on the home folder."""
+    if given:
+        return given.rstrip("/").removesuffix("/v1")
+    running = address_of(home)
+    if running is None:
+        raise ConfigError(
+            f"no server runs on {home}", fix="start `openclaw-rl serve`, or say where it is: --url http://HOST:PORT"
+        )
+    return running.url
+
+
+def found_key(home: Path, given: str | None) -> str:
+    """The API key: as given, else the one kept in the home folder. Nothing is made."""
+    if given:
+        return given
+    path = home / KEY
+    key = path.read_text("utf-8").strip() if path.is_file() else ""
+    if not key:
+        raise ConfigError(f"{home} holds no API key", fix="give it by --api-key")
+    return key
+
+
+async def reached(url: str, key: str) -> Target:
+    """The server, once it has answered and taken the key. Raises ConfigError with what is wrong."""
+    async with _client(key) as client:
+        listed = await _asked(client, "GET", f"{url}/v1/models")
+        await _asked(client, "GET", f"{url}/v1/rl/status")  # the list is open to everybody; this is not
+    models = listed.get("data")
+    first = models[0] if isinstance(models, list) and models else None
+    if not isinstance(first, dict):
+        raise ConfigError(f"{url} lists no model", fix="check that the address is that of `openclaw-rl serve`")
+    context = first.get("max_model_len")
+    return Target(url, key, str(first.get("id", "")), context if isinstance(context, int) else None)
+
+
+async def try_turn(target: Target, api: Api, *, as_openclaw: bool) -> Told:
+    """What the server makes of one request in the client's words. Its session ends at once: it teaches nothing."""
+    body = _body(api, as_openclaw=as_openclaw)
+    async with _client(target.key) as client:
+        async with client.post(f"{target.url}{api.value}", json=body) as answer:
+            if answer.status == 404:
+                raise ConfigError(f"this server has no {api.value}", fix="update openclaw-rl")
+            held = _object(await answer.read())
+            if answer.status != 200:
+                raise ConfigError(
+                    f"the test turn was answered {answer.status}: {_said(held)}", fix="see the server's log"
+                )
+            turn = answer.headers.get(TURN_HEADER, "")
+        row = await _asked(client, "GET", f"{target.url}/v1/rl/turns/{turn}")
+        session = str(row.get("session", ""))
+        await _asked(client, "POST", f"{target.url}/v1/rl/session_done", headers={"X-Session-Id": session})
+    reply = row.get("reply")
+    text = reply.get("content") if isinstance(reply, dict) else ""
+    return Told(str(row.get("kind")), str(row.get("why")), session, str(row.get("version")), str(text or ""))
+
+
+def _body(api: Api, *, as_openclaw: bool) -> dict[str, Json]:
+    words = "Hello! This is a test of the connection."
+    if as_openclaw:
+        return _openclaw_body(words)
+    if api is Api.RESPONSES:
+        return {"model": ALIAS, "input": words, "max_output_tokens": 24}
+    said: list[Json] = [{"role": "user", "content": words}]
+    return {"model": ALIAS, "messages": said, "max_tokens": 24}
+
+
+def _openclaw_body(words: str) -> dict[str, Json]:
+    """A request as OpenClaw words it, without its plugin: session and kind stand in the prompt alone."""
+    stamp = f"{datetime.now(UTC):%a %Y-%m-%d %H:%M} UTC"
+    name = uuid.uuid4()
+    key = f"agent:main:connect-{name.hex[:8]}"
+    line = f"Runtime: agent=main | session={key} | sessionId={name} | host=test | model={ALIAS}"
+    system = "You are a personal assistant running inside OpenClaw."
+    schema: Json = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    return {
+        "model": ALIAS,
+        "messages": [
+            {"role": "system", "content": system},
+            {"role": "user", "content": f"[{stamp}] {words}\n\n{line}"},
+        ],
+        "tools": [
+            {"type": "function", "function": {"name": "read", "description": "Read files", "parameters": schema}}
+        ],
+        "max_completion_tokens": 24,
+    }
+
+
+def _client(key: str) -> aiohttp.ClientSession:
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+    return aiohttp.ClientSession(headers={"Authorization": f"Bearer {key}"}, timeout=timeout)
+
+
+async def _asked(
+    client: aiohttp.ClientSession, method: str, url: str, *, headers: Mapping[str, str] | None = None
+) -> dict[str, Json]:
+    try:
+        async with client.request(method, url, headers=headers) as answer:
+            body = _object(await answer.read())
+            status = answer.status
+    except (TimeoutError, aiohttp.ClientError) as problem:
+        raise ConfigError(
+            f"nothing answers at {url} ({problem or type(problem).__name__})",
+            fix="start `openclaw-rl serve`, or say where it is: --url http://HOST:PORT",
+        ) from problem
+    if status == 401:
+        raise ConfigError(
+            "the server does not take this API key",
+            fix="give the right one by --api-key; the server's own is in the file api_key of its home folder",
+        )
+    if status >= 400:
+        raise ConfigError(
+            f"{url} answered {status}: {_said(body)}", fix="check that the address is that of `openclaw-rl serve`"
+        )
+    return body
+
+
+def _object(raw: bytes) -> dict[str, Json]:
+    try:
+        held: Json = msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        return {}
+    return held if isinstance(held, dict) else {}
+
+
+def _said(body: Mapping[str, Json]) -> str:
+    error = body.get("error")
+    return str(error.get("message", "")) if isinstance(error, dict) else "no reason given"

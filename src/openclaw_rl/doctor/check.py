@@ -1,0 +1,293 @@
+"""`openclaw-rl check`: whether everything in a home folder is as it should be, and what can be mended."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from openclaw_rl.config import read_config
+from openclaw_rl.core.adapter import Adapter
+from openclaw_rl.core.disk import is_read_only
+from openclaw_rl.core.inside import move_aside
+from openclaw_rl.core.manifest import versions_folder
+from openclaw_rl.core.trainer_state import FACTS, STATE, problem_with
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.doctor.adopt import CURRENT, Ground, adopt, another_row, without_manifest
+from openclaw_rl.errors import AdapterError, DamageError, OpenClawRLError, StoreError
+from openclaw_rl.home.folder import KEY, check_key
+from openclaw_rl.home.keys import FILE as KEYS
+from openclaw_rl.home.keys import kept_keys
+from openclaw_rl.publish.versions import ancestors, verified
+from openclaw_rl.remake.forget_finish import finish_erasing
+from openclaw_rl.store.connection import NAME, absence, in_plain_words, open_read_only, open_reader, open_writer
+from openclaw_rl.store.lock import FolderLock, check_free
+from openclaw_rl.store.mend.check import Finding, check_rows
+from openclaw_rl.store.mend.salvage import copy_aside, salvage
+from openclaw_rl.store.rows import VersionRow, VersionStatus
+from openclaw_rl.store.tables import ledger, versions
+
+UNFINISHED = (".tmp", ".new")
+LOOK_AGAIN_S = 1.0
+MEND_STOPPED = "stop the server; then carry over into a new store what can be read"
+MISSING = "its folder is missing or damaged: "
+BACK = "its folder is whole again"
+MOST_LOOKS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found, and how much was looked at."""
+
+    findings: tuple[Finding, ...]
+    turns: int = 0
+    versions: int = 0
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is left to be mended."""
+        return all(item.is_mended for item in self.findings)
+
+
+def check_home(home: Path, *, repair: bool = False, now: Callable[[], float] = time.time) -> Report:
+    """Looks at all of a folder that no server runs on; with `repair`, mends what can be.
+
+    What is replaced or cannot be used is put aside in the folder, never removed. Raises StoreError where another
+    process has the folder, or its store is newer than this program.
+    """
+    lock = None if is_read_only(home) and not repair else FolderLock(home)
+    try:
+        if lock is None:
+            check_free(home)
+        found = [*_config(home), *_keys(home, now() if repair else None)]
+        damage = _opening(home / NAME, repair=repair)
+        if damage is None:
+            try:
+                return _looked_at(home, found, lock if repair else None, at_s=now())
+            except DamageError as problem:  # met on the way: SQLite's own look had not shown it
+                damage = problem.problem
+        if not repair:
+            return Report((*found, Finding(damage, "put it aside and carry over into a new store what can be read")))
+        kept = salvage(home, home / NAME, at_s=now())
+        found.append(Finding(damage, f"{kept.rows} rows were carried over; the old file is {kept.aside}", True))
+        return _looked_at(home, found, lock, at_s=now())
+    finally:
+        if lock is not None:
+            lock.free()
+
+
+def check_beside(home: Path) -> Report:
+    """Looks at all of a folder beside the server that runs on it, without changing or holding up anything.
+
+    What the server has under way is no finding: half-written files are left out, and of the rest counts what a second
+    look finds too. Raises StoreError where the store is newer than this program.
+    """
+    first = _seen(home)
+    if not first.findings:
+        return first
+    time.sleep(LOOK_AGAIN_S)
+    second = _seen(home)
+    return replace(second, findings=tuple(item for item in second.findings if item in first.findings))
+
+
+def _seen(home: Path) -> Report:
+    """One look at the rows, in one state of the store, and at the folders of the versions it knows."""
+    found = [*_config(home), *_keys(home, None)]
+    sql = open_reader(home / NAME)
+    try:
+        found += check_rows(sql, repair=False)
+        damaged: set[PolicyVersion] = set()
+        for row in _rows(sql):
+            found += _version(Ground(home, sql, repair=False, at_s=0.0), row, damaged)
+        found += _current(sql, _rows(sql), damaged, repair=False)
+        turns, known = ledger.counts(sql), len(_rows(sql))
+    except sqlite3.Error as problem:
+        raise in_plain_words(problem, home / NAME) from problem
+    except DamageError as problem:
+        return Report((*found, Finding(problem.problem, MEND_STOPPED)))
+    finally:
+        sql.close()
+    return Report(tuple(found), turns["main"] + turns["side"], known)
+
+
+def _looked_at(home: Path, found: Sequence[Finding], lock: FolderLock | None, *, at_s: float) -> Report:
+    """The rows, the versions' folders and what lies about, after what was found before; mended where a lock is given.
+
+    Mending one thing can show another, so then it looks again until nothing more can be mended.
+    """
+    repair = lock is not None
+    if lock is not None:
+        finish_erasing(home, lock=lock)  # or what was to be forgotten would be taken in again
+    sql = open_writer(home / NAME) if repair else open_read_only(home / NAME)
+    seen = list(found)
+    try:
+        if repair and any(item.mend for item in check_rows(sql, repair=False)):
+            copied = copy_aside(home, sql, at_s=at_s)
+            seen.append(Finding("rows of the store are about to be mended", f"a copy of it is {copied}", True))
+        for _ in range(MOST_LOOKS if repair else 1):
+            new = [*check_rows(sql, repair=repair), *_folders(Ground(home, sql, repair, at_s))]
+            new = [item for item in new if item not in seen]
+            seen += new
+            if not any(item.is_mended for item in new):
+                break
+        turns, known = ledger.counts(sql), len(_rows(sql))
+    except sqlite3.Error as problem:
+        raise in_plain_words(problem, home / NAME) from problem
+    finally:
+        sql.close()
+    return Report(tuple(seen), turns["main"] + turns["side"], known)
+
+
+def _folders(ground: Ground) -> Iterator[Finding]:
+    """Version folders against their rows, in one transaction, and what a crash left unfinished."""
+    ground.sql.execute("BEGIN IMMEDIATE" if ground.repair else "BEGIN")
+    try:
+        damaged: set[PolicyVersion] = set()
+        for row in _rows(ground.sql):
+            yield from _version(ground, row, damaged)
+        yield from adopt(ground, _rows(ground.sql))
+        yield from _current(ground.sql, _rows(ground.sql), damaged, repair=ground.repair)
+        ground.sql.execute("COMMIT")
+    finally:
+        if ground.sql.in_transaction:
+            ground.sql.execute("ROLLBACK")
+    yield from _leftovers(ground)
+
+
+def _config(home: Path) -> Iterator[Finding]:
+    try:
+        read_config(overrides={"home": str(home)})
+    except OpenClawRLError as problem:
+        yield Finding(str(problem))
+
+
+def _keys(home: Path, repair_s: float | None) -> Iterator[Finding]:
+    """The files of keys; put aside at this time where one is damaged, since no server starts with it."""
+    looks: tuple[tuple[str, str, Callable[[Path], object]], ...] = (
+        (KEY, "a new key is made at the next start, and clients need it", check_key),
+        (KEYS, "the keys in it no longer work; make new ones by `openclaw-rl keys add`", kept_keys),
+    )
+    for name, then, look in looks:
+        try:
+            look(home)
+        except StoreError as problem:
+            is_mended = repair_s is not None and os.access(home / name, os.R_OK)  # else it may be sound
+            if is_mended and repair_s is not None:
+                move_aside(home, home / name, at_s=repair_s)
+            yield Finding(problem.problem, f"put it aside: {then}" if is_mended else problem.fix, is_mended)
+
+
+def _opening(path: Path, *, repair: bool) -> str | None:
+    """What is wrong with the file as a whole. A store of another program, or of a newer one, is nobody's to mend.
+
+    Without `repair` nothing is made or brought up to date.
+    """
+    if absence(path) and (path.exists() or not repair):
+        return absence(path)
+    try:
+        (open_writer if repair else open_read_only)(path).close()
+    except StoreError as problem:
+        if "is damaged" not in problem.problem:
+            raise
+        return problem.problem
+    return None
+
+
+def _rows(sql: sqlite3.Connection) -> list[VersionRow]:
+    try:
+        return versions.everything(sql)
+    except StoreError:
+        return []  # told by `check_rows`; nothing can be said of folders without it
+
+
+def _version(ground: Ground, row: VersionRow, damaged: set[PolicyVersion]) -> Iterator[Finding]:
+    """One version: its folder there and as it was written."""
+    if row.folder is None:
+        return
+    if row.pruned_s is not None:
+        found = without_manifest(ground, row)
+        if found is not None:
+            yield found
+        return
+    problem, is_missed = _problem(row), row.why.startswith(MISSING)
+    if row.status is VersionStatus.REFUSED:
+        if is_missed and problem is None:
+            if ground.repair:
+                versions.settle(ground.sql, row.version, VersionStatus.LIVE, BACK, {})
+            what = f"version {row.version} is whole again"
+            yield Finding(what, f"it can be served: `openclaw-rl rollback {row.version}`", ground.repair)
+        return
+    if problem is None:
+        yield from _state(ground, row)
+        return
+    found = without_manifest(ground, row) or another_row(ground, row)
+    if found is not None:
+        yield found
+        return
+    damaged.add(row.version)
+    if ground.repair:
+        versions.settle(ground.sql, row.version, VersionStatus.REFUSED, MISSING + problem, {})
+    yield Finding(problem, "mark it refused, so that nothing serves it or goes on from it", ground.repair)
+
+
+def _state(ground: Ground, row: VersionRow) -> Iterator[Finding]:
+    """The trainer's state beside sound weights: training goes on from these, so where it is damaged it goes aside."""
+    assert row.folder is not None
+    problem = problem_with(row.folder)
+    if problem is None:
+        return
+    for name in (STATE, FACTS) if ground.repair else ():
+        if (row.folder / name).exists():
+            move_aside(ground.home, row.folder / name, at_s=ground.at_s, name=f"{row.version}.{name}")
+    yield Finding(
+        f"the trainer's state of version {row.version} is damaged: {problem}",
+        "put it aside; training goes on from the version's weights, with fresh moments of the optimiser",
+        ground.repair,
+    )
+
+
+def _problem(row: VersionRow) -> str | None:
+    assert row.folder is not None
+    try:
+        verified(Adapter(row.folder, row.digest, row.version))
+    except AdapterError as problem:
+        return problem.problem
+    return None
+
+
+def _current(
+    sql: sqlite3.Connection, rows: Sequence[VersionRow], damaged: set[PolicyVersion], *, repair: bool
+) -> Iterator[Finding]:
+    """What is served is a version that passed and is whole; else the nearest ancestor that is.
+
+    Where nothing says any more what a scope serves, it is the newest of its versions that passed.
+    """
+    passed = [row for row in rows if row.status is VersionStatus.LIVE and row.pruned_s is None]
+    good = {row.version for row in passed if row.version not in damaged}
+    held = {PolicyVersion(str(scope), int(number)) for scope, number in sql.execute(CURRENT).fetchall()}
+    for version in held:
+        if version.is_base or version in good:
+            continue
+        instead = next((row.version for row in ancestors(rows, version) if row.version in good), None)
+        instead = PolicyVersion(version.scope, 0) if instead is None else instead
+        if repair:
+            versions.set_current(sql, instead, f"version {version} is damaged")
+        yield Finding(f"version {version} is to be served but cannot be", f"serve {instead}", repair)
+    newest = {version.scope: version for version in sorted(good) if not version.is_base}
+    for scope in sorted(newest.keys() - {version.scope for version in held}):
+        if repair:
+            versions.set_current(sql, newest[scope], "what was served before is not known any more")
+        yield Finding(f"nothing says which version of {scope} is served", f"serve {newest[scope]}", repair)
+
+
+def _leftovers(ground: Ground) -> Iterator[Finding]:
+    """What a crash left unfinished."""
+    folder = versions_folder(ground.home)
+    paths = [*(folder.iterdir() if folder.is_dir() else []), *ground.home.iterdir()]
+    for path in sorted(path for path in paths if path.name.endswith(UNFINISHED)):
+        if ground.repair:
+            move_aside(ground.home, path, at_s=ground.at_s)
+        yield Finding(f"{path} was never finished", "put it aside", ground.repair)

@@ -1,0 +1,221 @@
+"""What `openclaw-rl doctor` looks at: the installation, the store, and the running server where there is one."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import aiohttp
+import msgspec
+
+from openclaw_rl.config import Config, read_config
+from openclaw_rl.core.adapter import digest_of_folder
+from openclaw_rl.core.manifest import has_versions
+from openclaw_rl.core.message import Json
+from openclaw_rl.core.trainer_state import problem_with
+from openclaw_rl.doctor.install import installation_findings, libraries
+from openclaw_rl.doctor.learning import Finding, Level, Signs, learning_findings, story
+from openclaw_rl.envs.box.probe import probe
+from openclaw_rl.errors import ConfigError, OpenClawRLError, StoreError
+from openclaw_rl.home.folder import address_of
+from openclaw_rl.owner.inspection import server_status
+from openclaw_rl.store import connection
+from openclaw_rl.store.codec import damaged
+from openclaw_rl.store.rows import VersionStatus
+from openclaw_rl.store.tables import ledger, spent, versions
+from openclaw_rl.store.tables.overview import overview
+
+DAY_S = 86400
+MEND_VERSION = (
+    "put its folder back from a copy; or stop the server and run `openclaw-rl check --repair`, which has the nearest "
+    "whole version before it served"
+)
+MEND_STATE = (
+    "put its files back from a copy; or stop the server and run `openclaw-rl check --repair`, which puts them aside: "
+    "training then goes on from the version's weights"
+)
+ADAPTERS_LOOKED_AT = 8  # the newest that may be served
+JUDGE_TIMEOUT = aiohttp.ClientTimeout(total=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that was found."""
+
+    home: Path
+    is_live: bool
+    story: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether there is nothing to mend."""
+        return not any(item.level is Level.MEND for item in self.findings)
+
+    def as_json(self) -> dict[str, Json]:
+        """The report for programs."""
+        return {
+            "healthy": self.is_healthy,
+            "live": self.is_live,
+            "home": str(self.home),
+            "story": self.story,
+            "findings": findings_json(self.findings),
+            "libraries": dict(libraries()),
+        }
+
+
+def findings_json(findings: tuple[Finding, ...]) -> list[Json]:
+    """Findings as JSON."""
+    plain: list[Json] = [msgspec.to_builtins(asdict(item)) for item in findings]
+    return plain
+
+
+async def examine(home: Path | None, file: Path | None = None) -> Report:
+    """The report on an installation. Nothing in it is changed, and no broken part keeps the others from being seen."""
+    overrides: dict[str, Json] = {"home": None if home is None else str(home)}
+    try:
+        config = read_config(file, overrides=overrides)
+    except ConfigError as problem:
+        config = Config(home=home) if home is not None else Config()
+        settings = Finding(Level.MEND, "settings", problem.problem, problem.fix)
+    else:
+        settings = Finding(Level.OK, "settings", "all settings are valid")
+    is_live = address_of(config.home) is not None
+    found = [settings, *await asyncio.to_thread(installation_findings, config, is_live=is_live)]
+    found += await asyncio.to_thread(_stored, config.home)
+    found.append(await _boxes())
+    if is_live:
+        told, learned = await _asked_server(config.home)
+    else:
+        told, learned = await _looked_up(config)
+    return Report(config.home, is_live, told, (*found, *learned))
+
+
+async def _asked_server(home: Path) -> tuple[str, list[Finding]]:
+    """What the running server says of itself."""
+    try:
+        status = await server_status(home)
+        found = msgspec.convert(status.get("diagnosis"), list[Finding])
+    except (OpenClawRLError, msgspec.ValidationError) as problem:
+        said = problem.problem if isinstance(problem, OpenClawRLError) else "the running server is of another version"
+        fix = problem.fix if isinstance(problem, OpenClawRLError) else "start it again"
+        return "a server runs, but does not tell how it is", [Finding(Level.MEND, "serve", said, fix)]
+    return str(status.get("story", "")), [Finding(Level.OK, "serve", "a server is running and answers"), *found]
+
+
+async def _looked_up(config: Config) -> tuple[str, list[Finding]]:
+    """What the store tells where no server runs."""
+    found = [Finding(Level.NOTE, "serve", "no server is running on this folder", "openclaw-rl serve")]
+    found += await _judge(config)
+    if not _is_unused(config.home) and connection.absence(config.home / connection.NAME):
+        return "the store cannot be read", found
+    if _is_unused(config.home):
+        return "nothing has been served yet", found
+    try:
+        signs = await asyncio.to_thread(_signs, config)
+    except (StoreError, sqlite3.Error):
+        return "the store cannot be read", found  # why is said by its own check
+    return story(signs), [*found, *learning_findings(signs)]
+
+
+def _signs(config: Config) -> Signs:
+    with closing(connection.open_to_look(config.home / connection.NAME)) as sql:
+        counts = ledger.counts(sql)
+        limit = config.judge.daily_calls
+        return Signs(
+            counts=counts,
+            seen=overview(sql),
+            needed=config.train.batch_size,
+            ready=counts.get("ready", 0),
+            calls=spent.calls_on(sql, int(time.time() // DAY_S)) if limit else 0,
+            calls_limit=limit,
+        )
+
+
+def _stored(home: Path) -> list[Finding]:
+    """Whether the store is whole, and the adapters are what the steps wrote."""
+    path = home / connection.NAME
+    if _is_unused(home):
+        return []
+    absent = connection.absence(path)
+    if absent:
+        return [Finding(Level.MEND, "store", absent, connection.MAKE_STORE)]
+    try:
+        with closing(connection.open_to_look(path)) as sql:
+            form = int(sql.execute("PRAGMA user_version").fetchone()[0])
+            if form > connection.SCHEMA_VERSION:
+                said = f"{path} was written by a newer version of openclaw-rl"
+                return [Finding(Level.MEND, "store", said, "upgrade openclaw-rl")]
+            said = str(sql.execute("PRAGMA quick_check(1)").fetchone()[0])
+            if said != "ok":
+                raise damaged(said, path)
+            if form < connection.SCHEMA_VERSION:
+                return [
+                    Finding(Level.NOTE, "store", "the store is of an older form; the next start brings it up to date")
+                ]
+            return [Finding(Level.OK, "store", f"{path} is whole"), *_adapters(sql)]
+    except (sqlite3.Error, UnicodeDecodeError) as problem:
+        told = connection.in_plain_words(problem, path)
+        return [Finding(Level.MEND, "store", told.problem, told.fix)]
+    except StoreError as problem:
+        return [Finding(Level.MEND, "store", problem.problem, problem.fix)]
+
+
+def _is_unused(home: Path) -> bool:
+    """Whether there is neither a store nor anything that one was made for."""
+    return not (home / connection.NAME).exists() and not has_versions(home)
+
+
+def _adapters(sql: sqlite3.Connection) -> list[Finding]:
+    """The newest adapters, and those that are served; of the latter the trainer's state too: the next step needs it."""
+    live = [row for row in versions.everything(sql) if row.status is VersionStatus.LIVE and row.folder is not None]
+    live = [row for row in live if row.pruned_s is None]
+    served = [row for row in live if versions.current(sql, row.version.scope) == row.version][-ADAPTERS_LOOKED_AT:]
+    looked = [row for row in live if row in live[-ADAPTERS_LOOKED_AT:] or row in served]
+    found = []
+    for row in looked:
+        assert row.folder is not None
+        try:
+            digest = digest_of_folder(row.folder)
+        except OSError as missing:
+            said = f"the adapter of version {row.version} cannot be read: {missing.strerror}"
+            found.append(Finding(Level.MEND, "publish", said, MEND_VERSION))
+            continue
+        if digest != row.digest:
+            said = f"the adapter of version {row.version} is not what its step wrote (digest {digest[:24]})"
+            found.append(Finding(Level.MEND, "publish", said, MEND_VERSION))
+        elif row in served and (problem := problem_with(row.folder)) is not None:
+            said = f"the trainer's state of version {row.version} is damaged: {problem}"
+            found.append(Finding(Level.MEND, "train", said, MEND_STATE))
+    return found or [Finding(Level.OK, "publish", f"{len(looked)} adapters looked at, all as written")]
+
+
+async def _boxes() -> Finding:
+    """Whether agents' commands can be kept apart from this machine; conversations need no boxes."""
+    found = await probe()
+    fix = "only tasks of agents need boxes: install bubblewrap and allow user namespaces, or use docker or podman"
+    return Finding(Level.OK if found.kind is not None else Level.NOTE, "boxes", found.text, fix)
+
+
+async def _judge(config: Config) -> list[Finding]:
+    """Whether a judge of one's own answers at its address."""
+    url = config.judge.url
+    if not url:
+        return []
+    headers = {"Authorization": f"Bearer {config.judge.api_key}"} if config.judge.api_key else {}
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=JUDGE_TIMEOUT, headers=headers) as session,
+            session.get(url.rstrip("/") + "/models") as answer,
+        ):
+            status = answer.status
+    except (aiohttp.ClientError, TimeoutError, ValueError) as problem:
+        said = f"the judge at {url} does not answer: {problem or type(problem).__name__}"
+        return [Finding(Level.MEND, "judge", said, "see whether it runs, and judge.url")]
+    if status in (401, 403):
+        return [Finding(Level.MEND, "judge", f"the judge at {url} refuses the key", "see judge.api_key")]
+    return [Finding(Level.OK, "judge", f"the judge at {url} answers")]

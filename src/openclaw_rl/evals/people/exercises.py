@@ -1,0 +1,157 @@
+"""Where word problems come from, the toy world or a file in GSM8K's form, and students' work on them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Protocol
+
+from openclaw_rl.errors import ConfigError
+from openclaw_rl.evals.people import rules
+from openclaw_rl.tiny import world
+
+HELD_OUT_IN = 3  # one problem of a file in so many is kept for measuring
+FULL_MARKS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A student's work on a problem, and the grades out of ten that do it justice."""
+
+    attempt: world.Attempt
+    grades: tuple[float, float]  # from, to
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the student got it."""
+        return self.attempt.wrong_step is None
+
+
+class Exercises(Protocol):
+    """A source of problems. What is held out is never asked in a session."""
+
+    @property
+    def name(self) -> str:
+        """What a report calls it."""
+        ...
+
+    @property
+    def marking(self) -> str:
+        """What is said beside a request for a grade, so that points out of ten are meant."""
+        ...
+
+    def problem(self, rng: Random, *, held_out: bool) -> world.Problem:
+        """A problem."""
+        ...
+
+    def work(self, rng: Random, *, held_out: bool) -> Work:
+        """A student's work, right in half of the cases."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToyExercises:
+    """The bundled model's own kind: small numbers, one or two steps, and grades that are 10 or 5."""
+
+    name: str = "toy world"
+    marking: str = ""  # the bundled model knows no other points
+
+    def problem(self, rng: Random, *, held_out: bool) -> world.Problem:
+        """A fresh problem; held-out ones come from the part of the world that nobody was ever taught."""
+        return world.problem(rng, held_out=held_out)
+
+    def work(self, rng: Random, *, held_out: bool) -> Work:
+        """Right work is worth 10, work that errs in the last step 5."""
+        attempt = world.attempt(self.problem(rng, held_out=held_out), rng)
+        grade = float(world.points(attempt))
+        return Work(attempt, (grade, grade))
+
+
+@dataclass(frozen=True, slots=True)
+class FileExercises:
+    """Problems of a JSONL file: `question`, and `answer` ending in `#### 42` (or `answer` and `solution` apart)."""
+
+    name: str
+    problems: tuple[world.Problem, ...]
+    measured: tuple[world.Problem, ...]
+    marking: str = "\nGive points out of 10."
+
+    def problem(self, rng: Random, *, held_out: bool) -> world.Problem:
+        """One of the file's, the held-out part chosen by the questions' digests."""
+        return rng.choice(self.measured if held_out else self.problems)
+
+    def work(self, rng: Random, *, held_out: bool) -> Work:
+        """The file's solution, or the same with another result; wrong work deserves less than 9 of 10."""
+        problem = self.problem(rng, held_out=held_out)
+        steps = [*problem.steps]
+        if rng.random() < 0.5:
+            text = f"{' '.join(steps)} Answer: {problem.answer}."
+            return Work(world.Attempt(problem, text, problem.answer, None, ""), (FULL_MARKS, FULL_MARKS))
+        value = rules.number_in(problem.answer)
+        assert value is not None
+        wrong = str(int(value) + rng.choice((-2, -1, 1, 2, 10)))
+        steps[-1] = _with_result(steps[-1], problem.answer, wrong)
+        text = f"{' '.join(steps)} Answer: {wrong}."
+        return Work(world.Attempt(problem, text, wrong, len(steps), steps[-1]), (0.0, 8.5))
+
+
+def read_exercises(file: Path) -> FileExercises:
+    """The problems of a file whose answer is a whole number. Raises ConfigError where it cannot serve."""
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except OSError as problem:
+        raise ConfigError(
+            f"{file} cannot be read: {problem.strerror}", fix="name a JSONL file by --problems"
+        ) from problem
+    found = [_problem(line, f"{file}:{number}") for number, line in enumerate(lines, 1) if line.strip()]
+    whole = [problem for problem in found if problem is not None]
+    measured = tuple(problem for problem in whole if _is_measured(problem))
+    rest = tuple(problem for problem in whole if not _is_measured(problem))
+    if not measured or not rest:
+        raise ConfigError(
+            f"{file} holds {len(whole)} problems", fix="give it some dozen: a third of them are kept for measuring"
+        )
+    return FileExercises(file.name, rest, measured)
+
+
+def _problem(line: str, where: str) -> world.Problem | None:
+    """The problem of a line; None where its answer is no whole number."""
+    try:
+        body = json.loads(line)
+        question, answer, solution = str(body["question"]), str(body["answer"]), str(body.get("solution", ""))
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise ConfigError(
+            f"{where} is no problem in GSM8K's form: {problem}", fix='write {"question": ..., "answer": "... #### 42"}'
+        ) from problem
+    told, _, result = (solution if "####" in solution else answer).rpartition("####")
+    value = rules.number_in(result.strip() or answer)
+    if value is None or value.denominator != 1:
+        return None
+    number = str(int(value))
+    steps = tuple(step for step in (_calculated(item) for item in told.splitlines()) if step) or (
+        f"The result is {number}.",
+    )
+    return world.Problem(question.strip(), number, steps, steps, f"the answer is {number}", "", "")
+
+
+def _calculated(step: str) -> str:
+    """A line of a solution without the calculator's marks, closed as a sentence."""
+    bare = re.sub(r"<<[^>]*>>", "", step).strip()
+    return bare if not bare or bare.endswith((".", "!", "?")) else f"{bare}."
+
+
+def _with_result(step: str, answer: str, wrong: str) -> str:
+    """The step with its last mention of the answer changed; the wrong result said in the end where it has none."""
+    said = re.compile(rf"(?<![\d.,]){re.escape(answer)}(?!\d)(?!.*(?<![\d.,]){re.escape(answer)}(?!\d))")
+    bare = re.sub(r"(?<=\d),(?=\d{3})", "", step)
+    changed = said.sub(wrong, bare, count=1)
+    return changed if changed != bare else f"{step} So it is {wrong}."
+
+
+def _is_measured(problem: world.Problem) -> bool:
+    digest = hashlib.blake2b(problem.question.encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") % HELD_OUT_IN == 0

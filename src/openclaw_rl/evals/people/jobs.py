@@ -1,0 +1,121 @@
+"""What one session is about, and whether a reply to it counts: the wish followed, the answer right, nothing odd."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+
+from openai.types.chat import ChatCompletionMessageParam
+
+from openclaw_rl.evals.people import rules
+from openclaw_rl.evals.people.agent import Answer
+from openclaw_rl.evals.people.exercises import Exercises, Work
+from openclaw_rl.evals.people.wishes import Kind, Wish
+from openclaw_rl.tiny import world
+
+MOST_FAILED_CALLS = 2
+SHORTEST = {Kind.THANKS: 2, Kind.FILED: 2}  # characters; elsewhere a sentence
+OTHER_FILE = ("timetable.txt", "Monday: maths\nTuesday: music\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What a user's strict rule says about one answer. `odd` lists what is not sane about it."""
+
+    follows: bool
+    right: bool
+    odd: tuple[str, ...]
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the user is content."""
+        return self.follows and self.right and not self.odd
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One task. `words` draws what is said, in order; `before` is what was said before the opening."""
+
+    wish: Wish
+    problem: world.Problem
+    opening: str
+    words: Random
+    work: Work | None = None
+    path: str | None = None
+    before: tuple[ChatCompletionMessageParam, ...] = ()
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """What lies in the workspace when the session begins."""
+        name, text = OTHER_FILE
+        return {name: text} | ({self.path: "Homework\n"} if self.path else {})
+
+    def assess(self, answer: Answer, *, holds: bool = False) -> Assessment:
+        """The strict rule, held against an answer; `holds` says whether the file now holds the result."""
+        text = answer.text
+        odd = [*rules.oddities(text, answer.reasoning, shortest=SHORTEST.get(self.wish.kind, rules.SANE_CHARS[0]))]
+        odd += ["no steps"] if self.wish.kind is Kind.SOLVE and not rules.shows_steps(text) else []
+        odd += ["cut off"] if not answer.is_finished else []
+        odd += ["reasoning leaked"] if any(rules.leaks(reply.text) for reply in answer.replies[:-1]) else []
+        odd += ["failing tools"] if answer.failed_calls > MOST_FAILED_CALLS else []
+        odd += ["changed a file unasked"] if answer.changed_files and self.wish.kind is not Kind.FILED else []
+        return Assessment(self.wish.follows(text), self._is_right(text, holds=holds), tuple(dict.fromkeys(odd)))
+
+    def _is_right(self, text: str, *, holds: bool) -> bool:
+        if self.wish.kind is Kind.THANKS:
+            return True
+        if self.wish.kind is Kind.FILED:
+            return holds
+        if self.work is None:
+            return rules.is_number(text, self.problem.answer)
+        called_right = rules.says_right(text)
+        if self.wish.kind is Kind.COMMENT:
+            return called_right is self.work.is_right
+        grade, (least, most) = rules.grade_in(text), self.work.grades
+        # A grade beside a verdict that contradicts it is no grade.
+        return grade is not None and least <= grade <= most and called_right in (None, self.work.is_right)
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody who comes back with task after task; the wish behind them never changes.
+
+    `keeps_file` makes them ask for the answer to be appended to a file once they are content. Several wishes may be
+    one user's: `user` is whom the server takes them for.
+    """
+
+    name: str
+    wish: Wish
+    exercises: Exercises
+    seed: int
+    keeps_file: bool = False
+    user: str = ""
+
+    @property
+    def user_id(self) -> str:
+        """Whom the server takes them for: themselves, unless told otherwise."""
+        return self.user or self.name
+
+    def job(self, number: int, *, held_out: bool = False) -> Job:
+        """The task of a session; the same number gives the same task and the same words."""
+        words = Random(f"{self.name} {self.seed} {number} {held_out}")
+        kind = self.wish.kind
+        if kind in (Kind.GRADE, Kind.COMMENT):
+            work = self.exercises.work(words, held_out=held_out)
+            if kind is Kind.GRADE:
+                asked = world.grading_request(work.attempt, words) + self.exercises.marking
+            else:
+                asked = world.comment_request(work.attempt, words)
+            return Job(self.wish, work.attempt.problem, asked, words, work=work)
+        problem = self.exercises.problem(words, held_out=held_out)
+        path = words.choice(world.PATHS) if self.keeps_file or kind is Kind.FILED else None
+        asked = world.request(problem, words)
+        if kind is Kind.SOLVE:
+            return Job(self.wish, problem, asked, words, path=path)
+        before: tuple[ChatCompletionMessageParam, ...] = (
+            {"role": "user", "content": asked},
+            {"role": "assistant", "content": world.solution(problem, world.Style.AI, words)},
+        )
+        opening = world.thanks(words) if path is None else world.append_request(path, words)
+        return Job(self.wish, problem, opening, words, path=path, before=before)

@@ -1,0 +1,202 @@
+"""What the commands beside `serve` read and do: from the running server where there is one, else from the store."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import MappingProxyType
+from urllib.parse import quote, urlencode
+
+import aiohttp
+
+from openclaw_rl.core.disk import is_read_only
+from openclaw_rl.core.ledger import State
+from openclaw_rl.core.message import Json
+from openclaw_rl.core.version import parse_version
+from openclaw_rl.errors import ConfigError, StoreError
+from openclaw_rl.home.folder import KEY, address_of
+from openclaw_rl.serve.control.views import turn_json, turn_line
+from openclaw_rl.serve.ids import turn_of_response
+from openclaw_rl.store.db import Store
+
+TIMEOUT = aiohttp.ClientTimeout(total=60)
+STREAMED = aiohttp.ClientTimeout(total=None, sock_read=60)
+SIDE = b'"kind": "side"'  # in a record; what people wrote stands in it with its quotation marks escaped
+
+
+async def ledger_of(home: Path) -> dict[str, Json]:
+    """Turns by state and drops by reason."""
+    if address_of(home) is not None:
+        status = await asked(home, "GET", "/v1/rl/status")
+        ledger = status["ledger"]
+        assert isinstance(ledger, dict)
+        return ledger
+    async with opened(home, to_read=True) as store:
+        return dict(await store.counts())
+
+
+async def turns_of(
+    home: Path, *, limit: int, session: str | None = None, state: str | None = None
+) -> list[dict[str, Json]]:
+    """The newest turns, each in a line: what it was, how it was judged, what became of it and why."""
+    if state is not None and state not in set(State):
+        raise ConfigError(f"{state!r} is no state of a turn", fix=f"use one of {', '.join(State)}")
+    if address_of(home) is not None:
+        query = {"limit": str(limit), "session": session, "state": state}
+        words = urlencode({name: value for name, value in query.items() if value is not None})
+        rows = (await asked(home, "GET", f"/v1/rl/turns?{words}"))["turns"]
+        assert isinstance(rows, list)
+        return [row for row in rows if isinstance(row, dict)]
+    async with opened(home, to_read=True) as store:
+        found = await store.rows(limit=limit, session=session, state=None if state is None else State(state))
+        return [turn_line(row) for row in found]
+
+
+async def turn_of(home: Path, name: str) -> dict[str, Json]:
+    """One turn with all that is known of it. Raises ConfigError where there is none."""
+    if address_of(home) is not None:
+        return await asked(home, "GET", f"/v1/rl/turns/{quote(name, safe='')}")
+    async with opened(home, to_read=True) as store:
+        row = await store.row(turn_of_response(name))
+    if row is None:
+        raise ConfigError(f"there is no turn {name}", fix="`openclaw-rl turns` lists them")
+    return turn_json(row)
+
+
+async def server_status(home: Path) -> dict[str, Json]:
+    """The whole status of the running server."""
+    return await asked(home, "GET", "/v1/rl/status")
+
+
+async def roll_back(home: Path, name: str) -> str:
+    """Serves an earlier version again and says so. Raises ConfigError for one that cannot be served."""
+    from openclaw_rl.publish.swap import servable
+
+    try:
+        version = parse_version(name)
+    except ValueError:
+        raise ConfigError(f"{name!r} is no version", fix="write a number, or a name such as shared.3") from None
+    if address_of(home) is not None:
+        await asked(home, "POST", "/v1/rl/rollback", {"version": str(version)})
+        return f"version {version} is being served"
+    async with opened(home) as store:
+        pinned = await store.orders.pinned(version.scope)
+        if pinned is not None:
+            raise ConfigError(f"version {pinned} is pinned", fix="`openclaw-rl unpin` first, or pin another version")
+        await servable(store, version)
+        await store.set_current(version, why="rolled back by hand")
+    return f"version {version} will be served from the next start on"
+
+
+async def export_to(home: Path, out: Path, *, user: str | None = None, with_side: bool = True) -> tuple[int, int]:
+    """How many turns and side requests were written to `out`: a user's, or everybody's. By the server where one runs.
+
+    Raises StoreError, also where something was forgotten meanwhile; then nothing is left of the file.
+    """
+    from openclaw_rl.store.export import Wanted, export
+
+    if address_of(home) is not None:
+        return await _received(home, await asyncio.to_thread(out.resolve), user=user, with_side=with_side)
+    async with opened(home, to_read=True) as store:
+        if await asyncio.to_thread(notes_exports, home):
+            await store.exports.note(out, at_s=time.time())  # what is forgotten is taken out of it
+        return await export(store, out, Wanted(user=user, with_side=with_side))
+
+
+def notes_exports(home: Path) -> bool:
+    """Whether the folder remembers where records were written to; one that cannot be written does not."""
+    return address_of(home) is not None or not is_read_only(home)
+
+
+async def _received(home: Path, out: Path, *, user: str | None, with_side: bool) -> tuple[int, int]:
+    """As `export_to`, from the running server."""
+    from openclaw_rl.serve.control.export import FORGOTTEN
+    from openclaw_rl.store.export import written
+
+    asked_for = {"to": str(out), "side": "true" if with_side else "false"}
+    asked_for |= {} if user is None else {"user": user}
+    main = side = 0
+    rest = b""
+    async with _asking(home, "GET", "/v1/rl/export", limit=STREAMED, query=asked_for) as response:
+        if response.status != 200:
+            await _answer_of(response)
+        with written(out) as lines:
+            async for data in response.content.iter_any():
+                lines.write(data)
+                *whole, rest = (rest + data).split(b"\n")
+                sides = sum(SIDE in line for line in whole)
+                main, side = main + len(whole) - sides, side + sides
+        known = int(response.headers[FORGOTTEN])
+    forgotten = (await asked(home, "GET", "/v1/rl/forget"))["forgettings"]
+    if not isinstance(forgotten, list) or len(forgotten) != known:
+        await asyncio.to_thread(out.unlink, missing_ok=True)
+        raise StoreError("something was forgotten while the records were written", fix="export again")
+    return main, side
+
+
+@asynccontextmanager
+async def opened(home: Path, *, to_read: bool = False) -> AsyncIterator[Store]:
+    """The store of a folder that no server runs on; `to_read`, of one that cannot be written too. Raises StoreError."""
+    only_reads = to_read and await asyncio.to_thread(is_read_only, home)
+    store = await (Store.open_to_read(home) if only_reads else Store.open(home))
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+async def asked(
+    home: Path, method: str, path: str, body: Json = None, *, limit: aiohttp.ClientTimeout = TIMEOUT
+) -> dict[str, Json]:
+    """What the running server answers."""
+    async with _asking(home, method, path, body, limit=limit) as response:
+        return await _answer_of(response)
+
+
+@asynccontextmanager
+async def _asking(
+    home: Path,
+    method: str,
+    path: str,
+    body: Json = None,
+    *,
+    limit: aiohttp.ClientTimeout,
+    query: Mapping[str, str] = MappingProxyType({}),
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    """The running server's response. Raises StoreError where it breaks off."""
+    address = address_of(home)
+    if address is None:
+        raise StoreError(f"no server runs on {home} any more", fix="run the command again")
+    key = (home / KEY).read_text("utf-8").strip() if (home / KEY).is_file() else ""
+    headers = {"Authorization": f"Bearer {key}"}
+    try:
+        async with (
+            aiohttp.ClientSession(headers=headers, timeout=limit) as session,
+            session.request(method, address.url + path, json=body, params=query) as response,
+        ):
+            yield response
+    except (aiohttp.ClientError, ValueError, TimeoutError) as problem:
+        raise StoreError(
+            f"the server at {address.url} does not answer: {problem}", fix="see whether it runs, and ask again"
+        ) from problem
+
+
+async def _answer_of(response: aiohttp.ClientResponse) -> dict[str, Json]:
+    """The body. Raises ConfigError for one that is no answer."""
+    answer = await response.json(content_type=None)
+    if response.status == 401:
+        raise ConfigError(
+            "the running server was given another key than the home folder keeps",
+            fix="start the server without --api-key, or ask it over HTTP with that key",
+        )
+    if response.status != 200 or not isinstance(answer, dict):
+        error = answer.get("error") if isinstance(answer, dict) else None
+        if not isinstance(error, dict) or "message" not in error:
+            raise ConfigError(f"the server says: {answer}")
+        fix = str(error.get("fix", ""))
+        problem = str(error["message"]).removesuffix(str(ConfigError("", fix=fix)))
+        raise ConfigError(f"the server says: {problem}", fix=fix)
+    return answer

@@ -1,0 +1,107 @@
+"""Forgetting on request: the rows at once, then every byte of them, then the weights that had learned from them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from pathlib import Path
+
+from openclaw_rl.config import Config
+from openclaw_rl.errors import StoreError
+from openclaw_rl.home.folder import address_of
+from openclaw_rl.owner.inspection import opened
+from openclaw_rl.remake.forget_finish import certified, finish_erasing, plan_text, read_plan, rebuild
+from openclaw_rl.remake.forget_plan import Certificate, certificate_path, plan_of, write_certificate
+from openclaw_rl.runtime.installation import installed
+from openclaw_rl.store.forget.book import Phase
+from openclaw_rl.store.forget.selection import Going, What
+
+__all__ = ["certificate_path", "certificates", "check_alone", "finish", "forget", "preview", "summary"]
+
+
+async def preview(home: Path, what: What) -> Going:
+    """What would go. Raises ConfigError where nothing of that name is there, StoreError while a server runs."""
+    check_alone(home)
+    await asyncio.to_thread(finish_erasing, home)
+    async with opened(home) as store:
+        return await store.forgettings.preview(what)
+
+
+async def certificates(home: Path) -> list[Certificate]:
+    """Of all that was forgotten, oldest first."""
+    async with opened(home) as store:
+        return [read_plan(item).certificate for item in await store.forgettings.all()]
+
+
+async def forget(config: Config, what: What, *, remake: bool = True, has_records: bool = False) -> Certificate:
+    """Forgets and gives the certificate, which lies in the home folder too.
+
+    Killed anywhere, it is finished by the next call or at the next start of the server. Without `remake` the versions
+    are made again there. With `has_records` files of records outside the home folder are cleaned too, where they still
+    are where they were written. Raises ConfigError where nothing of that name is there, StoreError while a server runs.
+    """
+    check_alone(config.home)
+    await finish(config)  # what an earlier call began
+    name, now = uuid.uuid4().hex[:12], time.time()
+    async with opened(config.home) as store:
+        await store.forgettings.begin(
+            what,
+            name=name,
+            at_s=now,
+            planned=lambda sql, found: plan_text(
+                plan_of(sql, what, found, name=name, at_s=now, has_records=has_records)
+            ),
+        )
+    await asyncio.to_thread(finish_erasing, config.home)
+    if not remake:
+        return await _begun(config.home)
+    return (await finish(config))[-1]
+
+
+def summary(what: Going) -> dict[str, int]:
+    """What goes, counted, for people."""
+    return {
+        "turns": len(what.turns),
+        "turns that stay, without what followed them": len(what.unsaid),
+        "turns that stay, without their sample": len(what.unread),
+        "hints": len(what.hints),
+        "sessions": len(what.sessions),
+        "versions that saw it": len(what.versions),
+        **{name.replace("_", " "): count for name, count in what.counts.items()},
+    }
+
+
+async def finish(config: Config) -> list[Certificate]:
+    """Finishes what was begun and is not done; versions made again go through the gate."""
+    check_alone(config.home)
+    await asyncio.to_thread(finish_erasing, config.home)
+    async with opened(config.home) as store:
+        open_ones = [read_plan(item) for item in await store.forgettings.all() if item.phase is not Phase.DONE]
+        if not any(plan.past for plan in open_ones):
+            return await rebuild(store, config, Path())
+    async with installed(config) as parts:
+        done = await rebuild(parts.store, config, parts.folder, served=parts.served)
+        while await parts.publishing.once():
+            pass
+        return [await certified(parts.store, config.home, item) for item in done]
+
+
+def check_alone(home: Path) -> None:
+    """Raises StoreError while a server runs on the folder: it alone can let go of what it holds in memory."""
+    address = address_of(home)
+    if address is not None:
+        raise StoreError(
+            f"a server runs on {home} (process {address.pid}), and what it holds in memory cannot be taken from it",
+            fix="run `openclaw-rl forget`, which asks the server to do it",
+        )
+
+
+async def _begun(home: Path) -> Certificate:
+    """The certificate of what is erased, its versions not yet made again."""
+    async with opened(home) as store:
+        held = await store.forgettings.unfinished()
+        assert held is not None
+        certificate = read_plan(held).certificate
+        await asyncio.to_thread(write_certificate, home, certificate)
+        return certificate

@@ -1,0 +1,209 @@
+"""What is still to be done after the rows of something forgotten are erased, and the certificate of what was done.
+
+The plan holds names only as long as they are needed; the certificate holds none of what is gone, only salted digests:
+who knows an id can find it there, nobody else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.remake.steps import PastStep, past_step
+from openclaw_rl.store.forget.selection import Going, What
+from openclaw_rl.store.rows import VersionRow, VersionStatus
+from openclaw_rl.store.tables import versions
+from openclaw_rl.store.tables.replay import lineage
+from openclaw_rl.train.folders import orphans
+
+FOLDER = "certificates"
+REACH = (
+    "This is about the folder of this installation, and about the files of records that are counted here. Records "
+    "elsewhere and copies that others made (backups, snapshots) are as they were."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A version that is gone, and the digest it had."""
+
+    version: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """A version made again: in place of which, from which, over how many samples; None where nothing was left."""
+
+    was: str
+    version: str | None
+    parent: str
+    samples: int
+    digest: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What was forgotten. Ids are SHA-256 of the salt and the id.
+
+    `records` are the files of records that were cleaned; those left hold something else by now or cannot be written.
+    `records_elsewhere` lie outside the home folder and were left as they are.
+    """
+
+    id: str
+    asked_at: str
+    kind: str
+    name: str
+    salt: str
+    removed: dict[str, int]
+    turns: tuple[str, ...]
+    sessions: tuple[str, ...]
+    versions_removed: tuple[Removed, ...]
+    rebuilt: tuple[Rebuilt, ...] = ()
+    records: int = 0
+    records_left: int = 0
+    records_not_found: int = 0
+    records_elsewhere: tuple[str, ...] = ()
+    damaged_stores_removed: int = 0
+    finished_at: str | None = None
+    served: dict[str, str] = field(default_factory=dict)
+    at_gate: tuple[str, ...] = ()
+    reach: str = REACH
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is still to be done. `gone` and `unsaid` are the turns to take out of records, also out of those outside the
+    home folder with `has_records`; `folders` are names of versions, and `made` says which stands in place of which.
+    """
+
+    certificate: Certificate
+    gone: tuple[str, ...] = ()
+    unsaid: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    past: tuple[PastStep, ...] = ()
+    made: dict[str, str] = field(default_factory=dict)
+    has_records: bool = False
+
+    def without_names(self) -> Plan:
+        """The plan once folders and records are clean."""
+        return replace(self, gone=(), unsaid=(), folders=())
+
+    def now(self, version: PolicyVersion) -> str:
+        """The name of what stands in place of a version, or its own."""
+        name = str(version)
+        while name in self.made:
+            name = self.made[name]
+        return name
+
+
+def plan_of(
+    sql: sqlite3.Connection, what: What, going: Going, *, name: str, at_s: float, has_records: bool = False
+) -> Plan:
+    """The plan, made while the rows and the folders are still there."""
+    rows = versions.everything(sql)
+    gone = {row.version for row in going.versions}
+    heads = [versions.current(sql, scope) for scope in dict.fromkeys(row.version.scope for row in rows)]
+    ahead = sql.execute("SELECT scope, ahead FROM pins WHERE ahead IS NOT NULL")
+    heads += [PolicyVersion(str(scope), int(number)) for scope, number in ahead]  # what training goes on from
+    heads += [row.version for row in rows if row.status is VersionStatus.CANDIDATE]
+    learned = {*going.turns, *going.unsaid, *going.unread}
+    again = [row for row in lineage(rows, heads) if row.version in gone and row.version.scope != going.scope]
+    return Plan(
+        certificate=_certificate(what, going, name, at_s),
+        gone=going.turns,
+        unsaid=going.unsaid,
+        folders=(
+            *(str(row.version) for row in going.versions if row.folder is not None),
+            *_unknown(versions.home_of(sql), rows, learned.union(going.thinned), gone),
+        ),
+        past=tuple(past_step(row, learned) for row in again),
+        has_records=has_records,
+    )
+
+
+def _unknown(
+    home: Path, rows: Sequence[VersionRow], learned: Collection[str], gone: Collection[PolicyVersion]
+) -> Iterator[str]:
+    """The folders of versions that the store does not know, as a crash may leave one, and that learned from it too."""
+    tainted = {*gone}
+    for version, manifest in sorted(
+        orphans(home, {row.version for row in rows}).items(), key=lambda item: item[0].number
+    ):
+        if manifest is None:
+            continue
+        has_read = not set(learned).isdisjoint((*manifest.turns, *manifest.rehearsed))
+        if has_read or manifest.parent in tainted or manifest.upon in tainted:
+            tainted.add(version)
+            yield str(version)
+
+
+def certificate_path(home: Path, certificate: Certificate) -> Path:
+    """Where it lies."""
+    return home / FOLDER / f"forgotten-{certificate.asked_at[:10]}-{certificate.id}.json"
+
+
+def is_about(certificate: Certificate, what: What) -> bool:
+    """Whether a certificate tells of forgetting just this."""
+    given = {"session": what.session, "user": what.user, "turn": what.turn}.get(certificate.kind)
+    return given is not None and certificate.name == _digest(certificate.salt, given)
+
+
+def write_certificate(home: Path, certificate: Certificate) -> Path:
+    """Writes it, readable by its owner alone, whole or not at all. Raises OSError."""
+    path = certificate_path(home, certificate)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_name(path.name + ".new")
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(msgspec.json.format(msgspec.json.encode(certificate), indent=1) + b"\n")
+    fresh.replace(path)
+    return path
+
+
+def moment(at_s: float) -> str:
+    """A time as people and programs read it."""
+    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds")
+
+
+def _certificate(what: What, going: Going, name: str, at_s: float) -> Certificate:
+    salt = secrets.token_hex(16)
+    kinds = {"session": what.session, "user": what.user, "turn": what.turn, "before": what.before_s}
+    kind, given = next((kind, given) for kind, given in kinds.items() if given is not None)
+    removed = {"turns": len(going.turns), "turns_without_what_followed": len(going.unsaid)}
+    removed |= {"turns_without_sample": len(going.unread), "hints": len(going.hints), "sessions": len(going.sessions)}
+    return Certificate(
+        id=name,
+        asked_at=moment(at_s),
+        kind=kind,
+        name=moment(given) if isinstance(given, float | int) else _digest(salt, given),
+        salt=salt,
+        removed=removed | going.counts | {"versions": len(going.versions)},
+        turns=_digests(salt, going.turns),
+        sessions=_digests(salt, going.sessions),
+        versions_removed=tuple(_removed(row, going.scope, salt) for row in going.versions),
+    )
+
+
+def _removed(row: VersionRow, scope: str | None, salt: str) -> Removed:
+    """The scope of who is forgotten holds their name."""
+    is_theirs = row.version.scope == scope
+    name = f"{_digest(salt, row.version.scope)}.{row.version.number}" if is_theirs else str(row.version)
+    return Removed(name, row.digest)
+
+
+def _digests(salt: str, names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(_digest(salt, name) for name in names)
+
+
+def _digest(salt: str, name: str) -> str:
+    return hashlib.sha256(salt.encode() + name.encode("utf-8", "surrogatepass")).hexdigest()

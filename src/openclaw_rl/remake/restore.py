@@ -1,0 +1,135 @@
+"""Weights that were removed to save room, made again: their steps taken once more from the nearest weights left."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from openclaw_rl.core.adapter import Adapter
+from openclaw_rl.core.inside import remove
+from openclaw_rl.core.manifest import FILE_NAME, version_folder
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.errors import AdapterError, StoreError
+from openclaw_rl.publish.versions import verified
+from openclaw_rl.remake.steps import Ground, Retaken, Retaking, past_step
+from openclaw_rl.store.db import Store
+from openclaw_rl.store.rows import VersionRow
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A step taken again: over how many samples, how many of those it had are gone, and the two digests."""
+
+    version: PolicyVersion
+    samples: int
+    missing: int
+    digest: str | None
+    was: str
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the weights are those that were removed."""
+        return self.digest == self.was
+
+
+@dataclass(slots=True)
+class Restoring:
+    """Makes weights again in `scratch`, a folder of the home folder, and puts them back where their digest is equal."""
+
+    store: Store
+    home: Path
+    taking: Retaking
+    scratch: Path
+    steps: list[Taken] = field(default_factory=list)
+
+    async def restore(self, version: PolicyVersion) -> bool:
+        """Whether the weights are back in the version's own folder; the row is still to be told.
+
+        The steps are taken in order and `steps` tells of them. It ends at the first that gives other weights, and
+        nothing is put anywhere then. Raises StoreError, TrainerError, ConfigError.
+        """
+        rows = await self.store.versions()
+        line = await asyncio.to_thread(pruned_line, rows, version)
+        folders = {row.version: row.folder for row in rows if row.pruned_s is None}
+        last: Retaken | None = None
+        for row in line:
+            past = past_step(row)
+            ground = Ground(folders.get(past.parent), folders.get(past.upon) if past.upon is not None else None)
+            out = self.scratch / str(row.version)
+            await asyncio.to_thread(out.mkdir, parents=True)
+            batches = [await self.store.forgettings.samples(batch) for batch in past.batches]
+            last = await self.taking.take(past, [one for one in batches if one], ground, out, row.version)
+            read = 0 if last is None else len(last.turns) + len(last.rehearsed)
+            missing = past.had - sum(len(batch) for batch in batches)
+            digest = None if last is None else last.adapter.digest
+            self.steps.append(Taken(row.version, read, missing, digest, row.digest))
+            if last is None or not self.steps[-1].is_equal:
+                log.warning(
+                    "version=%s cannot be made again: missing samples=%d digest=%s", row.version, missing, digest
+                )
+                return False
+            folders[row.version] = last.adapter.folder
+        if last is None:
+            return False
+        await asyncio.to_thread(
+            put_back,
+            self.home,
+            Adapter(version_folder(self.home, version), last.adapter.digest, version),
+            last.adapter.folder,
+        )
+        log.info("restored version=%s steps=%d", version, len(line))
+        return True
+
+    async def clear(self) -> None:
+        """Removes what was made on the way."""
+        await asyncio.to_thread(remove, self.home, self.scratch)
+
+
+def pruned_line(rows: Sequence[VersionRow], version: PolicyVersion) -> list[VersionRow]:
+    """The version and what it was made from, or stands on, as far as that has no weights either; oldest first."""
+    pruned = {row.version: row for row in rows if row.pruned_s is not None}
+    wanted: set[PolicyVersion] = set()
+    open_ones = [version]
+    while open_ones:
+        row = pruned.get(open_ones.pop())
+        if row is not None and row.version not in wanted:
+            wanted.add(row.version)
+            past = past_step(row)
+            open_ones += [item for item in (None if past.is_fresh else past.parent, past.upon) if item is not None]
+    return [row for row in rows if row.version in wanted]
+
+
+def put_back(home: Path, adapter: Adapter, made: Path) -> None:
+    """Moves the files that were made again into the version's own folder. Blocks.
+
+    Cut off anywhere it leaves a version that still counts as pruned. Raises StoreError where the folder is not in the
+    home folder, or is not whole after all.
+    """
+    if not adapter.folder.resolve().is_relative_to(home.resolve()):
+        raise StoreError(
+            f"{adapter.folder} leads out of {home}; nothing is written there", fix="put the folder itself there"
+        )
+    try:
+        adapter.folder.mkdir(parents=True, exist_ok=True)
+        for path in sorted(made.iterdir()):
+            if path.name != FILE_NAME:
+                path.replace(adapter.folder / path.name)
+        for path in (*adapter.folder.iterdir(), adapter.folder):
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        verified(adapter)
+    except OSError as problem:
+        raise StoreError(
+            f"the weights of {adapter.version} cannot be put back: {problem}", fix="see to the disk"
+        ) from problem
+    except AdapterError as problem:
+        raise StoreError(problem.problem, fix="restore its folder from a backup") from problem

@@ -1,0 +1,61 @@
+"""Forgetting over HTTP: what would go, that it goes, and how far that has come."""
+
+from __future__ import annotations
+
+import msgspec
+from aiohttp import web
+
+from openclaw_rl.core.message import Json
+from openclaw_rl.errors import ConfigError, RequestError
+from openclaw_rl.serve.apis.chat.wire import parsed
+from openclaw_rl.serve.control.routes import answer
+from openclaw_rl.serve.parts import Forgetting, ServeParts
+from openclaw_rl.store.forget.selection import What
+
+
+class ForgetBody(msgspec.Struct):
+    """The body of POST /v1/rl/forget: one of `session`, `user`, `turn` and `before` (seconds since 1970).
+
+    With `dry_run` it is only counted. With `records` files that were exported outside the home folder are cleaned too.
+    """
+
+    session: str | None = None
+    user: str | None = None
+    turn: str | None = None
+    before: float | None = None
+    dry_run: bool = False
+    records: bool = False
+
+
+async def forget(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
+    """Forgets a session, a user, a turn or all before a moment; the answer comes once the rows are gone.
+
+    The rest (files, weights) is done meanwhile: GET the same path to see how far it has come.
+    """
+    body = parsed(await request.read(), ForgetBody)
+    named = {"session": body.session, "user": body.user, "turn": body.turn, "before": body.before}
+    given = [name for name, value in named.items() if value is not None]
+    if len(given) != 1:
+        raise RequestError(
+            f"{' and '.join(given) or 'nothing'} is named to be forgotten",
+            fix="send one of session, user, turn and before",
+        )
+    what = What(session=body.session, user=body.user, turn=body.turn, before_s=body.before)
+    try:
+        found: dict[str, Json] = dict(await _forgetting(parts).preview(what))
+    except ConfigError as problem:
+        raise RequestError(problem.problem, fix=problem.fix, status=404, param=given[0]) from problem
+    is_nothing = not any(found.values())
+    name = None if body.dry_run or is_nothing else await _forgetting(parts).begin(what, body.records)
+    return answer({"id": name, "goes": found, "is_nothing": is_nothing})
+
+
+async def standing(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
+    """All that was forgotten, oldest first: how far each has come, and its certificate."""
+    return answer({"forgettings": [dict(item) for item in await _forgetting(parts).standing()]})
+
+
+def _forgetting(parts: ServeParts) -> Forgetting:
+    if parts.forgetting is None:
+        raise RequestError("this server forgets nothing", status=501)
+    return parts.forgetting

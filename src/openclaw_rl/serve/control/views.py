@@ -1,0 +1,157 @@
+"""Turns and versions as JSON, for people and for the web page."""
+
+from __future__ import annotations
+
+from openclaw_rl.core.message import Json
+from openclaw_rl.core.protocols import Renderer
+from openclaw_rl.core.sample import Sample, SampledReply
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.verdict import Verdict
+from openclaw_rl.core.version import SHARED, PolicyVersion
+from openclaw_rl.serve.control.explain import explained, lesson_explained
+from openclaw_rl.store.db import Store
+from openclaw_rl.store.rows import TurnRow, VersionRow
+
+
+def turn_line(row: TurnRow) -> dict[str, Json]:
+    """A turn in one line: where it belongs, where it stands, how it was judged."""
+    turn, completion = row.turn, row.turn.completion
+    return {
+        "id": turn.id,
+        "at": turn.at_s,
+        "session": turn.session,
+        "user": turn.user,
+        "agent": turn.agent,
+        "api": turn.api,
+        "kind": turn.kind.value,
+        "why": turn.why,
+        "state": None if row.state is None else row.state.value,
+        "reason": None if row.reason is None else row.reason.value,
+        "finish": completion.finish.value,
+        "version": str(completion.version),
+        "prompt_tokens": len(turn.prompt),
+        "continued_tokens": turn.prompt.continued,
+        "tokens": len(completion.tokens),
+        "score": None if row.verdict is None else row.verdict.score,
+        "hints": 0 if row.verdict is None else len(row.verdict.hints),
+        "has_sample": row.has_sample,
+        "step": row.step,
+        "trained_version": None if row.trained_version is None else str(row.trained_version),
+    }
+
+
+def turn_json(row: TurnRow) -> dict[str, Json]:
+    """A turn with all that is known of it."""
+    turn, after, said = row.turn, row.next_state, row.feedback
+    body = turn_line(row)
+    body["explained"] = list(explained(row))
+    body["parent"] = turn.parent
+    body["group"] = turn.group
+    body["messages"] = [item.as_json() for item in turn.messages]
+    body["tools"] = [tool.as_json() for tool in turn.tools]
+    body["carried"] = [{"id": item.id, "text": item.text, "behind_message": item.at} for item in turn.carried]
+    body["reply"] = turn.reply.as_json()
+    body["spans"] = [[span.kind.value, span.start, span.stop] for span in turn.completion.spans]
+    body["next_state"] = (
+        None
+        if after is None
+        else {"source": after.source.value, "messages": [item.as_json() for item in after.messages]}
+    )
+    body["verdict"] = None if row.verdict is None else _verdict_json(row.verdict)
+    body["feedback"] = None if said is None else {"score": said.score, "text": said.text, "at": said.at_s}
+    return body
+
+
+def lesson_json(sample: Sample, turn: Turn, renderer: Renderer) -> dict[str, Json]:
+    """What a turn was made into: its signals, what a teacher reads, and replies beside it that nobody was served."""
+    return {
+        "explained": lesson_explained(sample, turn),
+        "score": sample.score,
+        "baseline": sample.baseline,
+        "hints": [hint.text for hint in sample.hints],
+        "is_promoted": sample.is_promoted,
+        "is_taught": sample.is_taught,
+        "rehearses": list(sample.rehearses),
+        "own": _reply_json(sample.own, renderer),
+        "shown": [_reply_json(reply, renderer) for reply in sample.shown],
+    }
+
+
+def _reply_json(reply: SampledReply | None, renderer: Renderer) -> Json:
+    if reply is None:
+        return None
+    return {"reply": renderer.decode(reply.tokens)[0].as_json(), "version": str(reply.version)}
+
+
+def version_json(row: VersionRow, *, is_current: bool) -> dict[str, Json]:
+    """A version: what made it, what became of it."""
+    return {
+        "version": str(row.version),
+        "scope": row.version.scope,
+        "number": row.version.number,
+        "parent": None if row.parent is None else str(row.parent),
+        "upon": None if row.upon is None else str(row.upon),
+        "status": row.status.value,
+        "why": row.why,
+        "made_at": row.made_s,
+        "digest": row.digest,
+        "pruned_at": row.pruned_s,
+        "turns": list(row.turns),
+        "rehearsed": list(row.rehearsed),
+        "metrics": dict(row.metrics),
+        "is_current": is_current,
+    }
+
+
+async def versions_json(
+    store: Store, *, limit: int, before: PolicyVersion | None = None, with_learned: bool = False
+) -> dict[str, Json]:
+    """The newest versions, or those made before one, oldest first; which are served, pinned, and whether all is frozen.
+
+    `before` is what to page on from. With what each was to learn, in the words of its hints, where that is asked for,
+    and why one cannot be made again whose weights are not kept.
+    """
+    held = await store.keeping.page(limit=limit + 1, before=before)
+    rows, pins = held[-limit:], await store.orders.pins()
+    scopes = dict.fromkeys((SHARED, *(row.version.scope for row in rows)))
+    current = {scope: await store.current(scope) for scope in scopes}
+    is_asked = with_learned and any(row.pruned_s is not None for row in rows)
+    erased = await store.keeping.erased(rows[-1].version) if is_asked else {}
+    learned = await store.effects.learned([turn for row in rows for turn in row.turns] if with_learned else [])
+    found: list[Json] = []
+    for row in rows:
+        line = version_json(row, is_current=current[row.version.scope] == row.version)
+        line["is_pinned"] = pins.get(row.version.scope) == row.version
+        if with_learned:
+            texts = [text for turn in row.turns for text in learned.get(turn, ())]
+            line["learned"] = list(dict.fromkeys(texts))
+            lost = erased.get(row.version)
+            line["erased"] = None if lost is None else {"version": str(lost.version), "samples": lost.samples}
+        found.append(line)
+    return {
+        "versions": found,
+        "before": str(rows[0].version) if len(held) > limit else None,
+        "current": {scope: str(version) for scope, version in current.items()},
+        "pins": {scope: str(version) for scope, version in pins.items()},
+        "frozen_since": await store.orders.frozen_since_s(),
+    }
+
+
+def _verdict_json(verdict: Verdict) -> dict[str, Json]:
+    return {
+        "score": verdict.score,
+        "source": verdict.source.value,
+        "mean": verdict.mean,
+        "hints": [{"text": hint.text, "source": hint.source.value} for hint in verdict.hints],
+        "votes": [
+            {
+                "asked": vote.asked,
+                "score": vote.score,
+                "hint": vote.hint,
+                "raw": vote.raw,
+                "judge": vote.judge,
+                "seconds": vote.seconds,
+            }
+            for vote in verdict.votes
+        ],
+    }

@@ -1,0 +1,103 @@
+"""How much each key may ask for: requests and tokens a minute, and the size of a request."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from openclaw_rl.core.rights import NO_LIMITS, Limits
+from openclaw_rl.errors import RequestError
+from openclaw_rl.serve.door.auth import Caller
+
+
+@dataclass(slots=True)
+class Allowance:
+    """So many a minute: full at first, filled up evenly, and owed where more was taken than there was."""
+
+    a_minute: int
+    left: float
+    at_s: float
+
+    def fill(self, now_s: float) -> None:
+        """What has come back since the last look."""
+        self.left = min(float(self.a_minute), self.left + max(0.0, now_s - self.at_s) * self.a_minute / 60.0)
+        self.at_s = now_s
+
+    def wait_s(self, wanted: float) -> float:
+        """Until so many are there."""
+        return max(0.0, (wanted - self.left) * 60.0 / self.a_minute)
+
+
+@dataclass(slots=True)
+class Meter:
+    """Counts what each key asks for; `usual` holds for keys without limits of their own. 0 is no limit.
+
+    Tokens are known only when an answer has ended: a key that has taken more than its minute's waits until that is
+    made good. `feedback_a_minute` bounds thumbs and corrections alone. `refused` counts by kind.
+    """
+
+    usual: Limits = NO_LIMITS
+    feedback_a_minute: int = 0
+    clock: Callable[[], float] = time.monotonic
+    refused: dict[str, int] = field(default_factory=lambda: {"requests": 0, "tokens": 0, "feedback": 0, "size": 0})
+    _held: dict[tuple[str, str], Allowance] = field(default_factory=dict)  # keys are few: they are made by hand
+    _own: dict[str, Limits] = field(default_factory=dict)
+
+    def request(self, caller: Caller, *, is_feedback: bool = False) -> None:
+        """One more. Raises RequestError (429) where it is too many."""
+        self._own[caller.name] = caller.limits
+        tokens = self._of("tokens", caller.name)
+        if tokens is not None and tokens.left <= 0:
+            raise self._too_many("tokens", tokens, 1.0)
+        for kind in ("feedback", "requests") if is_feedback else ("requests",):
+            held = self._of(kind, caller.name)
+            if held is not None and held.left < 1.0:
+                raise self._too_many(kind, held, 1.0)
+        for kind in ("feedback", "requests") if is_feedback else ("requests",):
+            held = self._of(kind, caller.name)
+            if held is not None:
+                held.left -= 1.0
+
+    def spend(self, name: str, tokens: int) -> None:
+        """An answer of this key took so many tokens, those of its prompt included."""
+        held = self._of("tokens", name)
+        if held is not None:
+            held.left -= tokens
+
+    def size(self, caller: Caller, size_bytes: int) -> None:
+        """Raises HTTPRequestEntityTooLarge where a request of this key is too large."""
+        most = caller.limits.max_body_bytes or self.usual.max_body_bytes
+        if most and size_bytes > most:
+            self.refused["size"] += 1
+            raise web.HTTPRequestEntityTooLarge(most)
+
+    def _of(self, kind: str, name: str) -> Allowance | None:
+        own = self._own.get(name, NO_LIMITS)
+        a_minute = {
+            "requests": own.requests_a_minute or self.usual.requests_a_minute,
+            "tokens": own.tokens_a_minute or self.usual.tokens_a_minute,
+            "feedback": self.feedback_a_minute,
+        }[kind]
+        if not a_minute:
+            return None
+        now_s = self.clock()
+        held = self._held.get((kind, name))
+        if held is None or held.a_minute != a_minute:
+            held = self._held[kind, name] = Allowance(a_minute, float(a_minute), now_s)
+        held.fill(now_s)
+        return held
+
+    def _too_many(self, kind: str, held: Allowance, wanted: float) -> RequestError:
+        self.refused[kind] += 1
+        wait_s = max(1, math.ceil(held.wait_s(wanted)))
+        return RequestError(
+            f"this key has used its {held.a_minute} {kind} a minute",
+            fix=f"try again in {wait_s} s",
+            status=429,
+            code="rate_limit_exceeded",
+            retry_s=wait_s,
+        )

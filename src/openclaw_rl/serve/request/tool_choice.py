@@ -1,0 +1,113 @@
+"""Which tools an answer may call, must call, or must not; and what that and the text's form hold it to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from openclaw_rl.core.message import Json, Tool
+from openclaw_rl.errors import RequestError
+from openclaw_rl.render.called import Called
+from openclaw_rl.render.forms import AnswerForm
+from openclaw_rl.serve.request.held_text import HeldText
+
+
+class Calling(StrEnum):
+    """Whether tools are called."""
+
+    NONE = "none"
+    AUTO = "auto"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """A request's choice; `names` are the tools it leaves, None for all. With `is_one` there is one call."""
+
+    calling: Calling = Calling.AUTO
+    names: tuple[str, ...] | None = None
+    is_one: bool = False
+
+    def offered(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
+        """The tools the model is told of. Raises RequestError for a name that none has, and where there are none."""
+        if self.calling is Calling.NONE:
+            return ()
+        known = {tool.name for tool in tools}
+        strange = [name for name in self.names or () if name not in known]
+        if strange or (self.calling is Calling.REQUIRED and not tools):
+            raise RequestError(
+                f"tool_choice names {strange[0]!r}, which is not among the tools"
+                if strange
+                else "tool_choice asks for a call, and there are no tools",
+                fix="offer the tool, or leave tool_choice out",
+                param="tool_choice",
+            )
+        if self.calling is Calling.AUTO and self.names is not None:
+            return tuple(tool for tool in tools if tool.name in self.names)
+        return tuple(tools)
+
+
+def tool_choice_of(value: Json) -> ToolChoice:
+    """The choice as OpenAI's two APIs write it. Raises RequestError for one that is none."""
+    if value is None:
+        return ToolChoice()
+    if isinstance(value, str) and value in set(Calling):
+        return ToolChoice(Calling(value))
+    if isinstance(value, dict):
+        name = _name_of(value)
+        if value.get("type") == "function" and name is not None:
+            return ToolChoice(Calling.REQUIRED, (name,), is_one=True)
+        if value.get("type") == "allowed_tools":
+            return _allowed(value.get("allowed_tools", value))
+    raise RequestError(
+        f"tool_choice is {msgspec.json.encode(value).decode()[:200]}",
+        fix="use auto, none, required or one of the functions",
+        code="unsupported_parameter",
+        param="tool_choice",
+    )
+
+
+def answer_form(
+    tools: Sequence[Tool],
+    choice: ToolChoice,
+    strict: Collection[str],
+    held: HeldText | None,
+    *,
+    has_one_call: bool,
+) -> AnswerForm | None:
+    """What the answer is held to; None where it is free. `tools` are those offered, `strict` the names of some."""
+    if choice.calling is Calling.REQUIRED:
+        called = [
+            Called(tool.name, tool.parameters) for tool in tools if choice.names is None or tool.name in choice.names
+        ]
+        return AnswerForm(
+            tools=tuple(called), needs_call=True, has_one_call=has_one_call or choice.is_one, param="tool_choice"
+        )
+    if held is None and not any(tool.name in strict for tool in tools):
+        return None
+    called = [Called(tool.name, tool.parameters if tool.name in strict else None) for tool in tools]
+    held = held or HeldText(param="tools")
+    return AnswerForm(held.text, held.own, tuple(called), has_one_call=has_one_call, param=held.param)
+
+
+def _allowed(value: Json) -> ToolChoice:
+    mode = value.get("mode", "auto") if isinstance(value, dict) else None
+    tools = value.get("tools") if isinstance(value, dict) else None
+    names = [_name_of(tool) for tool in tools] if isinstance(tools, list) else []
+    if mode not in ("auto", "required") or not names or None in names:
+        raise RequestError(
+            "tool_choice allows no tools by name", fix="send mode and the tools' names", param="tool_choice"
+        )
+    return ToolChoice(Calling(mode), tuple(name for name in names if name is not None))
+
+
+def _name_of(value: Json) -> str | None:
+    """The function's name, in the shape of either API."""
+    if not isinstance(value, dict):
+        return None
+    inner = value.get("function", value)
+    name = inner.get("name") if isinstance(inner, dict) else None
+    return name if isinstance(name, str) and name else None

@@ -1,0 +1,82 @@
+"""What versions did: how the turns they answered were judged, and what the turns they were made from had to say."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.version import PolicyVersion, parse_version
+from openclaw_rl.store.reader import Reader
+from openclaw_rl.store.tables import ledger
+from openclaw_rl.store.tables.replay import samples_of
+
+NEWEST = 2000  # verdicts that are looked back on
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a turn was judged: corrected (a score of -1), or not. `at` orders turns by their arrival."""
+
+    turn: str
+    version: PolicyVersion
+    is_corrected: bool
+    at: int
+
+
+class EffectBook:
+    """Reads alone."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    async def last_judged(self) -> int:
+        """A number that grows with each score that a turn is given."""
+
+        def read(sql: sqlite3.Connection) -> int:
+            row = sql.execute("SELECT seq FROM verdicts ORDER BY seq DESC LIMIT 1").fetchone()
+            return 0 if row is None else int(row[0])
+
+        return await self._reader.do(read)
+
+    async def outcomes(self, *, limit: int = NEWEST) -> list[Outcome]:
+        """The turns that were scored last, in the order in which they were served."""
+        return await self._reader.do(lambda sql: outcomes(sql, limit))
+
+    async def samples(self, turns: Sequence[str]) -> list[Sample]:
+        """The samples of these turns; those that are gone are left out."""
+        return await self._reader.do(lambda sql: samples_of(sql, turns))
+
+    async def learned(self, turns: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """What was to be learned from each of these turns: the words of its hints."""
+
+        def read(sql: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
+            found = {turn: ledger.verdict_of(sql, turn) for turn in turns}
+            return {
+                turn: tuple(hint.text for hint in verdict.hints)
+                for turn, verdict in found.items()
+                if verdict is not None
+            }
+
+        return await self._reader.do(read)
+
+
+def outcomes(sql: sqlite3.Connection, limit: int) -> list[Outcome]:
+    """The newest scores that turns were given, as outcomes in the order of the turns.
+
+    A turn right after a corrected one of its session is left out: it was told what was wrong, so how it was judged
+    says little about the weights.
+    """
+    rows = sql.execute(
+        "SELECT turns.id, turns.version, verdicts.score, turns.seq, turns.session FROM verdicts "
+        "JOIN turns ON turns.id = verdicts.turn WHERE verdicts.score IS NOT NULL ORDER BY verdicts.seq DESC LIMIT ?",
+        (limit,),
+    ).fetchall()
+    found: list[Outcome] = []
+    was_corrected: dict[str, bool] = {}
+    for turn, version, score, at, session in sorted(rows, key=lambda row: int(row[3])):
+        if not was_corrected.get(session):
+            found.append(Outcome(str(turn), parse_version(str(version)), score == -1, int(at)))
+        was_corrected[session] = score == -1
+    return found

@@ -1,0 +1,129 @@
+"""What each sample is to train: one lesson for each scope it belongs to, and what their settling does to its turn.
+
+A turn is READY while any scope waits for it. When none does, it is TRAINED if at least one scope has learned from it,
+and DROPPED with the last reason if none has.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.store.codec import plain
+from openclaw_rl.store.tables.ledger import move, state_of
+from openclaw_rl.store.writer import Transaction
+
+WAITING = "step IS NULL AND reason IS NULL"
+
+
+def enter(sql: sqlite3.Connection, turn: str, scopes: Sequence[str]) -> None:
+    """A sample is to train these scopes."""
+    if not scopes:
+        raise ValueError(f"the sample of turn {turn} trains no scope")
+    rows = [(plain(turn), plain(scope)) for scope in scopes]
+    sql.executemany("INSERT INTO lessons (turn, scope) VALUES (?, ?)", rows)
+
+
+def train(transaction: Transaction, turn: str, scope: str, step: str) -> None:
+    """A scope has learned from the sample. Raises ValueError where it does not wait for it: nothing trains it twice."""
+    done = transaction.sql.execute(
+        f"UPDATE lessons SET step = ? WHERE turn = ? AND scope = ? AND {WAITING}", (step, plain(turn), plain(scope))
+    )
+    if done.rowcount != 1:
+        raise ValueError(f"turn {turn} does not wait to train scope {scope}")
+    transaction.sql.execute("UPDATE turns SET step = ? WHERE id = ?", (step, plain(turn)))
+    _settle(transaction, turn, None)
+
+
+def drop(transaction: Transaction, turn: str, reason: DropReason, *, scope: str | None = None) -> bool:
+    """The turn teaches nothing more, or nothing to this scope; False where that was so already.
+
+    False for a side turn too, which has no life to end.
+    """
+    state = state_of(transaction.sql, turn)
+    if state in (State.TRAINED, State.DROPPED, None):
+        return False
+    if state is not State.READY:
+        move(transaction, turn, State.DROPPED, reason)
+        return True
+    which, values = ("", []) if scope is None else (" AND scope = ?", [plain(scope)])
+    done = transaction.sql.execute(
+        f"UPDATE lessons SET reason = ? WHERE turn = ? AND {WAITING}{which}", (reason.value, plain(turn), *values)
+    )
+    if done.rowcount == 0:
+        return False
+    _settle(transaction, turn, reason)
+    return True
+
+
+def give_back(
+    transaction: Transaction, turn: str, scope: str, step: str, *, most: int, is_counted: bool
+) -> bool | None:
+    """What a step consumed in vain waits for the scope again, or is given up after so many times: then False.
+
+    None where the step is not what the scope learned it by, or it is gone. A reply that rode along is no correction
+    that cannot be learned: it is given up as without signal.
+    """
+    sql = transaction.sql
+    row = sql.execute(
+        "SELECT returned, kind IS NOT NULL FROM lessons JOIN samples ON samples.turn = lessons.turn "
+        "WHERE lessons.turn = ? AND scope = ? AND step = ?",
+        (plain(turn), plain(scope), step),
+    ).fetchone()
+    if row is None:
+        return None
+    returned, is_rider = int(row[0]), bool(row[1])
+    is_back = returned < most or not is_counted
+    reason = None if is_back else DropReason.NO_SIGNAL if is_rider else DropReason.NOT_LEARNABLE
+    sql.execute(
+        "UPDATE lessons SET step = NULL, reason = ?, returned = ? WHERE turn = ? AND scope = ?",
+        (None if reason is None else reason.value, returned + is_counted, plain(turn), plain(scope)),
+    )
+    sql.execute(
+        "UPDATE turns SET step = (SELECT step FROM lessons WHERE turn = turns.id AND step IS NOT NULL LIMIT 1) "
+        "WHERE id = ?",
+        (plain(turn),),
+    )
+    if state_of(sql, turn) is State.TRAINED and is_back:
+        move(transaction, turn, State.READY, is_refused=True)
+    elif not is_back:
+        _settle(transaction, turn, reason, is_refused=True)
+    return is_back
+
+
+def returned(sql: sqlite3.Connection, scope: str) -> dict[str, int]:
+    """Of what waits for this scope, what a refused version gave back, and how often."""
+    rows = sql.execute(
+        f"SELECT turn, returned FROM lessons WHERE scope = ? AND {WAITING} AND returned > 0", (plain(scope),)
+    )
+    return {str(turn): int(many) for turn, many in rows}
+
+
+def all_wait(sql: sqlite3.Connection, turns: Sequence[str], scope: str) -> bool:
+    """Whether the scope has yet to learn from every one of these turns."""
+    asked = f"SELECT 1 FROM lessons WHERE turn = ? AND scope = ? AND {WAITING}"
+    return all(sql.execute(asked, (plain(turn), plain(scope))).fetchone() is not None for turn in turns)
+
+
+def waiting_scopes(sql: sqlite3.Connection) -> list[str]:
+    """The scopes that samples wait for, the one whose oldest waits longest first."""
+    rows = sql.execute(
+        "SELECT scope, min(samples.seq) AS oldest FROM lessons JOIN samples ON samples.turn = lessons.turn "
+        f"WHERE {WAITING} GROUP BY scope ORDER BY oldest"
+    )
+    return [str(row[0]) for row in rows]
+
+
+def _settle(transaction: Transaction, turn: str, reason: DropReason | None, *, is_refused: bool = False) -> None:
+    waiting, trained = transaction.sql.execute(
+        f"SELECT coalesce(sum({WAITING}), 0), coalesce(sum(step IS NOT NULL), 0) FROM lessons WHERE turn = ?",
+        (plain(turn),),
+    ).fetchone()
+    was_trained = state_of(transaction.sql, turn) is State.TRAINED
+    if waiting:
+        return
+    if not trained:
+        move(transaction, turn, State.DROPPED, reason, is_refused=is_refused)
+    elif not was_trained:
+        move(transaction, turn, State.TRAINED)

@@ -1,0 +1,139 @@
+"""What the newest turns, verdicts and versions look like, for whoever wonders why nothing is learned."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from openclaw_rl.store.tables import turns
+
+RECENT_TURNS = 500
+RECENT_VERDICTS = 200
+RECENT_VERSIONS = 20
+SIDE_LOOKED_AT = 20
+LOOKED_AT, MOST_TOLD = 40, 6  # turns whose why is read, and clauses that are told of them
+GATE = '"gate_turns"'  # among a version's metrics: it was tried
+NOT_THE_GATE = ("removed: ", "its folder is missing or damaged: ")  # what happened to it after it was tried
+UNNAMED = "*:auto-*"  # sessions that nobody named
+
+
+@dataclass(frozen=True, slots=True)
+class Contentment:
+    """How often one user's turns were judged -1: among the older half of the newest verdicts, and the newer half."""
+
+    user: str
+    judged: int  # in each half
+    earlier: int
+    later: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All counts but `paired` are of the newest rows; that is every turn with a next state.
+
+    `unnamed` counts main turns in sessions that no client named. `scores` are the verdicts that judges voted, by score
+    (None where nobody voted), `zeros` those among all verdicts. `refused_in_a_row` counts the newest versions that the
+    gate refused: what was forgotten, or damaged, or overtaken by a rollback tells nothing about training. `told` counts
+    what was made of the last requests that were not simply their owner's: which errand by which rule, and who spoke.
+    """
+
+    paired: int = 0
+    main: int = 0
+    side: int = 0
+    sessions: int = 0
+    unnamed: int = 0
+    waiting: int = 0  # main turns that wait for a next state
+    side_why: str = ""  # the commonest reason
+    told: Mapping[str, int] = field(default_factory=dict)
+    scores: Mapping[int | None, int] = field(default_factory=dict)
+    zeros: int = 0
+    refused_in_a_row: int = 0
+    refused_why: str = ""
+    versions: int = 0  # made by steps, ever
+    newest_s: float | None = None
+    frozen_since_s: float | None = None  # by the owner's order
+    pinned: tuple[str, ...] = ()
+    has_forgotten: bool = False  # something was erased on request
+    contentment: tuple[Contentment, ...] = ()
+
+
+def overview(sql: sqlite3.Connection) -> Overview:
+    """The overview, at the cost of some hundred rows."""
+    newest = sql.execute(
+        "SELECT kind, session, state, session GLOB ?, at_s, id FROM turns ORDER BY seq DESC LIMIT ?",
+        (UNNAMED, RECENT_TURNS),
+    ).fetchall()
+    main = [row for row in newest if row[0] == "main"]
+    verdicts = sql.execute(
+        "SELECT score, source FROM verdicts ORDER BY seq DESC LIMIT ?", (RECENT_VERDICTS,)
+    ).fetchall()
+    made = sql.execute(
+        "SELECT status, why, metrics FROM versions WHERE parent_number IS NOT NULL ORDER BY seq DESC LIMIT ?",
+        (RECENT_VERSIONS,),
+    ).fetchall()
+    refused = _refused([(str(status), str(why), str(metrics)) for status, why, metrics in made])
+    frozen = sql.execute("SELECT since_s FROM freezes").fetchone()
+    return Overview(
+        paired=_count(sql, "SELECT count(*) FROM next_states"),
+        main=len(main),
+        side=len(newest) - len(main),
+        sessions=len({row[1] for row in main}),
+        unnamed=sum(bool(row[3]) for row in main),
+        waiting=sum(row[2] == "served" for row in main),
+        side_why="" if main else _commonest_why(sql, [str(row[5]) for row in newest[:SIDE_LOOKED_AT]]),
+        told=_told(sql, [str(row[5]) for row in newest[:LOOKED_AT]]),
+        scores=dict(Counter(None if score is None else int(score) for score, source in verdicts if source == "votes")),
+        zeros=sum(score == 0 for score, _ in verdicts),
+        refused_in_a_row=len(refused),
+        refused_why=refused[0] if refused else "",
+        versions=_count(sql, "SELECT count(*) FROM versions WHERE parent_number IS NOT NULL"),
+        newest_s=float(newest[0][4]) if newest else None,
+        frozen_since_s=None if frozen is None else float(frozen[0]),
+        pinned=tuple(f"{scope}.{number}" for scope, number in sql.execute("SELECT scope, number FROM pins")),
+        has_forgotten=sql.execute("SELECT 1 FROM forgettings LIMIT 1").fetchone() is not None,
+        contentment=_contentment(sql),
+    )
+
+
+def _refused(newest: list[tuple[str, str, str]]) -> list[str]:
+    """Why the gate refused each of the newest versions it tried, up to one that it passed."""
+    found = []
+    for status, why, metrics in newest:
+        if status == "refused" and (GATE not in metrics or why.startswith(NOT_THE_GATE)):
+            continue
+        if status != "refused":
+            break
+        found.append(why)
+    return found
+
+
+def _contentment(sql: sqlite3.Connection) -> tuple[Contentment, ...]:
+    rows = sql.execute("SELECT user, score FROM verdicts ORDER BY seq DESC LIMIT ?", (RECENT_VERDICTS,)).fetchall()
+    scores: dict[str, list[bool]] = {}
+    for user, score in reversed(rows):
+        scores.setdefault(str(user), []).append(score == -1)
+    found = []
+    for user, bad in scores.items():
+        half = len(bad) // 2
+        found.append(
+            Contentment(user, half, sum(bad[len(bad) - 2 * half : len(bad) - half]), sum(bad[len(bad) - half :]))
+        )
+    return tuple(found)
+
+
+def _commonest_why(sql: sqlite3.Connection, names: list[str]) -> str:
+    whys = [turn.why.partition(";")[0] for name in names if (turn := turns.get(sql, name)) is not None]
+    return Counter(whys).most_common(1)[0][0] if whys else ""
+
+
+def _told(sql: sqlite3.Connection, names: list[str]) -> dict[str, int]:
+    """What the turns' `why` says of errands and of who spoke, with how often; the commonest first."""
+    whys = [turn.why for name in names if (turn := turns.get(sql, name)) is not None]
+    clauses = [clause for why in whys for clause in why.split("; ") if clause.startswith(("side: ", "spoke: "))]
+    return dict(Counter(clauses).most_common(MOST_TOLD))
+
+
+def _count(sql: sqlite3.Connection, question: str) -> int:
+    return int(sql.execute(question).fetchone()[0])

@@ -1,0 +1,243 @@
+"""Samples that wait for a step, and the one transaction in which a step consumes them and makes its version."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from openclaw_rl.core.ledger import State
+from openclaw_rl.core.message import Json
+from openclaw_rl.core.sample import Elsewhere, HintPrompt, Outcome, Sample, SampledReply
+from openclaw_rl.core.version import SHARED, parse_version
+from openclaw_rl.errors import DamageError
+from openclaw_rl.store import codec
+from openclaw_rl.store.codec import listed, mapped, number, plain, text_or_none
+from openclaw_rl.store.rows import StepRecord, VersionStatus
+from openclaw_rl.store.tables import ledger, lessons, versions
+from openclaw_rl.store.writer import Transaction
+
+MOST_RODE = 512  # riders that are looked back on
+
+
+def admit(transaction: Transaction, sample: Sample, scopes: Sequence[str] = (SHARED,)) -> None:
+    """JUDGED to READY, the sample stored, to train each scope once. Raises ValueError from any other state."""
+    ledger.move(transaction, sample.turn, State.READY)
+    body, ids = _written(sample)
+    transaction.sql.execute(
+        "INSERT INTO samples (turn, body, ids, logp, mask, kind) VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            plain(sample.turn),
+            body,
+            ids,
+            codec.pack(codec.floats_bytes(sample.logp)),
+            codec.pack(bytes(sample.mask)),
+            kind_of(sample) if sample.is_rider else None,
+        ),
+    )
+    lessons.enter(transaction.sql, sample.turn, scopes)
+
+
+def thin(sql: sqlite3.Connection, turn: str, gone: Collection[str], words: Collection[str]) -> None:
+    """Takes out of a sample what is said to other requests: those of turns that go, and behind hints of these words."""
+    sample = of_turn(sql, turn)
+    if sample is None:
+        return
+    left = tuple(
+        other
+        for other in sample.elsewhere
+        if other.turn not in gone and not any(each in other.hint.text for each in words)
+    )
+    body, ids = _written(replace(sample, elsewhere=left))
+    sql.execute("UPDATE samples SET body = ?, ids = ? WHERE turn = ?", (body, ids, plain(turn)))
+
+
+def _written(sample: Sample) -> tuple[bytes, bytes]:
+    """What of a sample is kept as text, and its ids."""
+    body: dict[str, Json] = {
+        "turn": sample.turn,
+        "session": sample.session,
+        "user": sample.user,
+        "version": str(sample.version),
+        "score": sample.score,
+        "baseline": sample.baseline,
+        "outcome": None
+        if sample.outcome is None
+        else [sample.outcome.reward, sample.outcome.is_success, sample.outcome.detail],
+        "hints": [hint.text for hint in sample.hints],
+        "group": sample.group,
+        "is_promoted": sample.is_promoted,
+        "is_taught": sample.is_taught,
+        "own": _said(sample.own),
+        "shown": [_said(reply) for reply in sample.shown],
+        "rehearses": list(sample.rehearses),
+        "kept": list(sample.kept),
+        "elsewhere": [[*listed(_said(other.reply)), other.turn, other.hint.text] for other in sample.elsewhere],
+    }
+    ids = [codec.ids_bytes(each) for each in (sample.prompt, sample.response, *(h.tokens for h in sample.hints))]
+    ids += [codec.ids_bytes(reply.tokens) for reply in (*sample.shown, sample.own) if reply is not None]
+    others = ((other.prompt, other.hint.tokens, other.reply.tokens) for other in sample.elsewhere)
+    ids += [codec.ids_bytes(each) for three in others for each in three]
+    return codec.pack_json(body), codec.pack(codec.joined(ids))
+
+
+def ready(sql: sqlite3.Connection, limit: int, scope: str = SHARED) -> tuple[list[Sample], list[str]]:
+    """Samples that wait for a step of this scope, as they were admitted, and the turns of those that cannot be read."""
+    rows = sql.execute(
+        "SELECT samples.turn, samples.body, ids, logp, mask FROM lessons JOIN samples ON samples.turn = lessons.turn "
+        "WHERE lessons.scope = ? AND step IS NULL AND reason IS NULL ORDER BY samples.seq LIMIT ?",
+        (plain(scope), limit),
+    ).fetchall()
+    found, damaged = [], []
+    for turn, *row in rows:
+        try:
+            found.append(sample_of_row(row))
+        except DamageError:
+            damaged.append(str(turn))
+    return found, damaged
+
+
+def kind_of(rider: Sample) -> str:
+    """A name for whose reply it is and what it rehearses, that tells neither."""
+    words = json.dumps([rider.user, *rider.rehearses])
+    return hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def rode(sql: sqlite3.Connection, scope: str, most: int) -> list[tuple[Sample, float]]:
+    """The riders that this scope has learned from, oldest first, and when each was said; the newest `most` of a kind.
+
+    Those that cannot be read are left out.
+    """
+    rows = sql.execute(
+        "SELECT body, ids, logp, mask, at_s FROM (SELECT samples.body AS body, ids, logp, mask, at_s, samples.seq AS "
+        "place, row_number() OVER (PARTITION BY samples.kind ORDER BY samples.seq DESC) AS back FROM samples "
+        "JOIN lessons ON lessons.turn = samples.turn JOIN turns ON turns.id = samples.turn "
+        "WHERE samples.kind IS NOT NULL AND scope = ? AND lessons.step IS NOT NULL) "
+        "WHERE back <= ? ORDER BY place DESC LIMIT ?",
+        (plain(scope), most, MOST_RODE),
+    ).fetchall()
+    found: list[tuple[Sample, float]] = []
+    for *row, at_s in reversed(rows):
+        try:
+            found.append((sample_of_row(row), float(at_s)))
+        except DamageError:
+            continue
+    return found
+
+
+def of_turn(sql: sqlite3.Connection, turn: str) -> Sample | None:
+    """The sample a turn became."""
+    row = sql.execute("SELECT body, ids, logp, mask FROM samples WHERE turn = ?", (plain(turn),)).fetchone()
+    return None if row is None else sample_of_row(row)
+
+
+def commit_step(transaction: Transaction, step: StepRecord) -> None:
+    """Its samples settled for its scope, the step, its version as CANDIDATE. Raises ValueError, and then nothing is.
+
+    A turn is TRAINED or DROPPED once every scope it belongs to has settled it.
+    """
+    sql = transaction.sql
+    if sql.execute("SELECT 1 FROM steps WHERE id = ?", (step.id,)).fetchone() is not None:
+        raise ValueError(f"step {step.id} is committed already")
+    made = None if step.version is None else step.version.version
+    sql.execute(
+        "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            step.id,
+            step.started_s,
+            step.ended_s,
+            None if made is None else made.scope,
+            None if made is None else made.number,
+            codec.metrics_text(step.metrics),
+        ),
+    )
+    for turn in step.trained:
+        lessons.train(transaction, turn, step.scope, step.id)
+    for turn, reason in step.dropped:
+        if not lessons.drop(transaction, turn, reason, scope=step.scope):
+            raise ValueError(f"turn {turn} cannot be dropped: it has ended")
+        sql.execute("UPDATE turns SET step = coalesce(step, ?) WHERE id = ?", (step.id, plain(turn)))
+    if step.version is not None:
+        if step.version.status is not VersionStatus.CANDIDATE:
+            raise ValueError(f"version {step.version.version} is {step.version.status} before it met the gate")
+        versions.insert(sql, step.version)
+
+
+def sample_of_row(row: Sequence[object]) -> Sample:
+    """The sample of a row of `body, ids, logp, mask`."""
+    with codec.reading("a sample"):
+        packed, packed_ids, logp, mask = (each if isinstance(each, bytes) else b"" for each in row)
+        body = mapped(codec.unpack_json(packed))
+        prompt, response, *hinted = (codec.ids_of(piece) for piece in codec.split(codec.unpack(packed_ids)))
+        texts = [str(text) for text in listed(body["hints"])]
+        elsewhere = _others(listed(body.get("elsewhere", [])), hinted)
+        own = _reply(body.get("own"), hinted)
+        shown = _replies(body.get("shown"), hinted)
+        return Sample(
+            turn=str(body["turn"]),
+            session=str(body["session"]),
+            user=str(body["user"]),
+            prompt=prompt,
+            response=response,
+            logp=codec.floats_of(codec.unpack(logp)),
+            mask=tuple(bool(flag) for flag in codec.unpack(mask)),
+            version=parse_version(str(body["version"])),
+            score=_float_or_none(body["score"]),
+            baseline=_float_or_none(body["baseline"]),
+            outcome=_outcome(body["outcome"]),
+            hints=tuple(HintPrompt(text, ids) for text, ids in zip(texts, hinted, strict=True)),
+            group=text_or_none(body["group"]),
+            is_promoted=bool(body["is_promoted"]),
+            is_taught=bool(body.get("is_taught", False)),
+            own=own,
+            shown=shown,
+            elsewhere=elsewhere,
+            rehearses=tuple(str(words) for words in listed(body.get("rehearses", []))),
+            kept=tuple(codec.real(value) for value in listed(body.get("kept", []))),
+        )
+
+
+def _said(reply: SampledReply | None) -> Json:
+    return None if reply is None else [str(reply.version), list(reply.logp)]
+
+
+def _reply(held: Json, ids: list[tuple[int, ...]]) -> SampledReply | None:
+    """The reply that was kept, its ids taken off the end of `ids`: `own` comes last."""
+    if held is None:
+        return None
+    version, logp = listed(held)
+    return SampledReply(ids.pop(), tuple(codec.real(value) for value in listed(logp)), parse_version(str(version)))
+
+
+def _replies(held: Json, ids: list[tuple[int, ...]]) -> tuple[SampledReply, ...]:
+    """The replies that were kept, in their order; a store of before holds one at most, not in a list."""
+    kept = [] if held is None else listed(held)
+    if kept and isinstance(kept[0], str):
+        kept = [held]
+    found = [_reply(one, ids) for one in reversed(kept)]
+    return tuple(reply for reply in reversed(found) if reply is not None)
+
+
+def _others(held: Sequence[Json], ids: list[tuple[int, ...]]) -> tuple[Elsewhere, ...]:
+    """What is said to other requests, the ids of each taken off the end of `ids`."""
+    found: list[Elsewhere] = []
+    for one in reversed(held):
+        version, logp, turn, hint = listed(one)
+        reply = _reply([version, logp], ids)
+        hinted, prompt = HintPrompt(str(hint), ids.pop()), ids.pop()
+        if reply is not None:
+            found.append(Elsewhere(prompt, hinted, reply, str(turn)))
+    return tuple(reversed(found))
+
+
+def _outcome(held: Json) -> Outcome | None:
+    if held is None:
+        return None
+    reward, is_success, detail = listed(held)
+    return Outcome(codec.real(reward), bool(number(is_success)), str(detail))
+
+
+def _float_or_none(value: Json) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

@@ -1,0 +1,115 @@
+"""Which judged turns become samples: the rules, as a function of what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from openclaw_rl.core.ledger import DropReason
+from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.verdict import Verdict
+from openclaw_rl.store.rows import Judged
+from openclaw_rl.teach.assemble import free
+from openclaw_rl.train.settings import Wants
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What is to become of judged turns; those in none of the lists wait."""
+
+    samples: tuple[Judged, ...] = ()
+    promoted: tuple[tuple[Judged, float], ...] = ()  # with the reward each is given
+    dropped: tuple[tuple[str, DropReason], ...] = ()
+
+
+def teaches(sample: Sample, wants: Wants) -> bool:
+    """Whether a step is taken for this sample: over it alone more would move than what holds the policy in place."""
+    if sample.outcome is not None or (sample.is_taught and not sample.is_promoted):
+        return True
+    by_score, by_hint = bool(sample.score), bool(sample.hints) and not sample.rehearses
+    return {Wants.SCORE: by_score, Wants.HINT: by_hint, Wants.EITHER: by_score or by_hint}[wants]
+
+
+def has_signal(turn: Turn, verdict: Verdict, wants: Wants) -> bool:
+    """Whether the verdict holds what the method learns from.
+
+    What was sampled behind hints is learned from as the teacher's, whatever the method, unless it was found bad and
+    nobody said what would have been better.
+    """
+    if turn.carried:
+        return bool(verdict.hints) or verdict.score in (0, 1)
+    by_score, by_hint = bool(verdict.score), bool(verdict.hints)
+    return {Wants.SCORE: by_score, Wants.HINT: by_hint, Wants.EITHER: by_score or by_hint}[wants]
+
+
+def refusal(
+    turn: Turn, verdict: Verdict, *, may_teach: bool, max_tokens: int, weights_learn: bool = True
+) -> DropReason | None:
+    """Why a turn can never be a sample, whatever else its session holds; None where it can."""
+    if not weights_learn:
+        return DropReason.MEMORY_ONLY
+    if not may_teach:
+        return DropReason.MAY_NOT_TEACH
+    if verdict.score is None and not verdict.hints:
+        return DropReason.NO_SIGNAL  # nobody voted, which is not a zero
+    if not any(free(turn.completion)):  # nothing was said, or nothing chosen
+        return DropReason.EMPTY
+    if len(turn.prompt) + len(turn.completion.tokens) > max_tokens:
+        return DropReason.TOO_LONG
+    return None
+
+
+def admission(
+    rows: Sequence[Judged],
+    wants: Wants,
+    *,
+    refused: Mapping[str, DropReason],
+    contributing: frozenset[str],
+    complete: frozenset[str],
+) -> Admission:
+    """What becomes of each row.
+
+    `contributing` are the sessions that have a sample already, `complete` those that have ended with every turn
+    judged. A turn with a signal becomes a sample. One without waits until its session contributes, and is dropped
+    then; where the session ends without a sample, the best-voted of its turns is promoted, so that every session with
+    a judged turn contributes. What is to become a sample now may yet turn out to teach nothing, so the others of its
+    session wait. Where hints alone are learned from, a session's first answer is promoted beside its samples if it
+    calls tools and was not corrected: or nothing would hold how tools are called while all else is corrected.
+    """
+    open_rows = [row for row in rows if row.turn.id not in refused]
+    samples = tuple(row for row in open_rows if has_signal(row.turn, row.verdict, wants))
+    undecided = {row.turn.session for row in samples} - contributing
+    silent = [row for row in open_rows if not has_signal(row.turn, row.verdict, wants)]
+    dropped = [(turn, reason) for turn, reason in refused.items()]
+    # What the teacher said is not the policy's to be promoted for.
+    dropped += [(row.turn.id, DropReason.NO_SIGNAL) for row in silent if row.turn.carried]
+    silent = [row for row in silent if not row.turn.carried]
+    promoted: list[tuple[Judged, float]] = []
+    for session in dict.fromkeys(row.turn.session for row in silent):
+        group = [row for row in silent if row.turn.session == session]
+        if session in undecided:
+            continue
+        if session not in contributing:
+            if session not in complete:
+                continue
+            best = max(group, key=_votes)
+            # A score the method has no use for is no reward either: the turn trains the anchor alone.
+            promoted.append((best, _votes(best) if best.verdict.score == 0 and wants is not Wants.HINT else 0.0))
+            group.remove(best)
+        elif wants is Wants.HINT:
+            promoted += [(row, 0.0) for row in group if _opens_with_calls(row)]
+            group = [row for row in group if not _opens_with_calls(row)]
+        dropped += [(row.turn.id, DropReason.NO_SIGNAL) for row in group]
+    return Admission(samples, tuple(promoted), tuple(dropped))
+
+
+def _opens_with_calls(row: Judged) -> bool:
+    return row.turn.parent is None and bool(row.turn.reply.tool_calls) and row.verdict.score in (0, 1)
+
+
+def _votes(row: Judged) -> float:
+    """The mean of a turn's valid votes; its score where it was not voted on."""
+    if row.verdict.mean is not None:
+        return row.verdict.mean
+    return float(row.verdict.score or 0)

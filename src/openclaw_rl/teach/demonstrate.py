@@ -1,0 +1,243 @@
+"""What the base model makes of a hint before anything is learned from it: whether it heeds it, and what it then says.
+
+A corrected reply ends where it went wrong: learned from alone, new words come one token with each correction. The reply
+that the hinted model gives goes through all of them. And a hint that changes nothing for the reply it was given for has
+nothing to teach, however often it is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+from openclaw_rl.core.hint import PlacedHint, last_user_index
+from openclaw_rl.core.kept_hint import is_general
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.protocols import Engine, Renderer
+from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
+from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.errors import EngineError
+from openclaw_rl.teach.asking import is_strange, reading, reply_logp, sampled_reply
+from openclaw_rl.teach.elsewhere import OtherRequests
+from openclaw_rl.teach.settings import HintsSettings
+
+HEEDED_NATS = 1.0  # by which a hint makes the corrected reply less likely, and likelier what is said behind it
+FOLLOWED_NATS = 2.0  # by which a known hint makes what was said likelier: it is one that the reply follows
+
+Assembled = Callable[[Sequence[PlacedHint]], Awaitable[Sample]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Heeded:
+    """The hint that a sample is learned under, and what the base model says behind it where that finds an end."""
+
+    assembled: Sample
+    hints: tuple[HintPrompt]
+    shown: tuple[SampledReply, ...]
+
+    @property
+    def sample(self) -> Sample:
+        """With both."""
+        return replace(self.assembled, hints=self.hints, shown=self.shown)
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstrator:
+    """Asks the base model, which is the teacher, and the weights that are served to a turn's user, as `current` says.
+
+    `stop_ids` end an answer.
+    """
+
+    engine: Engine
+    current: Callable[[Turn], Awaitable[PolicyVersion]]
+    renderer: Renderer
+    stop_ids: tuple[int, ...]
+    settings: HintsSettings
+    others: OtherRequests | None = None
+
+    def let_go(self) -> None:
+        """Holds nothing in memory of any turn, as after a restart."""
+        if self.others is not None:
+            self.others.let_go()
+
+    async def demonstrated(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
+        """A corrected turn's sample, as `assembled` with hints for the teacher to heed beside the turn's own.
+
+        Of the turn's hints it keeps the one that objects most to the reply, with what is said behind it; none where no
+        hint changes anything. Beside it stand those `known` ones that the reply follows, unless they drown it: what
+        others bear on is no matter here, and a small model loses its way among many. All that is measured against the
+        `bare` prompt, without hints. Where the engine is away it is what was assembled, all known hints heeded.
+
+        What the reply follows already is not to be unlearned for nothing: then a hint must move what is said, and one
+        that would mean nothing in another task ("The right answer is 14") is learned beside what is followed or not at
+        all. Where it follows nothing known the teacher need only think less of it than the policy did; who wants back
+        what the base model does anyway asks for what it says unasked. A slip, where the weights mostly say what follows
+        some of them, is told beside these: or it would cost what was learned.
+        """
+        if turn.prompt.images:  # a trainer reads ids alone
+            return await assembled(known)
+        if turn.completion.forced:  # what the base model would say freely has another form than what was asked for
+            return await assembled(known)
+        try:
+            followed = await self._followed(turn, bare, known, turn.completion.tokens)
+            without = await reading(self.renderer, turn, followed) if followed else None
+            sample = await assembled(followed if without is not None else ())
+            if without is None:
+                found = await self._slipped(turn, bare, known, assembled) or await self._objecting(turn, sample)
+            else:
+                found = await self._moving(turn, without, sample)
+                if found is None:
+                    found = await self._moving(turn, bare, _lasting(await assembled(()), turn))
+            return replace(sample, hints=()) if found is None else await self._elsewhere(turn, known, found.sample)
+        except EngineError:
+            return await assembled(known)
+
+    async def _elsewhere(self, turn: Turn, known: Sequence[PlacedHint], sample: Sample) -> Sample:
+        """With what is said to other requests behind a hint that would mean the same there."""
+        (hint,) = sample.hints
+        if self.others is None or not is_general(hint.text, " ".join(item.text for item in turn.messages)):
+            return sample
+        beside = [item for item in known if item.text not in hint.text]
+        return replace(sample, elsewhere=await self.others.shown(turn, hint.text, beside))
+
+    async def rehearsed(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
+        """The sample of a reply that nobody corrected, with those of its user's known hints that it follows.
+
+        Learned from behind them it holds what was learned before while something else is: for what it was asked. The
+        others bear on something else, and a small teacher that reads them all loses its way. Without hints where it
+        follows none: the base model says it to the `bare` prompt as readily. Nor where the base model would hardly have
+        said it behind them: weights that were led astray say what no hint asks for, and would learn it from themselves.
+        Where the engine is away it is what was assembled: behind all that stood in the prompt, if anything did.
+        """
+        if turn.prompt.images:
+            return await assembled(turn.carried)
+        try:
+            followed = await self._followed(turn, bare, known, turn.completion.tokens)
+            behind = await reading(self.renderer, turn, followed) if followed else None
+            said = turn.completion
+            if behind is not None and is_strange(said, await reply_logp(self.engine, behind, said.tokens, BASE)):
+                behind = None
+        except EngineError:
+            return await assembled(turn.carried)
+        sample = replace(await assembled(()), hints=())
+        if behind is None:
+            return sample
+        words = tuple(hint.text for hint in followed)
+        return replace(sample, hints=(HintPrompt(" ".join(words), behind.tokens),), rehearses=words)
+
+    async def speaks_against(self, turn: Turn, rider: Sample, hint: str) -> bool | None:
+        """Whether the base model finds a reply less likely with one more hint beside those that it follows.
+
+        None where the engine is away, or the prompt is no text alone.
+        """
+        asked = last_user_index(turn.messages)
+        if asked is None or turn.prompt.images:
+            return None
+        followed = [PlacedHint(asked, "", words) for words in rider.rehearses]
+        said = rider.response
+        try:
+            before = await reading(self.renderer, turn, followed)
+            beside = await reading(self.renderer, turn, [*followed, PlacedHint(asked, "", hint)])
+            if before is None or beside is None:
+                return None
+            return await self._logp(before, said) - await self._logp(beside, said) >= HEEDED_NATS
+        except EngineError:
+            return None
+
+    async def _moving(self, turn: Turn, without: Prompt, sample: Sample) -> _Heeded | None:
+        """The hint of the sample's that objects most, and what is said behind it; None where that changes nothing.
+
+        It must make the corrected reply less likely, and what is said behind it likelier than without it, for the base
+        model or for the weights that are served. One that does the first alone says no more than that the base model
+        would not have said what the policy has learned to say ("Check each step").
+        """
+        said = turn.completion.tokens
+        found = await self._most_contrary(said, sample, await self._logp(without, said))
+        if found is None or not found.shown:
+            return found
+        (hint,), shown = found.hints, found.shown[0].tokens
+        for version in dict.fromkeys((BASE, await self.current(turn))):
+            behind, before = await asyncio.gather(
+                self._logp(Prompt(hint.tokens), shown, version), self._logp(without, shown, version)
+            )
+            if behind - before >= HEEDED_NATS:
+                return found
+        return None
+
+    async def _objecting(self, turn: Turn, sample: Sample) -> _Heeded | None:
+        """The same where the teacher thinks less of the reply than the weights that said it did."""
+        return await self._most_contrary(turn.completion.tokens, sample, sum(turn.completion.logp))
+
+    async def _slipped(
+        self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled
+    ) -> _Heeded | None:
+        """The same beside the known hints that the served weights' likeliest reply follows; None where it has none."""
+        if not known:
+            return None
+        longest = self._longest(len(turn.completion.tokens))
+        sampling = Sampling(max_tokens=longest, temperature=0.0, stop_ids=self.stop_ids)
+        mostly = await sampled_reply(self.engine, bare, sampling, await self.current(turn))
+        if mostly.tokens == turn.completion.tokens or len(mostly.tokens) == longest:
+            return None
+        followed = await self._followed(turn, bare, known, mostly.tokens)
+        return await self._objecting(turn, await assembled(followed)) if followed else None
+
+    async def _most_contrary(self, said: tuple[int, ...], sample: Sample, before: float) -> _Heeded | None:
+        """The hint behind which a reply is least likely, `before` nats without it, and what is said behind it."""
+        if not sample.hints:
+            return None
+        behind = await asyncio.gather(*(self._logp(Prompt(hint.tokens), said) for hint in sample.hints))
+        least = min(range(len(behind)), key=lambda index: behind[index])
+        if before - behind[least] < HEEDED_NATS:
+            return None
+        hint = sample.hints[least]
+        return _Heeded(sample, (hint,), await self._shown(len(said), hint))
+
+    async def _followed(
+        self, turn: Turn, without: Prompt, known: Sequence[PlacedHint], said: tuple[int, ...]
+    ) -> list[PlacedHint]:
+        """The known hints that make a reply to the turn likelier than it is without any."""
+        readings = [
+            (hint, prompt) for hint in known if (prompt := await reading(self.renderer, turn, [hint])) is not None
+        ]
+        if not readings:
+            return []
+        prompts = (without, *(prompt for _, prompt in readings))
+        before, *behind = await asyncio.gather(*(self._logp(prompt, said) for prompt in prompts))
+        return [hint for (hint, _), logp in zip(readings, behind, strict=True) if logp - before >= FOLLOWED_NATS]
+
+    async def _logp(self, prompt: Prompt, said: tuple[int, ...], version: PolicyVersion = BASE) -> float:
+        """Of a whole reply, in nats."""
+        return sum(await reply_logp(self.engine, prompt, said, version))
+
+    def _longest(self, length: int) -> int:
+        """In how many tokens a reply is to find its end, beside a corrected one of this length."""
+        return max(self.settings.probe_tokens, 2 * length)
+
+    async def _shown(self, length: int, hint: HintPrompt) -> tuple[SampledReply, ...]:
+        """The likeliest reply behind the hint, then others as they come, each once.
+
+        Where there are several ways to begin, the likeliest reply goes one of them, and says nothing of how the others
+        go on. Left out is what finds no end in twice the length of the corrected one; all of it where the likeliest
+        does not. One after the other: they take one of the engine's places between them.
+        """
+        longest = self._longest(length)
+        found: dict[tuple[int, ...], SampledReply] = {}
+        for seed in range(1 + self.settings.shown_variants):
+            warmth = 1.0 if seed else 0.0
+            sampling = Sampling(max_tokens=longest, temperature=warmth, seed=seed, stop_ids=self.stop_ids)
+            shown = await sampled_reply(self.engine, Prompt(hint.tokens), sampling, BASE)
+            if len(shown.tokens) < longest:
+                found.setdefault(shown.tokens, shown)
+            elif not seed:
+                return ()
+        return tuple(found.values())
+
+
+def _lasting(sample: Sample, turn: Turn) -> Sample:
+    """With those of its hints alone that would mean the same in another task."""
+    asked = " ".join(item.text for item in turn.messages)
+    return replace(sample, hints=tuple(hint for hint in sample.hints if is_general(hint.text, asked)))

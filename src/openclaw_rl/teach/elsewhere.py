@@ -1,0 +1,251 @@
+"""What a hint asks for, shown on other requests: a wish learned from one example alone takes the example along.
+
+The requests are the user's own earlier ones, then such as the base model makes up itself where a user's turn opens
+behind the same system text, then a few that ship with the product. Then conversations go on: what the base model says
+with the hint after the correction, after thanks, and to a second request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tomllib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+
+from openclaw_rl.core.hint import PlacedHint, last_user_index, with_hints
+from openclaw_rl.core.message import Json, Message, Role, Tool, message
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.protocols import Engine, Renderer
+from openclaw_rl.core.sample import Elsewhere, HintPrompt
+from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.errors import RequestError
+from openclaw_rl.teach.asking import reply_logp, sampled_reply
+from openclaw_rl.teach.settings import HintsSettings
+
+FOLLOWED_NATS = 2.0  # by which a known hint makes what the weights say there likelier: it is one that they follow
+AT_ONCE = 2  # of the engine's places
+REQUEST_TOKENS = 128  # the longest request that is made up
+LEAST_WORDS = 3  # of one
+KNOWN_NATS = 4.5  # a token of the user's own words, at most: a model that never learned what users say invents nothing
+TRIES = 3  # for each that is wanted
+OPENINGS_HELD = 32  # with what was made up behind them
+LATER = 2  # requests that go on from the user's own words or made-up ones, beside the one after the correction
+MORE_TOKENS = 1024  # that an earlier request may have beside what it shares with the corrected one
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Another request, as a conversation, and the turn it was taken from, if any."""
+
+    messages: tuple[Message, ...]
+    turn: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The ids in front of a user's words, the one behind them, and how words and ids become each other between."""
+
+    ids: tuple[int, ...]
+    end: int
+    text: Callable[[Sequence[int]], str]
+    encode: Callable[[str], Sequence[int]]
+
+
+Opens = Callable[[Sequence[Message], Sequence[Tool], Mapping[str, Json] | None], Opening | None]
+
+
+@dataclass(slots=True)
+class OtherRequests:
+    """Finds other requests for a corrected turn, and asks the base model what it says to them with a hint.
+
+    `earlier` gives a user's turns, newest first; `answered` what the user said to a turn, if that is known; `opens` how
+    a user's turn opens, None where that is not known.
+    """
+
+    engine: Engine
+    current: Callable[[Turn], Awaitable[PolicyVersion]]
+    renderer: Renderer
+    stop_ids: tuple[int, ...]
+    settings: HintsSettings
+    earlier: Callable[[Turn], Awaitable[Sequence[Turn]]]
+    answered: Callable[[Turn], Awaitable[Sequence[Message]]]
+    opens: Opens
+    _made_up: OrderedDict[tuple[int, ...], list[str | None]] = field(default_factory=OrderedDict)
+
+    def let_go(self) -> None:
+        """Holds nothing in memory of any system text, as after a restart."""
+        self._made_up.clear()
+
+    async def shown(self, turn: Turn, hint: str, known: Sequence[PlacedHint]) -> tuple[Elsewhere, ...]:
+        """What the base model says to other requests with the hint, beside those `known` ones that are followed there.
+
+        Left out is what finds no end. Raises EngineError.
+        """
+        if self.settings.elsewhere == 0:
+            return ()
+        requests = await self.requests(turn)
+        opened = await self._all(turn, requests, hint, known)
+        later = await self._later(turn, [(one, made) for one, made in zip(requests, opened, strict=True) if made])
+        return tuple(each for each in (*opened, *await self._all(turn, later, hint, known)) if each is not None)
+
+    async def _all(
+        self, turn: Turn, requests: Sequence[Request], hint: str, known: Sequence[PlacedHint]
+    ) -> list[Elsewhere | None]:
+        places = asyncio.Semaphore(AT_ONCE)
+
+        async def one(request: Request) -> Elsewhere | None:
+            async with places:
+                return await self._shown(turn, request, hint, known)
+
+        return await asyncio.gather(*(one(request) for request in requests))
+
+    async def requests(self, turn: Turn) -> list[Request]:
+        """So many as the settings name, no two with the same words, and none with those of the turn."""
+        most = self.settings.elsewhere
+        seen = {_words(turn.messages)}
+        found: list[Request] = []
+        for other in await self.earlier(turn):
+            if len(found) == most:
+                return found
+            if _is_opening(other, turn) and _words(other.messages) not in seen:
+                seen.add(_words(other.messages))
+                found.append(Request(other.messages, other.id))
+        system = [item for item in turn.messages if item.role is Role.SYSTEM][:1]
+        for words in [*await self._invented(turn, system, most - len(found)), *shipped()]:
+            if len(found) == most:
+                break
+            if words not in seen:
+                seen.add(words)
+                found.append(Request((*system, message(Role.USER, words))))
+        return found
+
+    async def _later(self, turn: Turn, opened: Sequence[tuple[Request, Elsewhere]]) -> list[Request]:
+        """Requests in the middle of a conversation: a wish learned where one opens may turn into another further on.
+
+        The first follows the corrected reply. The others are the user's own later ones, newest first; where there are
+        none, conversations that `opened` with the hint go on with thanks, and with another's request.
+        """
+        found = []
+        if answer := await self.answered(turn):
+            found.append(Request((*turn.messages, turn.reply, *answer)))
+        seen = {_words(request.messages) for request in found}
+        for other in await self.earlier(turn):
+            words = _words(other.messages)
+            if other.parent is not None and other.id != turn.id and words not in seen and _is_near(other, turn):
+                seen.add(words)
+                found.append(Request(other.messages, other.id))
+            if len(found) > LATER:
+                return found
+        another = [_words(request.messages) for request, _ in opened[:1]]
+        for (request, made), words in zip(opened, [*thanks(), *another], strict=False):
+            if len(found) <= LATER:
+                said, _ = await asyncio.to_thread(self.renderer.decode, made.reply.tokens)
+                found.append(Request((*request.messages, said, message(Role.USER, words)), request.turn))
+        return found
+
+    async def _invented(self, turn: Turn, system: Sequence[Message], most: int) -> list[str]:
+        """Requests that the base model makes up, going on from where a user's words begin."""
+        opening = await asyncio.to_thread(self.opens, system, turn.tools, turn.options) if most > 0 else None
+        if opening is None or not await self._knows_users(turn, opening):
+            return []
+        tried = self._made_up.setdefault(opening.ids, [])  # by their seeds; None where one made up no request
+        self._made_up.move_to_end(opening.ids)
+        while len(self._made_up) > OPENINGS_HELD:
+            self._made_up.popitem(last=False)
+        while len(tried) < TRIES * most and len([words for words in tried if words is not None]) < most:
+            tried.append(await self._request(opening, len(tried), tried))
+        return [words for words in tried if words is not None][:most]
+
+    async def _request(self, opening: Opening, seed: int, known: Sequence[str | None]) -> str | None:
+        sampling = Sampling(max_tokens=REQUEST_TOKENS, seed=seed, stop_ids=(opening.end, *self.stop_ids))
+        said = await sampled_reply(self.engine, Prompt(opening.ids), sampling, BASE)
+        words = opening.text(said.tokens[:-1]).strip()
+        is_request = said.tokens[-1] == opening.end and len(words.split()) >= LEAST_WORDS and words not in known
+        return words if is_request else None
+
+    async def _knows_users(self, turn: Turn, opening: Opening) -> bool:
+        """Whether the base model expects what users say: many learned to reply alone, and go on with anything."""
+        words = tuple(opening.encode(_words(turn.messages))[:REQUEST_TOKENS])
+        if not words:
+            return False
+        return -sum(await reply_logp(self.engine, Prompt(opening.ids), words, BASE)) <= KNOWN_NATS * len(words)
+
+    async def _shown(self, turn: Turn, request: Request, hint: str, known: Sequence[PlacedHint]) -> Elsewhere | None:
+        bare = await self._prompt(turn, request.messages)
+        if bare is None:
+            return None
+        told = [*(await self._followed(turn, request, bare, known) if known else ()), hint]
+        hinted = await self._prompt(turn, _with(request.messages, told))
+        if hinted is None:
+            return None
+        sampling = Sampling(max_tokens=self.settings.probe_tokens, temperature=0.0, stop_ids=self.stop_ids)
+        said = await sampled_reply(self.engine, hinted, sampling, BASE)
+        if said.tokens[-1] not in self.stop_ids:
+            return None
+        return Elsewhere(bare.tokens, HintPrompt(" ".join(told), hinted.tokens), said, request.turn)
+
+    async def _followed(self, turn: Turn, request: Request, bare: Prompt, known: Sequence[PlacedHint]) -> list[str]:
+        """The known hints that make likelier what the served weights mostly say to a request: they follow these."""
+        sampling = Sampling(max_tokens=self.settings.probe_tokens, temperature=0.0, stop_ids=self.stop_ids)
+        said = (await sampled_reply(self.engine, bare, sampling, await self.current(turn))).tokens
+        before = sum(await reply_logp(self.engine, bare, said, BASE))
+        found = []
+        for item in known:
+            behind = await self._prompt(turn, _with(request.messages, [item.text]))
+            if behind is not None and sum(await reply_logp(self.engine, behind, said, BASE)) - before >= FOLLOWED_NATS:
+                found.append(item.text)
+        return found
+
+    async def _prompt(self, turn: Turn, messages: Sequence[Message]) -> Prompt | None:
+        try:
+            return await asyncio.to_thread(self.renderer.prompt, messages, turn.tools, None, options=turn.options)
+        except (RequestError, ValueError):
+            return None
+
+
+def _with(messages: Sequence[Message], hints: Sequence[str]) -> tuple[Message, ...]:
+    last = last_user_index(messages)
+    return with_hints(messages, [PlacedHint(last, "", text) for text in hints] if last is not None else ())
+
+
+def _words(messages: Sequence[Message]) -> str:
+    last = last_user_index(messages)
+    return "" if last is None else messages[last].text
+
+
+def _is_opening(other: Turn, turn: Turn) -> bool:
+    """Whether a turn answers a user's first words of a conversation, and is soon read beside the corrected one."""
+    return other.parent is None and _is_near(other, turn)
+
+
+def _is_near(other: Turn, turn: Turn) -> bool:
+    """Whether a turn answers a user's words, and is soon read beside the corrected one."""
+    last = other.messages[-1] if other.messages else None
+    if last is None or last.role is not Role.USER or other.prompt.images:
+        return False
+    shared = 0
+    for mine, theirs in zip(other.prompt.tokens, turn.prompt.tokens, strict=False):
+        if mine != theirs:
+            break
+        shared += 1
+    return len(other.prompt) - shared <= MORE_TOKENS
+
+
+def shipped() -> tuple[str, ...]:
+    """Ordinary requests of many kinds, for where nobody has asked anything yet."""
+    return tuple(_words_shipped()["requests"])
+
+
+def thanks() -> tuple[str, ...]:
+    """What a user says who is content."""
+    return tuple(_words_shipped()["thanks"])
+
+
+@cache
+def _words_shipped() -> Mapping[str, Sequence[str]]:
+    return tomllib.loads(files("openclaw_rl.teach").joinpath("requests.toml").read_text("utf-8"))

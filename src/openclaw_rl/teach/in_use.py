@@ -1,0 +1,84 @@
+"""Which of a user's hints are in use, and where they stand in a request."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from openclaw_rl.core.hint import LABEL, PlacedHint, last_user_index
+from openclaw_rl.core.kept_hint import Carry, KeptHint
+from openclaw_rl.core.message import Message
+from openclaw_rl.core.turn import Placement, Turn
+from openclaw_rl.store.db import Store
+from openclaw_rl.teach.placing import placed
+from openclaw_rl.teach.settings import HintsSettings
+
+USERS_HELD = 1000
+UNHEEDED = "the model says the same with it as without"  # why a hint is out of use that nobody need read
+
+
+@dataclass(slots=True)
+class HintsInUse:
+    """Asked for each request, so the hints of the latest users are held in memory until the store's change.
+
+    `size_of` counts the tokens of a text.
+    """
+
+    store: Store
+    carry: Carry
+    settings: HintsSettings
+    size_of: Callable[[str], int]
+    _held: OrderedDict[str, tuple[int, tuple[KeptHint, ...]]] = field(default_factory=OrderedDict)
+
+    def let_go(self) -> None:
+        """Holds no user's hints; they are read when they are needed."""
+        self._held.clear()
+
+    async def placed(self, placement: Placement, messages: Sequence[Message]) -> tuple[PlacedHint, ...]:
+        """The hints that a request's prompt holds, and where; none for a side request."""
+        if self.carry is Carry.WEIGHTS or not placement.is_main:
+            return ()
+        return placed(messages, await self.of_user(placement.user), placement.parent)
+
+    async def of_user(self, user: str) -> tuple[KeptHint, ...]:
+        """The user's hints that stand in prompts, oldest first; the newest that there is room for."""
+        changes = self.store.hints.changes
+        held = self._held.get(user)
+        if held is None or held[0] != changes:
+            held = (changes, self.within_bounds(await self.store.hints.of_user(user)))
+            self._held[user] = held
+            if len(self._held) > USERS_HELD:
+                self._held.popitem(last=False)
+        self._held.move_to_end(user)
+        return held[1]
+
+    async def beside(self, turn: Turn) -> tuple[PlacedHint, ...]:
+        """What the user asked for beside the hints in a turn's prompt, retired hints included: a teacher heeds it too.
+
+        They stand behind the last user message. None where weights learn nothing, or `rehearse` says so; none that
+        changes nothing.
+        """
+        last = last_user_index(turn.messages)
+        if last is None or not (self.settings.rehearse and self.carry is not Carry.MEMORY):
+            return ()
+        there = {item.id for item in turn.carried}
+        known = await self.store.hints.of_user(turn.user)
+        kept = [item for item in known if item.id not in there and item.why != UNHEEDED]
+        return tuple(PlacedHint(last, item.id, item.text) for item in self._fitting(kept, self.settings.most))
+
+    def within_bounds(self, kept: Sequence[KeptHint]) -> tuple[KeptHint, ...]:
+        """Those in use that fit."""
+        most = self.settings.most_bridged if self.carry is Carry.BRIDGE else self.settings.most
+        return self._fitting([hint for hint in kept if hint.is_in_use], most)
+
+    def _fitting(self, kept: Sequence[KeptHint], most: int) -> tuple[KeptHint, ...]:
+        """Those that fit, `most` of them: those asked for last, in the order in which they were kept."""
+        room = self.settings.max_tokens
+        chosen: set[str] = set()
+        for hint in sorted(kept, key=lambda item: -item.changed_s):
+            size = self.size_of(f"\n\n{LABEL} {hint.text}")
+            if len(chosen) < most and size <= room:
+                chosen.add(hint.id)
+                room -= size
+        return tuple(hint for hint in kept if hint.id in chosen)

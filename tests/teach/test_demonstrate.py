@@ -1,0 +1,371 @@
+"""What the base model makes of a hint: which one it heeds, beside which others, and what it then says."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+from carry_doubles import LabelRenderer
+
+from openclaw_rl.core.adapter import Adapter
+from openclaw_rl.core.completion import Completion, Finish, SampledToken, Scores
+from openclaw_rl.core.hint import PlacedHint, with_hints
+from openclaw_rl.core.message import Message, Role, message
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
+from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.errors import EngineError
+from openclaw_rl.teach.demonstrate import Demonstrator
+from openclaw_rl.teach.settings import HintsSettings
+from openclaw_rl.testing.turns import a_turn
+
+SERVED = (7, 7, 7)
+# As long as a power of two less one: their sums tell every set of them apart.
+IDLE, PLAIN, STERN, KNOWN = "Hm.", "Plainly", "Be stern always", "Say hello at the very beginning"
+Says = dict[frozenset[str], tuple[int, ...]]
+
+
+@dataclass
+class Reader:
+    """Says what `says` has for the hints it reads: each of its tokens in its place at -0.1 nats, any other at -2.1.
+
+    Behind `colder` hints any other is a nat less likely. What a served version says without hints is `learned`.
+    """
+
+    says: Says
+    colder: frozenset[str] = frozenset()
+    learned: tuple[int, ...] = ()
+    is_away: bool = False
+    longest: int | None = None
+    asked: list[PolicyVersion] = field(default_factory=list)
+
+    def _reply(self, prompt: Sequence[int]) -> tuple[int, ...]:
+        (read,) = [told for told in self.says if prompt_of(told).tokens == tuple(prompt)]
+        return self.says[read]
+
+    async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
+        if self.is_away:
+            raise EngineError("away")
+        self.asked.append(version)
+        likely, said = self._reply(prompt.tokens[:start]), prompt.tokens[start:]
+        if version != BASE and prompt.tokens[:start] == prompt_of(()).tokens:
+            likely = self.learned
+        is_colder = self.colder and prompt.tokens[:start] == prompt_of(self.colder).tokens
+        other = -3.1 if is_colder else -2.1
+        logp = tuple(-0.1 if likely[at : at + 1] == (token,) else other for at, token in enumerate(said))
+        return Scores(start, logp, ())
+
+    async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
+        self.asked.append(version)
+        is_learned = version != BASE and prompt == prompt_of(())
+        said = self.learned if is_learned else self._reply(prompt.tokens)
+        said = said if self.longest is None else (9,) * sampling.max_tokens
+        for index, token in enumerate(said):
+            yield SampledToken(token, -0.1, -0.1, version, finish=Finish.STOP if index + 1 == len(said) else None)
+
+    async def load(self, adapter: Adapter) -> None:
+        raise NotImplementedError
+
+    async def unload(self, version: PolicyVersion) -> None:
+        raise NotImplementedError
+
+
+def the_turn() -> Turn:
+    completion = Completion(SERVED, (-0.1,) * 3, (-0.1,) * 3, BASE, Finish.STOP)
+    made = a_turn("t", (message(Role.USER, "question"),))
+    return replace(made, completion=completion, prompt=prompt_of(()))
+
+
+def prompt_of(hints: Sequence[str] | frozenset[str]) -> Prompt:
+    """As LabelRenderer renders them, hints told apart by their length; known ones stand first."""
+    told = sorted(hints, key=[KNOWN, PLAIN, STERN, IDLE].index)
+    placed = [PlacedHint(0, text, text) for text in told]
+    return LabelRenderer().prompt(with_hints((message(Role.USER, "question"),), placed), (), None)
+
+
+def assembling(*hints: str) -> Callable[[Sequence[PlacedHint]], Awaitable[Sample]]:
+    """Samples with a turn's own hints beside those heeded."""
+
+    async def assembled(known: Sequence[PlacedHint]) -> Sample:
+        beside = [item.text for item in known]
+        prompts = tuple(HintPrompt(" ".join((*beside, hint)), prompt_of((*beside, hint)).tokens) for hint in hints)
+        turn = the_turn()
+        logp = turn.completion.logp
+        return Sample("t", "s", "alice", turn.prompt.tokens, SERVED, logp, (True,) * 3, BASE, score=-1.0, hints=prompts)
+
+    return assembled
+
+
+async def base_serves(turn: Turn) -> PolicyVersion:
+    return BASE
+
+
+async def third_serves(turn: Turn) -> PolicyVersion:
+    return PolicyVersion("shared", 3)
+
+
+async def asked(
+    engine: Reader,
+    *hints: str,
+    known: Sequence[str] = (),
+    serves: Callable[[Turn], Awaitable[PolicyVersion]] = base_serves,
+) -> Sample:
+    guide = Demonstrator(engine, serves, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
+    told = [PlacedHint(0, text, text) for text in known]
+    return await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(*hints))
+
+
+def reader(**said: tuple[int, ...]) -> Reader:
+    """By names of hints with `_` between them; `bare` is without any, and what is not named is as bare."""
+    names = {"plain": PLAIN, "stern": STERN, "known": KNOWN, "idle": IDLE}
+    told = {frozenset(names[part] for part in name.split("_") if part != "bare"): ids for name, ids in said.items()}
+    every = [frozenset(one for one in names.values() if one in picked) for picked in _subsets(tuple(names.values()))]
+    return Reader({hints: told.get(hints, said["bare"]) for hints in every})
+
+
+def _subsets(items: tuple[str, ...]) -> list[tuple[str, ...]]:
+    return [()] if not items else [(*rest, *way) for rest in _subsets(items[1:]) for way in ((), items[:1])]
+
+
+async def test_what_the_base_model_says_behind_the_hint_comes_with_the_sample() -> None:
+    engine = reader(bare=SERVED, plain=(5, 6))
+    found = await asked(engine, PLAIN)
+    assert [(one.tokens, one.version) for one in found.shown] == [((5, 6), BASE)]
+    assert [hint.text for hint in found.hints] == [PLAIN] and found.response == SERVED
+    assert set(engine.asked) == {BASE}  # the served weights are not the teacher
+
+
+async def test_of_several_hints_the_one_that_objects_most_is_learned_under() -> None:
+    found = await asked(reader(bare=SERVED, idle=(7, 7, 8), plain=(5, 6)), IDLE, PLAIN)
+    assert [hint.text for hint in found.hints] == [PLAIN]
+
+
+async def test_a_hint_that_changes_nothing_teaches_nothing() -> None:
+    found = await asked(reader(bare=SERVED), IDLE)
+    assert found.hints == () and found.shown == () and found.score == -1.0
+
+
+async def test_nor_one_behind_which_it_says_what_it_says_anyway() -> None:
+    """It never would have said what was served, which follows a known hint; that is no doing of this one's."""
+    engine = reader(bare=(5, 6), idle=(5, 6), known=SERVED, known_idle=SERVED)
+    engine.colder = frozenset({IDLE})
+    found = await asked(engine, IDLE, known=[KNOWN])
+    assert found.hints == ()
+
+
+async def test_but_where_the_reply_follows_nothing_known_that_may_be_what_is_asked_for() -> None:
+    """The policy has learned something else, and its user wants back what the base model does."""
+    found = await asked(reader(bare=(5, 6), idle=(5, 6)), IDLE)
+    assert [hint.text for hint in found.hints] == [IDLE]
+    assert [one.tokens for one in found.shown] == [(5, 6)]
+
+
+async def test_or_where_the_hint_moves_the_weights_that_are_served() -> None:
+    engine = reader(bare=(5, 6), idle=(5, 6), known=SERVED, known_idle=SERVED)
+    engine.colder, engine.learned = frozenset({IDLE}), SERVED  # these say SERVED, but for the hint
+    found = await asked(engine, IDLE, known=[KNOWN], serves=third_serves)
+    assert [hint.text for hint in found.hints] == [IDLE]
+
+
+@pytest.mark.parametrize(
+    ("mostly", "told", "shown"),
+    [
+        ((5, 6, 1), f"{KNOWN} {PLAIN}", (5, 6, 6)),  # what was served was a slip
+        ((1, 1, 1), PLAIN, (1, 1, 6)),  # they have not learned it
+        (SERVED, PLAIN, (1, 1, 6)),  # they say it always
+        ((5,) * 8, PLAIN, (1, 1, 6)),  # no end is found in eight tokens
+    ],
+)
+async def test_a_slip_is_told_beside_what_the_served_weights_mostly_follow(
+    mostly: tuple[int, ...], told: str, shown: tuple[int, ...]
+) -> None:
+    """Told alone, a reply that follows nothing would cost what was learned."""
+    engine = reader(bare=(1, 1, 1), known=(5, 6, 1), plain=(1, 1, 6), known_plain=(5, 6, 6))
+    engine.learned = mostly
+    found = await asked(engine, PLAIN, known=[KNOWN], serves=third_serves)
+    assert [hint.text for hint in found.hints] == [told]
+    assert [one.tokens for one in found.shown] == [shown]
+
+
+async def test_beside_it_stand_the_known_hints_that_the_reply_follows() -> None:
+    """The policy has learned to say what KNOWN wants; read without it, the teacher would unlearn that."""
+    engine = reader(bare=(1, 1, 1), known=SERVED, plain=(5, 6), known_plain=(7, 5, 6))
+    found = await asked(engine, PLAIN, known=[KNOWN, STERN])
+    assert [hint.text for hint in found.hints] == [f"{KNOWN} {PLAIN}"]  # nothing of STERN, which bears on other replies
+    assert [one.tokens for one in found.shown] == [(7, 5, 6)]
+
+
+async def test_unless_they_drown_it() -> None:
+    engine = reader(bare=(7, 1, 1), known=SERVED, plain=(5, 6), known_plain=SERVED)
+    found = await asked(engine, PLAIN, known=[KNOWN])
+    assert [hint.text for hint in found.hints] == [PLAIN]
+    assert [one.tokens for one in found.shown] == [(5, 6)]
+
+
+async def test_other_ways_to_say_it_are_shown_beside_the_likeliest_each_once_and_only_whole() -> None:
+    """Where a reply may begin in several ways, the likeliest says nothing of how the others go on."""
+    endless = (9,) * 8
+
+    class Various(Reader):
+        async def generate(
+            self, prompt: Prompt, sampling: Sampling, version: PolicyVersion
+        ) -> AsyncIterator[SampledToken]:
+            warm.append((sampling.temperature, sampling.seed))
+            said = self._reply(prompt.tokens) if sampling.seed == 0 else ways[(sampling.seed or 0) - 1]
+            for index, token in enumerate(said):
+                yield SampledToken(token, -0.1, -0.1, version, finish=Finish.STOP if index + 1 == len(said) else None)
+
+    warm: list[tuple[float, int | None]] = []
+    ways: list[tuple[int, ...]] = [(6, 5), (5, 6), endless]
+    engine = Various(reader(bare=SERVED, plain=(5, 6)).says)
+    found = await asked(engine, PLAIN)
+    assert [one.tokens for one in found.shown] == [(5, 6), (6, 5)]
+    assert warm == [(0.0, 0), (1.0, 1), (1.0, 2), (1.0, 3)]
+
+
+async def test_a_reply_that_finds_no_end_is_not_shown() -> None:
+    engine = reader(bare=SERVED, plain=(5, 6))
+    engine.longest = 0
+    found = await asked(engine, PLAIN)
+    assert [hint.text for hint in found.hints] == [PLAIN] and found.shown == ()
+
+
+async def test_without_an_engine_or_with_images_it_is_the_sample_as_assembled() -> None:
+    engine = reader(bare=SERVED, plain=(5, 6))
+    engine.is_away = True
+    found = await asked(engine, PLAIN, known=[KNOWN])
+    assert [hint.text for hint in found.hints] == [f"{KNOWN} {PLAIN}"] and found.shown == ()
+    engine.is_away = False
+    guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings())
+    seen = replace(the_turn(), prompt=replace(prompt_of(()), images=("a",)))
+    assert (await guide.demonstrated(seen, prompt_of(()), (), assembling(PLAIN))).shown == ()
+    assert not engine.asked
+
+
+def test_a_sample_holds_one_other_reply_of_the_right_kind() -> None:
+    with pytest.raises(ValueError, match="policy's own"):
+        Sample("t", "s", "u", (1,), (7,), (-0.1,), (True,), BASE, own=SampledReply((5,), (-0.1,), BASE))
+
+
+class Refusing(LabelRenderer):
+    """A template that takes no hints."""
+
+    def reread(self, turn: Turn, messages: Sequence[Message]) -> Prompt:
+        raise ValueError("refused")
+
+
+async def test_a_known_hint_that_the_template_refuses_is_left_out() -> None:
+    engine = reader(bare=(7, 1, 1), known=SERVED, plain=(5, 6))
+    guide = Demonstrator(engine, base_serves, Refusing(), (2,), HintsSettings(probe_tokens=8))
+    found = await guide.demonstrated(the_turn(), prompt_of(()), [PlacedHint(0, KNOWN, KNOWN)], assembling(PLAIN))
+    assert [hint.text for hint in found.hints] == [PLAIN] and found.shown
+
+
+async def test_a_hint_that_means_nothing_in_another_task_is_learned_beside_what_is_followed_or_not_at_all() -> None:
+    """Learned alone it would undo what the reply follows, for nothing that comes again."""
+    once = replace(the_turn(), messages=(message(Role.USER, "What did Anna buy?"),))
+
+    async def found(hint: str, engine: Reader, known: Sequence[str]) -> Sample:
+        told = [PlacedHint(0, text, text) for text in known]
+        guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
+
+        async def assembled(beside: Sequence[PlacedHint]) -> Sample:
+            made = await assembling(PLAIN)(beside)
+            return replace(made, hints=tuple(replace(one, text=one.text.replace(PLAIN, hint)) for one in made.hints))
+
+        return await guide.demonstrated(once, prompt_of(()), told, assembled)
+
+    drowned = {"bare": (7, 1, 1), "known": SERVED, "plain": (5, 6), "known_plain": SERVED}
+    assert (await found("Answer plainly", reader(**drowned), [KNOWN])).hints != ()
+    for hint in ("The right answer is 14", "It was about Anna"):
+        assert (await found(hint, reader(**drowned), [KNOWN])).hints == ()
+        beside = await found(hint, reader(**{**drowned, "known_plain": (7, 5, 6)}), [KNOWN])
+        assert [one.text for one in beside.hints] == [f"{KNOWN} {hint}"]
+        assert (await found(hint, reader(**drowned), [])).hints != ()  # there is nothing to be undone
+
+
+def behind(*hints: str) -> Turn:
+    """What was sampled behind these."""
+    placed = tuple(PlacedHint(0, text, text) for text in hints)
+    return replace(the_turn(), carried=placed, prompt=prompt_of(hints))
+
+
+async def test_a_correction_of_what_was_sampled_behind_hints_is_measured_without_them() -> None:
+    """Of those in its prompt the teacher reads the ones that the reply follows; and it shows what it would say."""
+    engine = reader(bare=(1, 1, 1), known=SERVED, plain=(5, 6), known_plain=(7, 5, 6))
+    guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
+    turn = behind(KNOWN, STERN)
+
+    async def assembled(heeded: Sequence[PlacedHint]) -> Sample:
+        return replace(await assembling(PLAIN)(heeded), is_taught=True)
+
+    found = await guide.demonstrated(turn, prompt_of(()), turn.carried, assembled)
+    assert [hint.text for hint in found.hints] == [f"{KNOWN} {PLAIN}"] and found.is_taught
+    assert [one.tokens for one in found.shown] == [(7, 5, 6)]
+
+
+async def rehearsed(engine: Reader, known: Sequence[str]) -> Sample:
+    guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
+    return await guide.rehearsed(the_turn(), prompt_of(()), [PlacedHint(0, text, text) for text in known], assembling())
+
+
+async def test_a_reply_that_nobody_corrected_rehearses_the_known_hints_that_it_follows() -> None:
+    engine = reader(bare=(5, 6, 7), plain=SERVED, stern=(5, 6, 7))
+    found = await rehearsed(engine, [PLAIN, STERN])
+    assert found.rehearses == (PLAIN,) and found.shown == ()
+    assert found.hints == (HintPrompt(PLAIN, prompt_of([PLAIN]).tokens),)
+    assert set(engine.asked) == {BASE}
+
+
+async def test_a_reply_that_follows_no_known_hint_rehearses_none() -> None:
+    found = await rehearsed(reader(bare=SERVED, plain=SERVED), [PLAIN])
+    assert found.rehearses == () and found.hints == ()
+    away = reader(bare=(5, 6, 7), plain=SERVED)
+    away.is_away = True
+    assert (await rehearsed(away, [PLAIN])).rehearses == ()
+
+
+async def test_nor_one_that_the_base_model_would_hardly_have_said_behind_them() -> None:
+    """Weights that were led astray said it; a hint that makes it a little less strange is none that it follows."""
+    led_astray = reader(bare=(5, 6, 5), plain=(7, 7, 5))
+    assert (await rehearsed(led_astray, [PLAIN])).hints == ()
+    assert (await rehearsed(reader(bare=(5, 6, 5), plain=SERVED), [PLAIN])).hints != ()
+
+
+async def test_what_was_said_behind_hints_is_told_by_those_it_follows() -> None:
+    engine = reader(bare=(5, 6, 7), plain=SERVED, stern=(5, 6, 7), plain_stern=SERVED)
+    guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
+    turn = behind(PLAIN, STERN)
+
+    async def assembled(heeded: Sequence[PlacedHint]) -> Sample:
+        words = [hint.text for hint in heeded]
+        read = (HintPrompt(" ".join(words), prompt_of(words).tokens),) if words else ()
+        return replace(await assembling()(heeded), is_taught=True, hints=read)
+
+    async def said(turn: Turn) -> Sample:
+        return await guide.rehearsed(turn, prompt_of(()), turn.carried, assembled)
+
+    found = await said(turn)
+    assert found.hints == (HintPrompt(PLAIN, prompt_of([PLAIN]).tokens),) and found.rehearses == (PLAIN,)
+    as_ever = replace(turn, completion=replace(turn.completion, tokens=(5, 6, 7)))
+    assert (await said(as_ever)).hints == ()
+    engine.is_away = True
+    assert [hint.text for hint in (await said(turn)).hints] == [f"{PLAIN} {STERN}"]  # all that stood there
+
+
+async def test_a_later_hint_speaks_against_a_reply_that_the_base_model_would_not_give_with_it() -> None:
+    follows = replace(await rehearsed(reader(bare=(5, 6, 7), plain=SERVED), [PLAIN]), turn="t")
+    assert follows.rehearses == (PLAIN,)
+
+    async def against(hint: str, **said: tuple[int, ...]) -> bool | None:
+        engine = reader(bare=(5, 6, 7), plain=SERVED, **said)
+        guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), HintsSettings(probe_tokens=8))
+        engine.is_away = hint == IDLE
+        return await guide.speaks_against(the_turn(), follows, hint)
+
+    assert await against(STERN, plain_stern=(7, 7, 1)) is True
+    assert await against(STERN, plain_stern=SERVED) is False
+    assert await against(IDLE) is None

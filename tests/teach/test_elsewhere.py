@@ -1,0 +1,204 @@
+"""To which other requests a hint is shown: a user's own, those the base model makes up, then shipped ones."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from openclaw_rl.core.adapter import Adapter
+from openclaw_rl.core.completion import Finish, SampledToken, Scores, Span
+from openclaw_rl.core.hint import LABEL, Hint, PlacedHint
+from openclaw_rl.core.message import Json, Message, Role, Tool, message
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.errors import EngineError
+from openclaw_rl.teach.elsewhere import Opening, OtherRequests, shipped, thanks
+from openclaw_rl.teach.settings import HintsSettings
+from openclaw_rl.testing.turns import a_turn
+
+END, OPENING, SERVED = 2, tuple(b"user: "), PolicyVersion("shared", 1)
+PLAIN, KIND = "Write plainly.", "Be kind."
+
+
+def ids_of(said: str) -> tuple[int, ...]:
+    return tuple(said.encode())
+
+
+class Bytes:
+    """A prompt is the bytes of its messages' texts."""
+
+    def prompt(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        served: Turn | None,
+        *,
+        options: Mapping[str, Json] | None = None,
+    ) -> Prompt:
+        return Prompt(ids_of("\n".join(item.text for item in messages)))
+
+    def hinted(self, turn: Turn, hint: Hint) -> Prompt:
+        raise NotImplementedError
+
+    def reread(self, turn: Turn, messages: Sequence[Message]) -> Prompt:
+        return self.prompt(messages, (), None)
+
+    def decode(self, tokens: Sequence[int]) -> tuple[Message, tuple[Span, ...]]:
+        return message(Role.ASSISTANT, text(tokens[:-1])), ()
+
+
+def text(ids: Sequence[int]) -> str:
+    return bytes(ids).decode()
+
+
+@dataclass
+class Base:
+    """Answers "ok", "plain" or "kind" by the hints it reads, and makes up `invented` requests, one for each seed.
+
+    The served version says "kind" unasked. `surprise` is what each token of a user's words costs it, in nats.
+    """
+
+    invented: tuple[str, ...] = ()
+    surprise: float = 1.0
+    endless: str = "\0"
+    is_away: bool = False
+    opened: int = 0
+    seeds: list[int | None] = field(default_factory=list)
+
+    def _says(self, read: str, version: PolicyVersion) -> str:
+        told = read.partition(LABEL)[2]
+        return "plain" if PLAIN in told else "kind" if KIND in told or version == SERVED else "ok"
+
+    async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
+        if self.is_away:
+            raise EngineError("away")
+        if prompt.tokens == OPENING:
+            assert version == BASE and sampling.seed is not None and sampling.temperature == 1.0
+            self.opened += 1
+            ids = (*ids_of(self.invented[sampling.seed % len(self.invented)]), END)
+        else:
+            read = text(prompt.tokens)
+            said = ids_of(self._says(read, version))
+            ids = (said * 9)[: sampling.max_tokens] if self.endless in read else (*said, END)
+        for index, token in enumerate(ids):
+            yield SampledToken(token, -0.1, -0.1, version, finish=Finish.STOP if index + 1 == len(ids) else None)
+
+    async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
+        read, said = prompt.tokens[:start], prompt.tokens[start:]
+        if read == OPENING:
+            return Scores(start, (-self.surprise,) * len(said), ())
+        likely = (*ids_of(self._says(text(read), version)), END)
+        return Scores(start, tuple(-0.1 if likely[at : at + 1] == (t,) else -3.0 for at, t in enumerate(said)), ())
+
+    async def load(self, adapter: Adapter) -> None:
+        raise NotImplementedError
+
+    async def unload(self, version: PolicyVersion) -> None:
+        raise NotImplementedError
+
+
+def others(engine: Base, *earlier: Turn, most: int = 3, answer: str = "") -> OtherRequests:
+    async def current(turn: Turn) -> PolicyVersion:
+        return SERVED
+
+    async def known(turn: Turn) -> Sequence[Turn]:
+        return earlier
+
+    async def answered(turn: Turn) -> Sequence[Message]:
+        return [message(Role.USER, answer)] if answer else ()
+
+    def opens(before: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None) -> Opening | None:
+        return Opening(OPENING, END, text, ids_of) if engine.invented else None
+
+    settings = HintsSettings(elsewhere=most, probe_tokens=12)
+    return OtherRequests(engine, current, Bytes(), (END,), settings, known, answered, opens)
+
+
+async def asked(found: OtherRequests, turn: Turn) -> list[str]:
+    return [request.messages[-1].text for request in await found.requests(turn)]
+
+
+async def test_a_users_own_earlier_requests_come_first_then_made_up_ones_then_shipped_ones() -> None:
+    engine = Base(invented=("how are things", "what is the time"))
+    mine = a_turn("earlier", "What is 3 + 3?")
+    found = others(engine, a_turn("same", "What is 2 + 2?"), mine, mine, most=4)
+    assert await asked(found, a_turn("t")) == [
+        "What is 3 + 3?", "how are things", "what is the time", shipped()[0]
+    ]  # fmt: skip
+    opened = engine.opened
+    await asked(found, a_turn("t"))
+    assert engine.opened < 2 * opened  # what was made up behind the same opening is used again
+
+
+async def test_what_goes_on_from_a_conversation_or_is_long_is_no_other_request() -> None:
+    later = a_turn("later", "What is 3 + 3?", parent="earlier")
+    long = a_turn("long", "Sum this up: " + "word " * 400)
+    called = a_turn("tool", (message(Role.USER, "Look it up"), message(Role.TOOL, "found")))
+    assert await asked(others(Base(), later, long, called), a_turn("t")) == list(shipped()[:3])
+
+
+@pytest.mark.parametrize("invented", [("hm",), ("",)])
+async def test_what_is_no_request_is_not_taken_for_one(invented: tuple[str, ...]) -> None:
+    assert await asked(others(Base(invented=invented)), a_turn("t")) == list(shipped()[:3])
+
+
+async def test_a_model_that_does_not_expect_what_users_say_makes_nothing_up() -> None:
+    engine = Base(invented=("how are things",), surprise=6.0)
+    assert await asked(others(engine), a_turn("t")) == list(shipped()[:3])
+    assert engine.opened == 0
+
+
+async def test_the_system_text_stands_before_them() -> None:
+    turn = a_turn("t", (message(Role.SYSTEM, "You are a clerk."), message(Role.USER, "What is 2 + 2?")))
+    found = await others(Base(invented=("how are things",)), most=2).requests(turn)
+    assert [request.messages[0].text for request in found] == ["You are a clerk."] * 2
+
+
+async def test_what_the_base_model_says_with_the_hint_comes_with_the_prompt_without_it() -> None:
+    (one, *_) = await others(Base(), a_turn("earlier", "What is 3 + 3?")).shown(a_turn("t"), PLAIN, ())
+    assert (text(one.prompt), one.hint.text, one.turn) == ("What is 3 + 3?", PLAIN, "earlier")
+    assert (text(one.hint.tokens), text(one.reply.tokens[:-1])) == (f"What is 3 + 3?\n\n{LABEL} {PLAIN}", "plain")
+    assert one.reply.version == BASE
+
+
+async def test_a_known_hint_that_the_weights_follow_there_is_read_beside_it() -> None:
+    """Or what was learned before would be unlearned on every other request."""
+    known = [PlacedHint(0, "k", KIND), PlacedHint(0, "o", "Be brief.")]
+    one, _thanked = await others(Base(), most=1).shown(a_turn("t"), PLAIN, known)
+    assert one.hint.text == f"{KIND} {PLAIN}"
+
+
+async def test_a_reply_without_an_end_is_left_out_and_an_engine_that_is_away_is_said() -> None:
+    engine = Base()
+    endless = a_turn("earlier", f"Count {engine.endless}")
+    found = await others(engine, endless).shown(a_turn("t"), PLAIN, ())
+    assert not [one for one in found if engine.endless in text(one.prompt)]
+    assert await others(engine, most=0).shown(a_turn("t"), PLAIN, ()) == ()
+    with pytest.raises(EngineError):
+        await others(replace(engine, is_away=True)).shown(a_turn("t"), PLAIN, ())
+
+
+async def test_conversations_go_on_after_the_correction_with_thanks_and_with_a_second_request() -> None:
+    """A wish learned where conversations open alone changed other things further on: a list, or no end."""
+    turn = a_turn("t")
+    found = await others(Base(), most=2, answer="No bold text!").shown(turn, PLAIN, ())
+    first, second = shipped()[:2]
+    redone = f"{turn.messages[-1].text}\n{turn.reply.text}\nNo bold text!"
+    thanked = f"{first}\nplain\n{thanks()[0]}"
+    assert [text(one.prompt) for one in found] == [first, second, redone, thanked, f"{second}\nplain\n{first}"]
+    assert [text(one.reply.tokens[:-1]) for one in found] == ["plain"] * 5
+
+
+async def test_a_users_own_later_requests_stand_before_made_up_ones() -> None:
+    later = a_turn("later", "What is 3 + 3?", parent="earlier")
+    found = await others(Base(), later, a_turn("t", parent="x"), most=1, answer="No!").shown(a_turn("t"), PLAIN, ())
+    assert [one.turn for one in found] == ["", "", "later", ""]
+    assert text(found[2].prompt) == "What is 3 + 3?" and text(found[3].prompt).endswith(thanks()[0])
+
+
+def test_the_shipped_requests_are_different_ones_and_enough() -> None:
+    assert len(set(shipped())) == len(shipped()) >= HintsSettings().elsewhere
