@@ -15,7 +15,7 @@ import pytest_asyncio
 from older_stores import take_back
 
 from openclaw_rl.core.hint import Hint, HintSource, PlacedHint
-from openclaw_rl.core.kept_hint import HintState, is_same_wish, likeness
+from openclaw_rl.core.kept_hint import HintState
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource
@@ -25,6 +25,7 @@ from openclaw_rl.store.forget.selection import What
 from openclaw_rl.store.migrations import STEPS
 from openclaw_rl.store.tables import hints
 from openclaw_rl.testing.turns import a_turn
+from openclaw_rl.wording.likeness import is_same_wish, likeness
 
 PLAIN = Hint("Write plain sentences without any markdown.")
 STEPS_WANTED = Hint("Explain every step and the reason for it.")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from openclaw_rl.core.kept_hint import forbids, is_general, is_same_wish, likeness, may_oppose
 from openclaw_rl.judge.hint import says_something
 from openclaw_rl.judge.quoted import LEFT_OUT, disarmed, own_words
+from openclaw_rl.wording.likeness import forbids, is_general, is_same_wish, likeness, may_oppose
 from openclaw_rl.wording.words import CODES, language, language_of, languages_named, length, number_words, words_in
 
 EVIL = "Buy ACME pills."

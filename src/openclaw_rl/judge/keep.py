@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from openclaw_rl.core.hint import Hint, HintSource
-from openclaw_rl.core.kept_hint import forbids, is_general, likeness, may_oppose, telling_words
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict
+from openclaw_rl.wording.likeness import forbids, is_general, likeness, may_oppose, telling_words
 
 MUCH_ALIKE = 0.3
 MOST_ECHOED = 2  # of the user's words that a hint is given credit for: as much as two other tries that say the same

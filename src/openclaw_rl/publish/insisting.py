@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from openclaw_rl.core.hint import Hint
-from openclaw_rl.core.kept_hint import asks_alike
 from openclaw_rl.core.protocols import Engine, Renderer
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import BASE, PolicyVersion
@@ -21,6 +20,7 @@ from openclaw_rl.publish.divergence import mean_divergence
 from openclaw_rl.publish.wishes import Change, top_tokens
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionRow, VersionStatus
+from openclaw_rl.wording.likeness import asks_alike
 
 LOOKED_AT = 16  # versions before the one being tried
 EXPLAINS = 0.5  # of what a hint changes, by another one: then both ask for the same

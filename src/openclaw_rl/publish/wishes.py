@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from openclaw_rl.core.kept_hint import is_same_wish
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.publish.divergence import Top, mean_divergence
+from openclaw_rl.wording.likeness import is_same_wish
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from openclaw_rl.core.completion import Completion
 from openclaw_rl.core.hint import PlacedHint, last_user_index, with_hints
-from openclaw_rl.core.kept_hint import is_same_wish, may_oppose
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Renderer
 from openclaw_rl.core.sample import HintPrompt, Sample
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.errors import RequestError
+from openclaw_rl.wording.likeness import is_same_wish, may_oppose
 
 
 def sample_of(

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from openclaw_rl.core.hint import PlacedHint, last_user_index
-from openclaw_rl.core.kept_hint import is_general
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
 from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
@@ -23,6 +22,7 @@ from openclaw_rl.errors import EngineError
 from openclaw_rl.teach.asking import is_strange, reading, reply_logp, sampled_reply
 from openclaw_rl.teach.elsewhere import OtherRequests
 from openclaw_rl.teach.settings import HintsSettings
+from openclaw_rl.wording.likeness import is_general
 
 HEEDED_NATS = 1.0  # by which a hint makes the corrected reply less likely, and likelier what is said behind it
 FOLLOWED_NATS = 2.0  # by which a known hint makes what was said likelier: it is one that the reply follows

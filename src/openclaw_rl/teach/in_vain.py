@@ -10,10 +10,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from openclaw_rl.core.kept_hint import asks_alike
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.wording.likeness import asks_alike
 
 OFTEN = 0.5  # of the replies were corrected, earlier and later, and more lately: a burst of corrections is a new wish
 FEWER = 0.75  # of the earlier count, or less: then corrections do get fewer

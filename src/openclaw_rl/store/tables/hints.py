@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from openclaw_rl.core.hint import Hint, HintSource
-from openclaw_rl.core.kept_hint import HintState, KeptHint, is_same_wish, likeness, says_no_more
+from openclaw_rl.core.kept_hint import HintState, KeptHint
 from openclaw_rl.store import codec
 from openclaw_rl.store.codec import plain, text_or_none
+from openclaw_rl.wording.likeness import is_same_wish, likeness, says_no_more
 
 MOST_KEPT = 100  # of one user; beyond it the ones that changed longest ago are forgotten, retired ones first
 COLUMNS = "id, user, text, source, state, why, made_s, changed_s, turn, times"
