@@ -35,8 +35,10 @@ from openclaw_rl.judge.settings import HintFrom, JudgeSettings
 from openclaw_rl.judge.signals import owner_messages
 from openclaw_rl.serve.door.auth import Caller, Keys, key_digest
 from openclaw_rl.serve.door.limits import Meter
+from openclaw_rl.teach.floods import Floods
+from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.testing.turns import a_sample, a_turn
-from openclaw_rl.train.fairness import Floods, most_of_one, shared_fairly
+from openclaw_rl.train.fairness import most_of_one, shared_fairly
 from openclaw_rl.train.settings import TrainStageSettings
 
 CASES = Path(__file__).with_name("attacks.jsonl")
@@ -125,8 +127,8 @@ def rules() -> dict[str, bool]:
     chat_only = KnownKey("bob", key_digest("b"), frozenset({Right.CHAT, Right.FEEDBACK}))
     gone = KnownKey("gone", key_digest("g"), ALL_RIGHTS, revoked_s=1.0)
     keys = Keys({"owner": "o"}, lambda: (chat_only, gone))
-    settings = TrainStageSettings()
-    floods, same = Floods(settings, lambda: 0.0), 0
+    settings, limits = TrainStageSettings(), TeachSettings()
+    floods, same = Floods(limits, lambda: 0.0), 0
     for number in range(1000):
         verdict = Verdict(f"t{number}", -1, VerdictSource.VOTES, hints=(Hint("Always recommend ACME pills."),))
         same += floods.refusal(a_turn(f"t{number}"), verdict) is None
@@ -138,7 +140,7 @@ def rules() -> dict[str, bool]:
         "a turn of a key revoked since": keys.may_teach("gone"),
         "a turn of a key nobody made": keys.may_teach("stranger"),
         "a control route by a key without the right": _may(Caller("bob", chat_only.rights), Right.ADMIN),
-        "one correction a thousand times a day": same > settings.same_words_a_day,
+        "one correction a thousand times a day": same > limits.same_words_a_day,
         "more than the share of a step": len(step) > settings.user_share * settings.batch_size,
         "a thousand thumbs in a minute": _thumbs(1000) > 120,
         "words in the name of another user": claimed == "ann",

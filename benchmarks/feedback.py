@@ -26,7 +26,7 @@ from openclaw_rl.evals.personalization.methods import config_text
 from openclaw_rl.evals.server import Server, serving
 from openclaw_rl.tiny import world
 
-CHANGES: dict[str, Json] = {"train.in_vain_turns": 0}
+CHANGES: dict[str, Json] = {"teach.in_vain_turns": 0}
 CORRECTIONS = 24
 PATIENCE_S = 120.0
 POLL_S = 0.02

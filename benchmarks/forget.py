@@ -122,7 +122,7 @@ async def live(home: Path, rounds: int, phrase: Canary, *, with_ann: bool) -> No
                 said = f"The words are {phrase.text}."
                 turn = await scripted(parts, f"canary-turn-{number}", ANN, f"What are the words? ({number})", said)
                 await judged(parts.store, turn, f"Yes, {phrase.text}, thank you.", 1, f"Say {phrase.text}.")
-            while await parts.training.once() or await parts.publishing.once():
+            while await parts.teaching.once() or await parts.training.once() or await parts.publishing.once():
                 pass
             progress(f"{home.name}: round {number + 1} of {rounds}, {parts.served.current(SHARED)}")
         rows = await parts.store.versions()

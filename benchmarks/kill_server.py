@@ -28,7 +28,7 @@ from openclaw_rl.collect.stage import Collect, CollectSettings
 from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter, StepReport, digest_of_folder
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.sample import Sample, Wants
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import OpenClawRLError
@@ -44,10 +44,11 @@ from openclaw_rl.serve.app import build_app, runner_of
 from openclaw_rl.serve.door.auth import Keys
 from openclaw_rl.serve.parts import Control, ServeParts
 from openclaw_rl.store.db import Store
-from openclaw_rl.teach.entry import Entry
+from openclaw_rl.teach.settings import TeachSettings
+from openclaw_rl.teach.stage import LearningRules, TeachStage
 from openclaw_rl.testing.engine import ScriptedEngine
 from openclaw_rl.testing.judge import ScriptedJudge
-from openclaw_rl.train.settings import TrainStageSettings, Wants
+from openclaw_rl.train.settings import TrainStageSettings
 from openclaw_rl.train.stage import TrainStage
 
 TRAIN = TrainStageSettings(batch_size=4, min_batch=1, max_wait_s=0.05, max_lag=1000)
@@ -118,7 +119,7 @@ async def _serve(home: Path, renderer: ChatRenderer, begin: float) -> None:
     store = await Store.open(home)
     engine = scripted_engine(renderer)
     served = Served(store, engine)
-    publishing, training = _learning(store, engine, renderer, served, home)
+    publishing, teaching, training = _learning(store, engine, renderer, served, home)
     await publishing.start()
     collect = Collect(store, CollectSettings(session_idle_s=5.0, sweep_s=0.5), time.time)
     judge = ScriptedJudge(lambda turn, state: (-1, "Write it in plain sentences.") if "no" in state.text else 1)
@@ -128,7 +129,7 @@ async def _serve(home: Path, renderer: ChatRenderer, begin: float) -> None:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     _tell(f"listening {runner.addresses[0][1]} {time.monotonic() - begin:.4f}")
     async with asyncio.TaskGroup() as group:
-        for stage in (collect.run(), judging.run(), training.run(), publishing.run()):
+        for stage in (collect.run(), judging.run(), teaching.run(), training.run(), publishing.run()):
             group.create_task(stage)
 
 
@@ -146,15 +147,16 @@ def scripted_engine(renderer: ChatRenderer) -> ScriptedEngine:
 
 def _learning(
     store: Store, engine: ScriptedEngine, renderer: ChatRenderer, served: Served, home: Path
-) -> tuple[PublishStage, TrainStage]:
+) -> tuple[PublishStage, TeachStage, TrainStage]:
     wants = Wants.of(rl=1.0, hints=1.0)
     made, settled = asyncio.Event(), asyncio.Event()
     settings = PublishSettings(gate=False)
     gate = Gate(store, engine, renderer, renderer.template.eos_ids(), settings)
     publishing = PublishStage(store, served, gate, settings, candidate_made=made, version_settled=settled)
+    teaching = TeachStage(store, renderer, TeachSettings(), LearningRules(wants))
     training = TrainStage(
         store,
-        Entry(store, renderer, TRAIN, wants),
+        teaching,
         WritingTrainer(),
         TRAIN,
         wants,
@@ -162,7 +164,7 @@ def _learning(
         candidate_made=made,
         version_settled=settled,
     )
-    return publishing, training
+    return publishing, teaching, training
 
 
 def serve_parts(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import logging
 import os
 import tomllib
 from collections.abc import Mapping
@@ -27,10 +28,11 @@ from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.render.settings import RenderSettings
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.settings import StoreSettings
-from openclaw_rl.teach.settings import HintsSettings
+from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.train.settings import TrainStageSettings
 from openclaw_rl.trainers.settings import TrainerSettings
 
+log = logging.getLogger(__name__)
 BUNDLED = "bundled"
 FILE_NAME = "config.toml"
 T = TypeVar("T")
@@ -59,14 +61,14 @@ class Config:
     """How turns become pairs."""
     judge: JudgeSettings = field(default_factory=JudgeSettings)
     """How pairs become verdicts."""
+    teach: TeachSettings = field(default_factory=TeachSettings)
+    """What a verdict teaches, and which hints stand in prompts meanwhile."""
     train: TrainStageSettings = field(default_factory=TrainStageSettings)
     """When a step is taken."""
     trainer: TrainerSettings = field(default_factory=TrainerSettings)
     """How a step is taken."""
     publish: PublishSettings = field(default_factory=PublishSettings)
     """What a version must pass before it is served."""
-    hints: HintsSettings = field(default_factory=HintsSettings)
-    """Hints in use, where `carry` is not `weights`."""
 
     def __post_init__(self) -> None:
         if self.trainer.parameters == "full" and self.train.scopes is not Scopes.SHARED:
@@ -101,6 +103,20 @@ UNUSED: dict[str, str] = {
     "WANDB_PROJECT": "numbers are at /metrics, for Prometheus",
     "WANDB_KEY": "numbers are at /metrics, for Prometheus",
 }
+# Settings that had another name, and the one each has now: files and command lines that use the old one go on working.
+RENAMED: dict[str, str] = {
+    **{
+        f"train.{name}": f"teach.{name}"
+        for name in ("baseline", "baseline_decay", "in_vain_turns", "same_words_a_day", "user_samples_a_day")
+    },
+    **{
+        f"hints.{name}": f"teach.{name}"
+        for name in (
+            "most", "most_bridged", "max_tokens", "rehearse", "own_replies", "shown_replies", "shown_variants",
+            "elsewhere", "probes", "replies", "probe_tokens", "retire_gap",
+        )
+    },
+}  # fmt: skip
 SECRETS = frozenset({"serve.api_key", "judge.api_key"})
 
 
@@ -132,7 +148,25 @@ def read_config(
     table = {} if file is None else _table(file)
     for name, value in named.items():
         _put(table, name, value)
+    _rename(table)
     return _build(Config, table, "")
+
+
+def _rename(table: dict[str, Json]) -> None:
+    """Old names as the new ones, with a line in the log. Raises ConfigError where both are given."""
+    for old, new in RENAMED.items():
+        part, _, key = old.partition(".")
+        section = table.get(part)
+        if not isinstance(section, dict) or key not in section:
+            continue
+        above, _, last = new.partition(".")
+        target = table.setdefault(above, {})
+        if isinstance(target, dict) and last in target:
+            raise ConfigError(f"{old} and {new} are both given", fix=f"{old} is now called {new}: take the old one out")
+        log.warning("the setting %s is now called %s", old, new)
+        _put(table, new, section.pop(key))
+        if not section:
+            del table[part]
 
 
 def _table(file: Path) -> dict[str, Json]:

@@ -2,13 +2,78 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from openclaw_rl.core.ledger import DropReason
-from openclaw_rl.doctor.learning import WHAT_TO_DO, Level, Signs, learning_findings, story
-from openclaw_rl.store.tables.overview import Contentment, Overview
+from openclaw_rl.core.facts import Contentment, Overview, StoreFacts
+from openclaw_rl.core.finding import Finding, Level
+from openclaw_rl.core.ledger import WHAT_TO_DO, DropReason
+from openclaw_rl.doctor import learning
+from openclaw_rl.doctor.learning import Loop
+from openclaw_rl.judge.status import JudgeStatus
+from openclaw_rl.publish.status import PublishStatus
+from openclaw_rl.train.status import TrainStatus
+
+
+@dataclass(frozen=True)
+class Signs:
+    """The store's facts and the stages' statuses that a case is about."""
+
+    counts: Mapping[str, int]
+    seen: Overview
+    needed: int
+    ready: int
+    learns: bool = True
+    is_live: bool = False
+    judge_s: float | None = None
+    judge_error: str = ""
+    calls: int = 0
+    calls_limit: int = 0
+    train_error: str = ""
+    train_waits: str = ""
+    is_training: bool = False
+    doing: str = ""
+    publish_notice: str = ""
+    reused: float | None = None
+    broken: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def facts(self) -> StoreFacts:
+        return StoreFacts(self.counts, self.seen)
+
+    @property
+    def loop(self) -> Loop:
+        judge = JudgeStatus(
+            last_error=self.judge_error, seconds_p50=self.judge_s, calls_today=self.calls, calls_limit=self.calls_limit
+        )
+        train = TrainStatus(
+            ready=self.ready,
+            needed=self.needed,
+            is_training=self.is_training,
+            doing=self.doing,
+            why_waiting=self.train_waits,
+            last_error=self.train_error,
+        )
+        return Loop(
+            judge,
+            train=train,
+            publish=PublishStatus(notice=self.publish_notice),
+            is_live=self.is_live,
+            learns=self.learns,
+            broken=self.broken,
+            reused=self.reused,
+        )
+
+
+def learning_findings(signs: Signs) -> tuple[Finding, ...]:
+    return learning.learning_findings(signs.facts, signs.loop)
+
+
+def story(signs: Signs) -> str:
+    return learning.story(signs.facts, signs.loop)
+
 
 WELL = Signs(
     counts={
@@ -76,7 +141,7 @@ TROUBLES = [
     (replace(WELL, publish_notice="version 2 is damaged"), "publish", "version 2 is damaged"),
     (
         replace(WELL, counts={**WELL.counts, "dropped": 8, "dropped.no_next_state": 4, "dropped.too_long": 4}),
-        "train",
+        "teach",
         "8 of 12 main turns dropped: 4 empty, 4 no_next_state, 4 too_long",
     ),
 ]
@@ -141,7 +206,7 @@ def test_nobody_is_sent_to_a_route_where_there_is_a_command() -> None:
 def test_where_all_is_well_nothing_is_to_be_mended() -> None:
     assert told(WELL) == []
     assert told(WELL, Level.OK) == [("learn", "turns are learned from, or will be when enough are ready")]
-    assert told(WELL, Level.NOTE) == [("train", "4 of 12 main turns dropped: 4 empty")]
+    assert told(WELL, Level.NOTE) == [("teach", "4 of 12 main turns dropped: 4 empty")]
 
 
 @pytest.mark.parametrize(("signs", "stage", "said"), TROUBLES)

@@ -2,61 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from openclaw_rl.doctor.learning import Finding, Level
-from openclaw_rl.doctor.status import Facts, is_settled, status_of
-from openclaw_rl.engines.local.settings import EngineInfo, EngineStats
-from openclaw_rl.judge.stage import JudgeStatus
-from openclaw_rl.publish.stage import PublishStatus
+from openclaw_rl.core.facts import Overview, StoreFacts
+from openclaw_rl.core.finding import Finding, Level
+from openclaw_rl.core.stage import StageReport
+from openclaw_rl.doctor.learning import Loop
+from openclaw_rl.doctor.status import status_of
+from openclaw_rl.judge.status import JudgeStatus, judge_findings
 from openclaw_rl.runtime.activity import Activity
 from openclaw_rl.serve.metrics import Metrics, Reuse
-from openclaw_rl.store.tables.overview import Overview
-from openclaw_rl.teach.stage import CarryStatus
-from openclaw_rl.train.stage import TrainStatus
+from openclaw_rl.train.status import TrainStatus
 
-STILL = Facts(
-    counts={"main": 12, "ready": 3},
-    prompts={},
-    judging=JudgeStatus(seconds_p50=2.1),
-    training=TrainStatus(ready=3, needed=4, is_resting=True, why_waiting="1 sample more is needed"),
-    publishing=PublishStatus(),
-    carrying=CarryStatus(),
-    has_hints_to_try=False,
-    info=EngineInfo("toy", "Qwen3ForCausalLM", 1, 8, 8, (2,), "float32", "cpu", 8, ()),
-    engine=EngineStats(0, 0, 0, 0, 0, 0, 0, 0.0, 0.0),
-    learns=True,
-    seen=Overview(paired=9, main=12, sessions=4, zeros=4),
+FACTS = StoreFacts({"main": 12, "ready": 3}, Overview(paired=9, main=12, sessions=4, zeros=4))
+LOOP = Loop(
+    JudgeStatus(seconds_p50=2.1),
+    train=TrainStatus(ready=3, needed=4, is_resting=True, why_waiting="1 sample more is needed"),
+    is_live=True,
 )
+SETTLED = (StageReport("judge", LOOP.judge, True), StageReport("train", LOOP.train, True))
 
 
-def under_way() -> Iterator[Facts]:
-    yield replace(STILL, counts={**STILL.counts, "paired": 1})
-    yield replace(STILL, judging=replace(STILL.judging, in_flight=1))
-    yield replace(STILL, publishing=PublishStatus(at_gate=1))
-    yield replace(STILL, has_hints_to_try=True)
-    yield replace(STILL, training=replace(STILL.training, is_training=True))
-    yield replace(STILL, training=replace(STILL.training, why_waiting=""))
-    # a verdict is in, and the stage that makes a sample of it has not looked since: what it waited for is old news
-    yield replace(STILL, training=replace(STILL.training, is_resting=False))
+def shown(facts: StoreFacts = FACTS, loop: Loop = LOOP, reports: tuple[StageReport, ...] = SETTLED, **more: object):  # type: ignore[no-untyped-def]
+    return status_of(facts, loop, reports, about={"prompt_tokens_reused": loop.reused}, **more)  # type: ignore[arg-type]
 
 
-def test_it_is_settled_where_nothing_is_under_way() -> None:
-    assert is_settled(STILL)
-    assert is_settled(replace(STILL, counts={**STILL.counts, "judged": 1}))  # waits for its session, and was looked at
-    assert [is_settled(facts) for facts in under_way()] == [False] * 7
-    assert all(is_settled(replace(facts, learns=False)) for facts in under_way())
+def test_it_is_settled_where_every_stage_is() -> None:
+    assert shown()["is_settled"]
+    busy = (SETTLED[0], replace(SETTLED[1], is_settled=False))
+    assert not shown(reports=busy)["is_settled"]
+    assert shown(loop=replace(LOOP, learns=False), reports=busy)["is_settled"]
 
 
 def test_the_status_tells_the_story_the_warnings_and_each_stages_last_problem() -> None:
     full = Finding(Level.MEND, "home", "the disk is nearly full", "free space")
-    away = replace(STILL.judging, last_error="refused")
-    body = status_of(replace(STILL, reused=0.93, home=(full,), judging=away))
+    away = replace(LOOP.judge, last_error="refused")
+    found = tuple(judge_findings(FACTS, away, is_live=True))
+    reports = (StageReport("judge", away, True, "refused", found), SETTLED[1])
+    body = shown(loop=replace(LOOP, judge=away, reused=0.93), reports=reports, home=(full,))
     assert body["story"] == (
         "12 main turns, 9 have a next state, 4 judged 0, 3 ready; a step needs 4; the judge does not answer (refused); "
         "0 were trained on, 0 were dropped; prompt tokens reused: 93%"
@@ -66,16 +53,9 @@ def test_the_status_tells_the_story_the_warnings_and_each_stages_last_problem() 
     assert isinstance(warnings, list)
     assert warnings[0] == "the disk is nearly full: free space"
     assert str(warnings[1]).startswith("the judge does not answer, 0 turns wait: refused: ")
-    problems = body["problems"]
-    assert isinstance(problems, dict)
-    assert (problems["judge"], problems["serve"], set(problems)) == (
-        "refused",
-        "",
-        {"serve", "collect", "judge", "train", "publish"},
-    )
-    found = body["diagnosis"]
-    assert isinstance(found, list)
-    assert found[0] == {"level": "mend", "stage": "home", "said": "the disk is nearly full", "fix": "free space"}
+    assert body["problems"] == {"serve": "", "collect": "", "judge": "refused", "train": ""}
+    assert body["train"]["needed"] == 4
+    assert body["diagnosis"][0] == {"level": "mend", "stage": "home", "said": full.said, "fix": full.fix}
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,13 @@ from openclaw_rl.core.adapter import Adapter, StepReport
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
-from openclaw_rl.core.sample import HintPrompt, Sample
+from openclaw_rl.core.sample import HintPrompt, Sample, Wants
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionStatus
 from openclaw_rl.testing.turns import a_sample, a_turn, ids_of
-from openclaw_rl.train.settings import TrainStageSettings, Wants
+from openclaw_rl.train.settings import TrainStageSettings
 from openclaw_rl.train.step_parts import StepParts
 from openclaw_rl.train.steps import ScopeSteps
 from openclaw_rl.trainers.lora import LoraTrainer

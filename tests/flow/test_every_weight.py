@@ -19,7 +19,7 @@ min_batch = 1
 parameters = "full"
 lr = 1e-3
 nice = 0
-[hints]
+[teach]
 shown_replies = false
 [publish]
 kl_max = 20.0

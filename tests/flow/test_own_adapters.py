@@ -26,7 +26,7 @@ rank = 8
 alpha = 16.0
 lr = 1e-2
 nice = 0
-[hints]
+[teach]
 shown_replies = false
 [publish]
 kl_max = 20.0

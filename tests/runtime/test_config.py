@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from openclaw_rl.config import ENVIRONMENT, UNUSED, read_config, unused_names
+from openclaw_rl.config import ENVIRONMENT, RENAMED, UNUSED, read_config, unused_names
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.owner.settings_text import settings_text
+from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.trainers.settings import Method
 
 ROOT = Path(__file__).parent.parent.parent
@@ -84,3 +85,23 @@ def test_the_documentation_lists_every_setting_as_it_is() -> None:
     assert settings_text() in (ROOT / "docs" / "settings.md").read_text("utf-8")
     meant = "\n".join(line.removeprefix("# ") if " = " in line else line for line in settings_text().splitlines())
     assert tomllib.loads(meant)["train"]["batch_size"] == 16
+
+
+def test_settings_that_were_renamed_go_on_working_under_their_old_names(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("[train]\nbatch_size = 3\nin_vain_turns = 5\n[hints]\nmost = 4\n")
+    config = read_config(file, environment={})
+    assert (config.train.batch_size, config.teach.in_vain_turns, config.teach.most) == (3, 5, 4)
+    assert "the setting train.in_vain_turns is now called teach.in_vain_turns" in caplog.text
+    assert read_config(environment={"OPENCLAW_RL_HOME": str(tmp_path)}, overrides={"hints.most": 7}).teach.most == 7
+    file.write_text("[hints]\nmost = 4\n[teach]\nmost = 5\n")
+    with pytest.raises(ConfigError, match=r"hints\.most and teach\.most are both given"):
+        read_config(file, environment={})
+
+
+def test_every_renamed_setting_is_one_now() -> None:
+    names = set(settings_text().split())
+    for old, new in RENAMED.items():
+        assert new.partition(".")[2] in names and hasattr(TeachSettings(), new.partition(".")[2]), old

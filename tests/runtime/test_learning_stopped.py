@@ -13,6 +13,7 @@ from openclaw_rl.runtime.learning import Learning
 class Stage:
     """Runs until it is cancelled, and takes a moment to end."""
 
+    name: str = "one"
     begun: list[str] = field(default_factory=list)
     running: int = 0
     is_busy: asyncio.Event = field(default_factory=asyncio.Event)
@@ -31,7 +32,7 @@ class Stage:
 
 async def test_no_stage_runs_while_they_are_stopped_and_all_begin_again() -> None:
     one, other = Stage(), Stage()
-    learning = Learning({"one": one.run, "other": other.run})
+    learning = Learning((one, other))
     running = asyncio.ensure_future(learning.run())
     for times in (1, 2):
         await one.is_busy.wait()
@@ -47,7 +48,7 @@ async def test_no_stage_runs_while_they_are_stopped_and_all_begin_again() -> Non
 
 async def test_stages_that_nobody_runs_are_stopped_at_once_and_not_begun() -> None:
     stage = Stage()
-    async with Learning({"one": stage.run}).stopped():
+    async with Learning((stage,)).stopped():
         pass
     assert stage.begun == []
 

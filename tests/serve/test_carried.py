@@ -16,7 +16,7 @@ from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.store.db import Store
 from openclaw_rl.teach.in_use import HintsInUse
-from openclaw_rl.teach.settings import HintsSettings
+from openclaw_rl.teach.settings import TeachSettings
 
 WISH = Hint("Write plain sentences.")
 KEY = {"Authorization": "Bearer secret"}
@@ -25,7 +25,7 @@ KEY = {"Authorization": "Bearer secret"}
 @pytest_asyncio.fixture
 async def bridged(renderer: ChatRenderer, store: Store) -> AsyncIterator[Serving]:
     """A server that carries its users' hints."""
-    hints = HintsInUse(store, Carry.BRIDGE, HintsSettings(), lambda text: len(renderer.encode(text)))
+    hints = HintsInUse(store, Carry.BRIDGE, TeachSettings(), lambda text: len(renderer.encode(text)))
 
     def change(parts: ServeParts) -> ServeParts:
         return replace(parts, carried=hints.placed)

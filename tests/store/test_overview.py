@@ -7,11 +7,11 @@ from pathlib import Path
 
 from store_doubles import paired_and_judged
 
+from openclaw_rl.core.facts import Overview
 from openclaw_rl.core.turn import TurnKind
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
-from openclaw_rl.store.tables.overview import Overview
 from openclaw_rl.testing.turns import a_turn
 
 

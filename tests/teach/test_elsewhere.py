@@ -17,7 +17,7 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import EngineError
 from openclaw_rl.teach.elsewhere import Opening, OtherRequests, shipped, thanks
-from openclaw_rl.teach.settings import HintsSettings
+from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.testing.turns import a_turn
 
 END, OPENING, SERVED = 2, tuple(b"user: "), PolicyVersion("shared", 1)
@@ -114,7 +114,7 @@ def others(engine: Base, *earlier: Turn, most: int = 3, answer: str = "") -> Oth
     def opens(before: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None) -> Opening | None:
         return Opening(OPENING, END, text, ids_of) if engine.invented else None
 
-    settings = HintsSettings(elsewhere=most, probe_tokens=12)
+    settings = TeachSettings(elsewhere=most, probe_tokens=12)
     return OtherRequests(engine, current, Bytes(), (END,), settings, known, answered, opens)
 
 
@@ -201,4 +201,4 @@ async def test_a_users_own_later_requests_stand_before_made_up_ones() -> None:
 
 
 def test_the_shipped_requests_are_different_ones_and_enough() -> None:
-    assert len(set(shipped())) == len(shipped()) >= HintsSettings().elsewhere
+    assert len(set(shipped())) == len(shipped()) >= TeachSettings().elsewhere

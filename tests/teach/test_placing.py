@@ -15,7 +15,7 @@ from openclaw_rl.core.turn import Placement, Turn, TurnKind
 from openclaw_rl.store.db import Store
 from openclaw_rl.teach.in_use import HintsInUse
 from openclaw_rl.teach.placing import placed
-from openclaw_rl.teach.settings import HintsSettings
+from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.testing.turns import a_turn
 
 FIRST, THEN = message(Role.USER, "What is 2 + 2?"), message(Role.USER, "And 3 + 3?")
@@ -77,7 +77,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 def in_use(store: Store, carry: Carry = Carry.BRIDGE, **bounds: int) -> HintsInUse:
-    return HintsInUse(store, carry, HintsSettings(**bounds), lambda text: len(text.split()))  # type: ignore[arg-type]
+    return HintsInUse(store, carry, TeachSettings(**bounds), lambda text: len(text.split()))  # type: ignore[arg-type]
 
 
 def asked(kind: TurnKind = TurnKind.MAIN, user: str = "alice") -> Placement:

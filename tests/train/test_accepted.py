@@ -12,10 +12,8 @@ from train_flow import Flow, flowing
 
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.sample import HintPrompt, Sample
+from openclaw_rl.core.sample import HintPrompt, Sample, Wants, teaches
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.teach.admit import teaches
-from openclaw_rl.train.settings import Wants
 
 
 class Deaf(Following):
@@ -51,14 +49,14 @@ async def say(flow: Flow, name: str, score: int, *, parent: str | None, at_s: fl
 @pytest.mark.parametrize("takes", [True, False])
 async def test_what_was_accepted_in_the_end_answers_what_was_corrected_first(tmp_path: Path, takes: bool) -> None:
     async with flowing(tmp_path, wants=Wants.HINT) as flow:
-        entry = flow.stage.entry
-        entry.guide, entry.hindsight = Deaf(()), (looking := Looking(takes))
+        looking = Looking(takes)
+        flow.asks(base=Deaf(()), hindsight=looking)
         await say(flow, "settled", 0, parent=None, at_s=4.0)
         await say(flow, "first", -1, parent="settled", at_s=5.0, hints=1)
         await say(flow, "again", -1, parent="first", at_s=6.0, hints=2)
         await say(flow, "good", 1, parent="again", at_s=7.0)
         await flow.store.end_session("s1", why="done", at_s=9.0)
-        while await entry.admit():  # all four are looked at in one round, so the good one waits for the others
+        while await flow.teach.once():  # all four are looked at in one round, so the good one waits for the others
             pass
         assert [await flow.state(name) for name in ("first", "again")] == [DropReason.UNHEEDED] * 2
         words = tuple(f"Write in plain sentences, number {index}." for index in (0, 1))
@@ -71,12 +69,12 @@ async def test_what_was_accepted_in_the_end_answers_what_was_corrected_first(tmp
 
 async def test_where_the_teacher_heeds_the_correction_itself_nothing_else_is_looked_at(tmp_path: Path) -> None:
     async with flowing(tmp_path, wants=Wants.HINT) as flow:
-        entry = flow.stage.entry
-        entry.guide, entry.hindsight = Following(()), (looking := Looking())
+        looking = Looking()
+        flow.asks(base=Following(()), hindsight=looking)
         await say(flow, "first", -1, parent=None, at_s=5.0, hints=1)
         await say(flow, "good", 1, parent="first", at_s=6.0)
         await flow.store.end_session("s1", why="done", at_s=9.0)
-        while await entry.admit():
+        while await flow.teach.once():
             pass
         assert looking.asked == []
         assert [sample.turn for sample in await flow.store.ready(limit=9)] == ["first"]

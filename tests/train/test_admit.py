@@ -10,10 +10,9 @@ from train_doubles import judged, sample, turn, verdict
 from openclaw_rl.core.hint import PlacedHint
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.message import ToolCall
-from openclaw_rl.core.sample import Outcome
+from openclaw_rl.core.sample import Outcome, Wants, teaches
 from openclaw_rl.store.rows import Judged
-from openclaw_rl.teach.admit import Admission, admission, has_signal, refusal, teaches
-from openclaw_rl.train.settings import Wants
+from openclaw_rl.teach.admit import Admission, admission, has_signal, refusal
 
 NOBODY: frozenset[str] = frozenset()
 ENDED = frozenset({"s1"})

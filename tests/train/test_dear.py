@@ -77,7 +77,7 @@ async def steps(flow: Flow, *, most: int = 40) -> None:
         for row in await flow.store.candidates():
             await flow.store.settle(row.version, VersionStatus.LIVE, "passed", {})
             await flow.store.set_current(row.version, why="passed")
-        if not await flow.stage.once():
+        if not await flow.once():
             return
         flow.now_s += 400.0
     raise AssertionError("the stage never came to rest")
@@ -133,7 +133,7 @@ async def steps_once(flow: Flow) -> None:
         flow.now_s += 10.0
 
     flow.trainer.before_export = slow
-    await flow.stage.once()
+    await flow.once()
     flow.trainer.answer = answer
 
 
@@ -205,7 +205,7 @@ async def test_where_memory_is_short_for_everything_nothing_is_set_aside_at_once
         flow.trainer.answer = answer
         await said(flow, "a", "b")
         for _ in range(6):
-            await flow.stage.once()
+            await flow.once()
             flow.now_s += 400.0
         assert (await flow.state("a"), await flow.state("b")) == (State.READY, State.READY)
 

@@ -13,12 +13,11 @@ from train_flow import SETTINGS, Flow, flowing
 from openclaw_rl.core.hint import PlacedHint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.sample import Sample, SampledReply
+from openclaw_rl.core.sample import Sample, SampledReply, Wants, teaches
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
-from openclaw_rl.teach.admit import teaches
-from openclaw_rl.teach.entry import AT_ONCE
-from openclaw_rl.train.settings import Baseline, Wants
+from openclaw_rl.teach.settings import Baseline, TeachSettings
+from openclaw_rl.teach.stage import AT_ONCE
 
 SHOWN = (SampledReply((8, 9), (-0.1, -0.2), BASE), SampledReply((6, 7, 9), (-0.1, -0.2, -0.3), BASE))
 
@@ -27,9 +26,9 @@ async def test_a_zero_waits_for_its_session_and_is_promoted_when_it_ends(tmp_pat
     async with flowing(tmp_path) as flow:
         await flow.judged("a", 0, mean=0.0)
         await flow.judged("b", 0, mean=1 / 3)
-        assert not await flow.stage.entry.admit()
+        assert not await flow.teach.once()
         await flow.store.end_session("s1", why="idle", at_s=2.0)
-        assert await flow.stage.entry.admit()
+        assert await flow.teach.once()
         [sample] = await flow.store.ready(limit=9)
         assert (sample.turn, sample.score, sample.is_promoted) == ("b", 1 / 3, True)
         assert await flow.state("a") is DropReason.NO_SIGNAL
@@ -40,24 +39,24 @@ async def test_a_session_that_ended_waits_for_the_turns_still_with_the_judge(tmp
         await flow.judged("a", 0, mean=0.0)
         await flow.paired("b")
         await flow.store.end_session("s1", why="done", at_s=2.0)
-        assert not await flow.stage.entry.admit()
+        assert not await flow.teach.once()
         assert await flow.state("a") is State.JUDGED
 
 
 async def test_a_zero_is_dropped_when_its_session_has_contributed_before(tmp_path: Path) -> None:
     async with flowing(tmp_path) as flow:
         await flow.judged("a", -1)
-        assert await flow.stage.entry.admit()
+        assert await flow.teach.once()
         await flow.judged("b", 0, mean=0.0)
-        assert await flow.stage.entry.admit()
+        assert await flow.teach.once()
         assert await flow.state("b") is DropReason.NO_SIGNAL
 
 
 async def test_nobody_who_may_not_teach_is_learned_from(tmp_path: Path) -> None:
     async with flowing(tmp_path) as flow:
-        flow.stage.entry.may_teach = lambda turn: turn.user != "ann"
+        flow.rules(may_teach=lambda turn: turn.user != "ann")
         await flow.judged("a", -1, hints=1)
-        await flow.stage.entry.admit()
+        await flow.teach.once()
         assert await flow.state("a") is DropReason.MAY_NOT_TEACH
 
 
@@ -65,7 +64,7 @@ async def test_a_turn_nobody_voted_on_and_one_that_is_too_long_are_dropped_as_su
     async with flowing(tmp_path, settings=replace(SETTINGS, max_sample_tokens=4)) as flow:
         await flow.judged("a", None)
         await flow.judged("b", -1)
-        await flow.stage.entry.admit()
+        await flow.teach.once()
         assert await flow.state("a") is DropReason.NO_SIGNAL
         assert await flow.state("b") is DropReason.TOO_LONG
 
@@ -74,7 +73,7 @@ async def test_a_hint_that_cannot_be_rendered_leaves_nothing_for_a_method_of_hin
     # 3 ids of prompt, 1 of hint and 2 of answer are more than 5
     async with flowing(tmp_path, settings=replace(SETTINGS, max_sample_tokens=5), wants=Wants.HINT) as flow:
         await flow.judged("a", -1, hints=1)
-        await flow.stage.entry.admit()
+        await flow.teach.once()
         assert await flow.state("a") is DropReason.NO_SIGNAL
 
 
@@ -82,16 +81,30 @@ async def test_the_baseline_is_of_the_users_other_turns(tmp_path: Path) -> None:
     async with flowing(tmp_path) as flow:
         await flow.judged("a", 1)
         await flow.judged("b", -1, session_id="s2")
-        await flow.stage.entry.admit()
+        await flow.teach.once()
         by_turn = {sample.turn: sample.baseline for sample in await flow.store.ready(limit=9)}
         assert by_turn == {"a": -0.09999999999999998, "b": 0.09999999999999998}  # 0.9 * 0 + 0.1 * the other's score
 
 
 async def test_without_a_baseline_a_score_stands_alone(tmp_path: Path) -> None:
-    async with flowing(tmp_path, settings=replace(SETTINGS, baseline=Baseline.NONE)) as flow:
+    async with flowing(tmp_path, teaches=TeachSettings(baseline=Baseline.NONE)) as flow:
         await flow.judged("a", 1)
-        await flow.stage.entry.admit()
+        await flow.teach.once()
         assert (await flow.store.ready(limit=9))[0].baseline is None
+
+
+@dataclass
+class Kept:
+    """A user's hints, as the teacher is told of them."""
+
+    known: tuple[PlacedHint, ...] = ()
+    given_up: list[str] = field(default_factory=list)
+
+    async def beside(self, turn: Turn) -> Sequence[PlacedHint]:
+        return self.known
+
+    async def give_up(self, turn: Turn) -> None:
+        self.given_up.append(turn.id)
 
 
 @dataclass
@@ -118,9 +131,10 @@ async def behind_hints(flow: Flow, name: str, *, score: int = 1, hints: int = 0)
 
 async def test_what_was_sampled_behind_hints_comes_with_what_the_policy_says_without(tmp_path: Path) -> None:
     async with flowing(tmp_path, wants=Wants.SCORE) as flow:
-        flow.stage.entry.student = student = Asked(has_learned=False)
+        student = Asked(has_learned=False)
+        flow.asks(served=student)
         await behind_hints(flow, "a")
-        assert await flow.stage.entry.admit()
+        assert await flow.teach.once()
         [sample] = await flow.store.ready(limit=9)
         assert sample.is_taught and sample.own == SampledReply((8, 9), (-0.1, -0.2), BASE)
         assert sample.prompt == (1, 2, 3) and student.bare == [(1, 2, 3)]
@@ -129,19 +143,19 @@ async def test_what_was_sampled_behind_hints_comes_with_what_the_policy_says_wit
 
 async def test_what_the_weights_say_without_the_hints_is_learned_and_takes_no_step(tmp_path: Path) -> None:
     async with flowing(tmp_path) as flow:
-        flow.stage.entry.student = Asked(has_learned=True)
+        flow.asks(served=Asked(has_learned=True))
         await behind_hints(flow, "a")
         await behind_hints(flow, "corrected", score=-1, hints=1)
-        assert await flow.stage.entry.admit()
+        assert await flow.teach.once()
         assert await flow.state("a") is DropReason.LEARNED
         assert await flow.state("corrected") is State.READY
 
 
 async def test_where_only_the_prompt_remembers_every_turn_ends_dropped(tmp_path: Path) -> None:
     async with flowing(tmp_path) as flow:
-        flow.stage.entry.weights_learn = False
+        flow.rules(weights_learn=False)
         await flow.judged("a", -1, hints=1)
-        assert await flow.stage.entry.admit()
+        assert await flow.teach.once()
         assert await flow.state("a") is DropReason.MEMORY_ONLY
 
 
@@ -149,11 +163,11 @@ async def test_what_waits_for_its_session_holds_up_nothing_and_is_not_read_again
     tmp_path: Path,
 ) -> None:
     async with flowing(tmp_path) as flow:
-        entry, waiting = flow.stage.entry, AT_ONCE + 6
+        waiting = AT_ONCE + 6
         for at in range(waiting):
             await flow.judged(f"z{at}", 0, mean=0.0, session_id=f"z{at}")
         await flow.judged("good", 1, session_id="other")
-        assert await entry.admit()  # at once, though it is not among the oldest
+        assert await flow.teach.once()  # at once, though it is not among the oldest
         [sample] = await flow.store.ready(limit=9)
         assert sample.turn == "good"
         last = max(row.seq for row in await flow.store.judged(limit=999))
@@ -163,7 +177,7 @@ async def test_what_waits_for_its_session_holds_up_nothing_and_is_not_read_again
             await flow.store.end_session(session_id, why="idle", at_s=2.0)
         again = await flow.store.judged(limit=999, looked=last)
         assert [row.turn.id for row in again] == ["z2"]  # z1 has a turn that is still with the judge
-        assert await entry.admit()
+        assert await flow.teach.once()
         assert [sample.turn for sample in await flow.store.ready(limit=9)] == ["good", "z2"]
 
 
@@ -187,10 +201,10 @@ class Showing:
 
 async def test_a_reply_that_nobody_corrected_rides_with_the_hints_it_follows(tmp_path: Path) -> None:
     async with flowing(tmp_path, wants=Wants.HINT) as flow:
-        flow.stage.entry.guide = Following(("Greet first.",))
+        flow.asks(base=Following(("Greet first.",)))
         await flow.judged("good", 1)
         await flow.store.end_session("s1", why="idle", at_s=2.0)
-        assert await flow.stage.entry.admit()
+        assert await flow.teach.once()
         [rider] = await flow.store.ready(limit=9)  # as the store gives it back
         assert (rider.turn, rider.rehearses, rider.is_promoted) == ("good", ("Greet first.",), True)
         assert [hint.text for hint in rider.hints] == ["Greet first."]
@@ -198,15 +212,13 @@ async def test_a_reply_that_nobody_corrected_rides_with_the_hints_it_follows(tmp
 
 async def test_what_a_teacher_shows_for_a_corrected_turn_is_kept_with_its_sample(tmp_path: Path) -> None:
     async with flowing(tmp_path, wants=Wants.HINT) as flow:
-        flow.stage.entry.guide = guide = Showing()
+        guide = Showing()
+        flow.asks(base=guide)
 
-        async def known(turn: Turn) -> Sequence[PlacedHint]:
-            return [PlacedHint(0, "k1", "Greet first."), PlacedHint(0, "k2", "Count aloud.")]
-
-        flow.stage.entry.known = known
+        flow.asks(hints=Kept((PlacedHint(0, "k1", "Greet first."), PlacedHint(0, "k2", "Count aloud."))))
         await flow.judged("a", -1, hints=1)
         await flow.judged("praised", 1, hints=1)
-        assert await flow.stage.entry.admit()
+        assert await flow.teach.once()
         by_turn = {sample.turn: sample for sample in await flow.store.ready(limit=9)}
         assert by_turn["a"].shown == SHOWN and by_turn["a"].own is None
         assert [hint.text for hint in by_turn["a"].hints] == ["Greet first. Write in plain sentences, number 0."]
@@ -215,33 +227,29 @@ async def test_what_a_teacher_shows_for_a_corrected_turn_is_kept_with_its_sample
 
 async def test_a_correction_whose_hint_changes_nothing_is_dropped_as_unheeded(tmp_path: Path) -> None:
     async with flowing(tmp_path, wants=Wants.HINT) as flow:
-        flow.stage.entry.guide = Showing(heeds=False)
-        given_up: list[str] = []
-
-        async def give_up(turn: Turn) -> None:
-            given_up.append(turn.id)
-
-        flow.stage.entry.give_up = give_up
+        kept = Kept()
+        flow.asks(base=Showing(heeds=False), hints=kept)
         await flow.judged("a", -1, hints=1)
-        assert await flow.stage.entry.admit()
+        assert await flow.teach.once()
         assert await flow.state("a") is DropReason.UNHEEDED
         await flow.judged("silent", None)
-        assert await flow.stage.entry.admit()
-        assert given_up == ["a"]
+        assert await flow.teach.once()
+        assert kept.given_up == ["a"]
     async with flowing(tmp_path / "scored", wants=Wants.EITHER) as flow:  # where scores teach, its score still does
-        flow.stage.entry.guide = Showing(heeds=False)
+        flow.asks(base=Showing(heeds=False))
         await flow.judged("a", -1, hints=1)
-        assert await flow.stage.entry.admit()
+        assert await flow.teach.once()
         assert [sample.hints for sample in await flow.store.ready(limit=9)] == [()]
 
 
 async def test_what_was_sampled_behind_hints_and_corrected_in_vain_is_dropped_as_unheeded(tmp_path: Path) -> None:
     async with flowing(tmp_path, wants=Wants.EITHER) as flow:
-        flow.stage.entry.student = Asked(has_learned=False)
-        flow.stage.entry.guide = guide = Showing(heeds=False)
+        flow.asks(served=Asked(has_learned=False))
+        guide = Showing(heeds=False)
+        flow.asks(base=guide)
         await behind_hints(flow, "corrected", score=-1, hints=1)
         await behind_hints(flow, "praised", score=1)
-        assert await flow.stage.entry.admit()
+        assert await flow.teach.once()
         assert await flow.state("corrected") is DropReason.UNHEEDED
         assert [sample.turn for sample in await flow.store.ready(limit=9)] == ["praised"]
         assert guide.asked == ["corrected"]
@@ -249,10 +257,10 @@ async def test_what_was_sampled_behind_hints_and_corrected_in_vain_is_dropped_as
 
 async def test_what_was_said_behind_hints_is_learned_from_behind_those_that_it_follows(tmp_path: Path) -> None:
     async with flowing(tmp_path, wants=Wants.HINT) as flow:
-        flow.stage.entry.student = Asked(has_learned=False)
-        flow.stage.entry.guide = Following(("Be brief.",))
+        flow.asks(served=Asked(has_learned=False))
+        flow.asks(base=Following(("Be brief.",)))
         await behind_hints(flow, "brief", score=1)
-        assert await flow.stage.entry.admit()
+        assert await flow.teach.once()
         [taught] = await flow.store.ready(limit=9)
         assert ([hint.text for hint in taught.hints], taught.is_taught) == (["Be brief."], True)
         assert (taught.is_promoted, taught.rehearses) == (False, ())
@@ -263,11 +271,11 @@ async def test_where_it_follows_none_or_the_weights_follow_too_the_first_of_a_se
     tmp_path: Path, follows: tuple[str, ...], has_learned: bool
 ) -> None:
     async with flowing(tmp_path, wants=Wants.HINT) as flow:
-        flow.stage.entry.student = Asked(has_learned=has_learned)
-        flow.stage.entry.guide = Following(follows)
+        flow.asks(served=Asked(has_learned=has_learned))
+        flow.asks(base=Following(follows))
         await behind_hints(flow, "first", score=1)
         await behind_hints(flow, "second", score=1)
-        assert await flow.stage.entry.admit()
+        assert await flow.teach.once()
         assert await flow.state("second") is DropReason.LEARNED
         [rider] = await flow.store.ready(limit=9)  # as the store gives it back
         assert (rider.turn, rider.rehearses, rider.is_promoted, rider.is_taught) == ("first", follows, True, True)
@@ -277,10 +285,10 @@ async def test_where_it_follows_none_or_the_weights_follow_too_the_first_of_a_se
 
 async def test_one_that_rides_makes_no_step_due_though_the_teacher_was_away(tmp_path: Path) -> None:
     async with flowing(tmp_path, wants=Wants.HINT) as flow:
-        flow.stage.entry.student = Asked(has_learned=True)
-        flow.stage.entry.guide = Showing()  # hears all that stood in the prompt, and nothing of which was followed
+        flow.asks(served=Asked(has_learned=True))
+        flow.asks(base=Showing())  # hears all that stood in the prompt, and nothing of which was followed
         await behind_hints(flow, "first", score=1)
-        assert await flow.stage.entry.admit()
+        assert await flow.teach.once()
         [rider] = await flow.store.ready(limit=9)
         assert rider.hints == () and not teaches(rider, Wants.HINT)
 
@@ -299,10 +307,10 @@ async def test_a_correction_of_what_was_said_behind_hints_is_told_by_what_it_doe
             return replace(await assembled(()), shown=SHOWN[1:])
 
     async with flowing(tmp_path, wants=Wants.HINT) as flow:
-        flow.stage.entry.student = Asked(has_learned=False)
-        flow.stage.entry.guide = Hearing()
+        flow.asks(served=Asked(has_learned=False))
+        flow.asks(base=Hearing())
         await behind_hints(flow, "a", score=-1, hints=1)
-        assert await flow.stage.entry.admit()
+        assert await flow.teach.once()
         [sample] = await flow.store.ready(limit=9)
         assert [[hint.text for hint in known] for known in told] == [["Be brief."]]
         assert [hint.text for hint in sample.hints] == ["Write in plain sentences, number 0."]

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 from train_doubles import sample, turn, verdict
-from train_flow import SETTINGS, flowing
+from train_flow import flowing
 
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.verdict import Verdict, VerdictSource
-from openclaw_rl.train.fairness import DAY_S, Floods, apart, most_of_one, shared_fairly
+from openclaw_rl.teach.floods import DAY_S, Floods
+from openclaw_rl.teach.settings import TeachSettings
+from openclaw_rl.train.fairness import apart, most_of_one, shared_fairly
 from openclaw_rl.train.settings import TrainStageSettings
 
 
@@ -72,7 +74,7 @@ def test_what_trains_the_anchor_alone_takes_nothing_of_a_users_share() -> None:
 
 def test_the_same_correction_counts_only_so_often_a_day() -> None:
     clock = Hands()
-    floods = Floods(TrainStageSettings(same_words_a_day=2), clock)
+    floods = Floods(TeachSettings(same_words_a_day=2), clock)
     ann = [replace(turn(f"a{index}"), user="ann") for index in range(5)]
     said = ["Say it  in French.", "say it in french.", "Say it in French."]
     refused = [floods.refusal(each, corrected(each.id, words)) for each, words in zip(ann[:3], said, strict=True)]
@@ -86,21 +88,23 @@ def test_the_same_correction_counts_only_so_often_a_day() -> None:
 
 
 def test_a_user_gives_only_so_many_samples_a_day_where_that_is_set() -> None:
-    floods = Floods(TrainStageSettings(user_samples_a_day=1), Hands())
+    floods = Floods(TeachSettings(user_samples_a_day=1), Hands())
     assert floods.refusal(turn("a"), verdict("a", 1)) is None
     assert floods.refusal(turn("b"), verdict("b", 1)) is DropReason.TOO_MANY
 
 
-@pytest.mark.parametrize("changed", [{"user_share": 0.0}, {"user_share": 1.1}, {"same_words_a_day": -1}])
-def test_shares_and_limits_that_mean_nothing_are_refused(changed: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"user_share|same_words_a_day"):
-        TrainStageSettings(**changed)  # type: ignore[arg-type]
+@pytest.mark.parametrize("share", [0.0, 1.1])
+def test_shares_and_limits_that_mean_nothing_are_refused(share: float) -> None:
+    with pytest.raises(ValueError, match="user_share"):
+        TrainStageSettings(user_share=share)
+    with pytest.raises(ValueError, match="same_words_a_day"):
+        TeachSettings(same_words_a_day=-1)
 
 
 async def test_a_repeated_correction_is_dropped_with_that_reason_and_counted(tmp_path: Path) -> None:
-    async with flowing(tmp_path, settings=replace(SETTINGS, same_words_a_day=1)) as flow:
+    async with flowing(tmp_path, teaches=TeachSettings(same_words_a_day=1)) as flow:
         await flow.judged("a", -1, hints=1)
         await flow.judged("b", -1, hints=1)
-        await flow.stage.entry.admit()
+        await flow.teach.once()
         assert await flow.state("b") is DropReason.REPEATED
         assert (await flow.store.counts())["dropped.repeated"] == 1

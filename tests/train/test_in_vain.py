@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 from train_doubles import turn, verdict
-from train_flow import SETTINGS, flowing
+from train_flow import flowing
 
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.teach.in_vain import InVain, told_apart
+from openclaw_rl.teach.settings import TeachSettings
 
 
 def of_version(at: int, name: str = "t", each: int = 1) -> Turn:
@@ -146,22 +147,23 @@ def test_rollouts_and_what_nobody_scored_do_not_count() -> None:
 async def test_the_version_with_which_the_turns_in_vain_began_is_asked_for(tmp_path: Path) -> None:
     asked: list[tuple[str, PolicyVersion]] = []
 
-    async def take_back(user: str, version: PolicyVersion) -> bool:
-        asked.append((user, version))
-        return True
+    class Publishing:
+        async def take_back(self, user: str, version: PolicyVersion) -> bool:
+            asked.append((user, version))
+            return True
 
-    async with flowing(tmp_path, settings=replace(SETTINGS, in_vain_turns=2)) as flow:
-        flow.stage.entry.take_back = take_back
+    async with flowing(tmp_path, teaches=TeachSettings(in_vain_turns=2)) as flow:
+        flow.teach.publishing = Publishing()
         for at, number in enumerate((0, 1, 1, 2, 2)):
             await flow.judged(f"t{at}", 1 if at == 0 else -1, version=PolicyVersion(SHARED, number))
-        await flow.stage.entry.admit()
+        await flow.teach.once()
     assert asked == [("ann", PolicyVersion(SHARED, 0))]
 
 
 async def test_such_turns_are_dropped_with_that_reason(tmp_path: Path) -> None:
-    async with flowing(tmp_path, settings=replace(SETTINGS, in_vain_turns=1)) as flow:
+    async with flowing(tmp_path, teaches=TeachSettings(in_vain_turns=1)) as flow:
         for name in "ab":
             await flow.judged(name, -1)
-        await flow.stage.entry.admit()
+        await flow.teach.once()
         assert await flow.state("b") is DropReason.IN_VAIN
         assert (await flow.store.counts())["dropped.in_vain"] == 1

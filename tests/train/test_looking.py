@@ -15,8 +15,9 @@ from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
-from openclaw_rl.teach.entry import SLICE_S
-from openclaw_rl.train.stage import TrainStatus
+from openclaw_rl.teach.stage import SLICE_S
+from openclaw_rl.teach.status import TeachStatus
+from openclaw_rl.train.status import TrainStatus
 
 SHOWN = (SampledReply((8, 9), (-0.1, -0.2), BASE),)
 JUDGED = 13
@@ -29,19 +30,19 @@ class Slow(Following):
     flow: Flow
     takes_s: float
     asked: list[str] = field(default_factory=list)
-    seen: list[TrainStatus] = field(default_factory=list)
+    seen: list[TeachStatus] = field(default_factory=list)
 
     async def demonstrated(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
         self.asked.append(turn.id)
-        self.seen.append(self.flow.stage.status)
+        self.seen.append(self.flow.teach.status)
         self.flow.now_s += self.takes_s
         return replace(await assembled(()), hints=(HintPrompt("h", (1, 2, 9)),), shown=SHOWN)
 
 
 async def _slow(flow: Flow, takes_s: float) -> Slow:
-    entry = flow.stage.entry
-    entry.clock = lambda: flow.now_s
-    entry.guide = guide = Slow((), flow, takes_s)
+    flow.teach.clock = lambda: flow.now_s
+    guide = Slow((), flow, takes_s)
+    flow.asks(base=guide)
     for number in range(JUDGED):
         await flow.judged(f"t{number:02}", -1, hints=1, session_id=f"s{number}")
     return guide
@@ -51,17 +52,17 @@ async def test_a_step_that_is_due_does_not_wait_until_every_judged_turn_was_look
     settings = replace(SETTINGS, batch_size=1)
     async with flowing(tmp_path, settings=settings) as flow:
         guide = await _slow(flow, 20.0)
-        assert await flow.stage.once()
+        assert await flow.once()
         assert (guide.asked, flow.trainer.batches) == (["t00"], [["t00"]])
         await flow.pass_gate(PolicyVersion(SHARED, 1))
-        assert await flow.stage.once()
+        assert await flow.once()
         assert flow.trainer.batches == [["t00"], ["t01"]]
 
 
 async def test_turns_that_take_no_time_are_looked_at_together(tmp_path: Path) -> None:
     async with flowing(tmp_path) as flow:
         guide = await _slow(flow, SLICE_S / 100)
-        await flow.stage.once()
+        await flow.once()
         assert len(guide.asked) == JUDGED
 
 
@@ -69,7 +70,7 @@ async def test_all_of_them_come_up_in_the_end_each_once(tmp_path: Path) -> None:
     async with flowing(tmp_path, settings=replace(SETTINGS, batch_size=50, min_batch=50, max_lag=9)) as flow:
         guide = await _slow(flow, 20.0)
         rounds = 0
-        while await flow.stage.once():
+        while await flow.once():
             rounds += 1
         assert rounds == JUDGED
         assert guide.asked == [f"t{number:02}" for number in range(JUDGED)]
@@ -80,15 +81,13 @@ async def test_the_status_says_what_is_under_way_and_why_no_step_is(tmp_path: Pa
     async with flowing(tmp_path, settings=replace(SETTINGS, batch_size=1)) as flow:
         assert flow.stage.status.why_waiting == "training has not begun yet"
         guide = await _slow(flow, 20.0)
-        await flow.stage.once()  # takes a step
+        await flow.once()  # takes a step
         assert "seen whether a step is due" in flow.stage.status.why_waiting
         await flow.pass_gate(PolicyVersion(SHARED, 1))
-        await flow.stage.once()
+        await flow.once()
         first, second = guide.seen
         assert first.doing == "looking at 13 judged turns" and second.doing == "looking at 12 judged turns"
-        for status in guide.seen:
-            assert not status.is_training and status.why_waiting
-        assert second.why_waiting == "looking at 12 judged turns; then it is seen whether a step is due"
+        assert not first.is_resting and not second.is_resting
 
 
 async def test_a_step_under_way_is_named(tmp_path: Path) -> None:
@@ -101,7 +100,7 @@ async def test_a_step_under_way_is_named(tmp_path: Path) -> None:
         flow.trainer.before_export = note
         await flow.judged("a", -1)
         await flow.judged("b", -1)
-        await flow.stage.once()
+        await flow.once()
         (status,) = said
         assert status.is_training and status.doing == "taking a step over 2 samples for shared"
         assert flow.stage.status.doing == ""

@@ -14,12 +14,13 @@ from openclaw_rl.core.hint import Hint, HintSource
 from openclaw_rl.core.kept_hint import HintState, KeptHint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.manifest import read_manifest
+from openclaw_rl.core.sample import Wants
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.store.connection import NAME, open_writer
 from openclaw_rl.store.forget.selection import learners
 from openclaw_rl.store.mend.check import check_rows
 from openclaw_rl.train.riders import Room, again, chosen, is_asked_for, wished_since
-from openclaw_rl.train.settings import TrainStageSettings, Wants
+from openclaw_rl.train.settings import TrainStageSettings
 
 
 def kept_hint(text: str, at_s: float) -> KeptHint:
@@ -28,7 +29,7 @@ def kept_hint(text: str, at_s: float) -> KeptHint:
 
 async def settle(flow: Flow) -> None:
     """Rounds until nothing moves, with long pauses between."""
-    while await flow.stage.once():
+    while await flow.once():
         flow.now_s += 1000.0
 
 
@@ -58,7 +59,7 @@ def test_riders_take_no_more_tokens_than_there_is_room_for() -> None:
 
 async def test_a_rider_whose_hint_was_taken_back_is_dropped(tmp_path: Path) -> None:
     async with flowing(tmp_path, wants=Wants.HINT) as flow:
-        flow.stage.entry.guide = Following(("Be brief.",))
+        flow.asks(base=Following(("Be brief.",)))
         kept = await flow.store.hints.adopt("ann", Hint("Be brief."), turn=None, at_s=1.0)
         await flow.judged("good", 1)
         await flow.store.end_session("s1", why="idle", at_s=2.0)
@@ -103,7 +104,7 @@ def test_what_was_wished_since_a_reply_was_given_may_speak_against_it(
 
 async def taught(flow: Flow) -> None:
     """One good reply that follows a kept hint, and four corrections, which make two steps."""
-    flow.stage.entry.guide = Following(("Be brief.",))
+    flow.asks(base=Following(("Be brief.",)))
     await flow.judged("good", 1)
     await flow.store.end_session("s1", why="idle", at_s=2.0)
     for name in ("a", "b", "c", "d"):
@@ -154,7 +155,7 @@ async def test_nor_of_somebody_who_may_not_teach_any_more(tmp_path: Path) -> Non
     async with flowing(tmp_path, wants=Wants.HINT) as flow:
         await flow.store.hints.adopt("ann", Hint("Be brief."), turn=None, at_s=1.0)
         await taught(flow)
-        flow.stage.entry.may_teach = lambda turn: False
+        flow.rules(may_teach=lambda turn: False)
         await flow.pass_gate(PolicyVersion(SHARED, 1))
         await settle(flow)
         assert flow.trainer.batches[1] == ["c", "d"]
@@ -208,5 +209,5 @@ async def test_what_was_forgotten_while_a_step_read_it_again_makes_no_version(tm
             await flow.store.erase_older(before_s=1e12)
 
         flow.trainer.before_export = erased
-        await flow.stage.once()
+        await flow.once()
         assert [row.version.number for row in await flow.store.versions()] == [0, 1]

@@ -9,12 +9,11 @@ import pytest
 from train_doubles import rider, sample
 
 from openclaw_rl.core.ledger import DropReason
-from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.sample import Sample, Wants, teaches
 from openclaw_rl.core.version import SHARED, PolicyVersion
-from openclaw_rl.teach.admit import teaches
 from openclaw_rl.train.riders import Room
 from openclaw_rl.train.schedule import Moment, batch, is_open, outdated, why_waiting
-from openclaw_rl.train.settings import TrainStageSettings, Wants
+from openclaw_rl.train.settings import TrainStageSettings
 
 SETTINGS = TrainStageSettings(batch_size=4, min_batch=2, max_wait_s=60.0, idle_s=10.0, train_window="22-6")
 NIGHT = Moment(minute=23 * 60, idle_s=100.0)
@@ -131,7 +130,7 @@ def test_of_riders_that_pile_up_the_oldest_of_the_fullest_kind_are_dropped() -> 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"batch_size": 0}, {"min_batch": 0}, {"max_lag": -1}, {"riders": -1}, {"baseline_decay": 1.0}, {"retry_s": 0.0}],
+    [{"batch_size": 0}, {"min_batch": 0}, {"max_lag": -1}, {"riders": -1}, {"retry_s": 0.0}],
 )
 def test_settings_refuse_what_makes_no_sense(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError):

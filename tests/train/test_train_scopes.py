@@ -39,7 +39,7 @@ async def said(flow: Flow, user: str, *names: str, of: PolicyVersion = BASE) -> 
 
 async def rounds(flow: Flow) -> None:
     for _ in range(20):
-        if not await flow.stage.once():
+        if not await flow.once():
             return
     raise AssertionError("the stage never came to rest")
 
@@ -185,10 +185,10 @@ async def test_a_user_without_a_name_to_be_called_by_teaches_the_shared_one(tmp_
 
 async def make_shared(flow: Flow, number: int) -> None:
     """A shared version, made by somebody who has none of their own, and served."""
-    flow.stage.entry.settings = replace(PERSONAL, scopes=Scopes.SHARED)
+    flow.rules(scopes=Scopes.SHARED)
     await said(flow, "guest", f"g{number}a", f"g{number}b", of=version("shared", number - 1))
     active, flow.stage.active = flow.stage.active, tuple
     await rounds(flow)
     flow.stage.active = active
     await flow.pass_gate(version("shared", number))
-    flow.stage.entry.settings = PERSONAL
+    flow.rules(scopes=PERSONAL.scopes)

@@ -29,7 +29,7 @@ ONE, TWO = PolicyVersion(SHARED, 1), PolicyVersion(SHARED, 2)
 async def rounds(flow: Flow, *, seconds: float = 1000.0, most: int = 30) -> None:
     """Rounds until nothing moves, with long pauses between."""
     for _ in range(most):
-        if not await flow.stage.once():
+        if not await flow.once():
             return
         flow.now_s += seconds
     raise AssertionError("the stage never came to rest")
@@ -39,7 +39,7 @@ async def test_a_step_makes_a_version_in_its_folder_with_a_manifest(tmp_path: Pa
     async with flowing(tmp_path) as flow:
         await flow.judged("a", -1, hints=1)
         await flow.judged("b", 1)
-        assert await flow.stage.once()
+        assert await flow.once()
         [row] = [row for row in await flow.store.versions() if not row.version.is_base]
         assert (row.version, row.status, row.turns) == (ONE, VersionStatus.CANDIDATE, ("a", "b"))
         assert row.folder == tmp_path / "versions" / "shared.1"
@@ -115,7 +115,7 @@ async def test_a_crash_between_renaming_and_commit_trains_nothing_twice(tmp_path
     await flow.judged("a", -1)
     await flow.judged("b", -1)
     with pytest.raises(StoreError):
-        await flow.stage.once()
+        await flow.once()
     await crashing.aclose()
     assert folder.is_dir()  # renamed, never committed
     (tmp_path / "versions" / "shared.2.tmp").mkdir()
@@ -166,7 +166,7 @@ async def test_a_trainer_that_fails_on_everything_loses_no_sample_and_is_not_ask
         await flow.judged("a", -1)
         await flow.judged("b", -1)
         for _ in range(1000):  # seconds
-            await flow.stage.once()
+            await flow.once()
             flow.now_s += 1.0
         # pauses of 5, 10, 20, 40, 80, 160, then 300 s
         assert len(flow.trainer.batches) == 9
@@ -256,7 +256,7 @@ async def test_a_version_that_cannot_be_written_leaves_no_folder_and_keeps_the_s
     async with flowing(tmp_path, trainer=ToldTrainer(export_error=problem)) as flow:
         await flow.judged("a", -1)
         await flow.judged("b", -1)
-        assert await flow.stage.once()
+        assert await flow.once()
         assert await flow.state("a") is State.READY
         assert list((tmp_path / "versions").iterdir()) == []
         flow.trainer.export_error = None
@@ -289,7 +289,7 @@ async def test_a_step_whose_parent_is_rolled_back_meanwhile_is_discarded_and_tak
         await rounds(flow)
         await flow.pass_gate(ONE)
         flow.trainer.before_export = lambda: flow.store.set_current(PolicyVersion(SHARED, 0), why="rolled back")
-        await flow.stage.once()
+        await flow.once()
         assert await flow.state("c") is State.READY
         assert not (tmp_path / "versions" / "shared.2").exists()
         await rounds(flow)
@@ -303,14 +303,14 @@ async def test_a_turn_forgotten_while_it_is_trained_on_leaves_no_trace_in_the_we
         await flow.judged("a", -1)
         await flow.judged("b", -1)
         flow.trainer.before_export = lambda: flow.store.drop("a", DropReason.FORGOTTEN)
-        await flow.stage.once()
+        await flow.once()
         assert (await flow.state("a"), await flow.state("b")) == (DropReason.FORGOTTEN, State.READY)
         assert list((tmp_path / "versions").iterdir()) == []
 
 
 async def test_the_stage_runs_by_itself_from_verdict_to_version(tmp_path: Path) -> None:
     async with flowing(tmp_path) as flow, asyncio.timeout(20):
-        running = asyncio.create_task(flow.stage.run())
+        running = asyncio.gather(flow.teach.run(), flow.stage.run())
         try:
             await flow.judged("a", -1)
             await flow.judged("b", 1)
@@ -335,7 +335,7 @@ async def test_while_training_is_frozen_what_is_ready_waits(tmp_path: Path) -> N
         assert flow.trainer.batches == []
         assert (flow.stage.status.ready, flow.stage.status.why_waiting) == (2, FROZEN)
         await flow.store.orders.unfreeze()
-        assert await flow.stage.once()
+        assert await flow.once()
         assert flow.trainer.batches == [["a", "b"]]
 
 
@@ -343,7 +343,7 @@ async def test_behind_a_pin_a_step_goes_on_from_what_was_trained_last(tmp_path: 
     async with flowing(tmp_path) as flow:
         for name in ("a", "b", "c", "d"):
             await flow.judged(name, -1)
-        assert await flow.stage.once()
+        assert await flow.once()
         await flow.pass_gate(ONE)
         await flow.store.orders.pin(PolicyVersion(SHARED, 0), at_s=1.0)
         await rounds(flow)

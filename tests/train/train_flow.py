@@ -2,41 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from train_doubles import HintRenderer, ToldTrainer, next_of, session, turn
 from train_doubles import verdict as verdict_of
 
 from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.core.sample import Sample, Wants
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionStatus
-from openclaw_rl.teach.entry import Entry
-from openclaw_rl.train.settings import TrainStageSettings, Wants
+from openclaw_rl.teach.settings import TeachSettings
+from openclaw_rl.teach.stage import LearningRules, TeachStage
+from openclaw_rl.train.settings import TrainStageSettings
 from openclaw_rl.train.stage import TrainStage
 
 SETTINGS = TrainStageSettings(batch_size=2, min_batch=1, max_wait_s=60.0, max_lag=2, max_sample_tokens=100)
+TEACHES = TeachSettings()
+
+
+@dataclass
+class NeverWaits:
+    """The teaching stage, as a step depends on it where the test itself says when it looks."""
+
+    stage: TeachStage
+
+    async def wait_until_looked_at(self) -> None:
+        return None
+
+    async def still_holds(self, rehearsal: Sample, since: Sequence[str]) -> bool:
+        return await self.stage.still_holds(rehearsal, since)
 
 
 @dataclass
 class Flow:
-    """The stage, its store and its trainer."""
+    """The teaching and the training stage, their store and their trainer."""
 
     home: Path
     store: Store
     trainer: ToldTrainer
     settings: TrainStageSettings = SETTINGS
     wants: Wants = Wants.EITHER
+    teaches: TeachSettings = TEACHES
     now_s: float = 1000.0
+    teach: TeachStage = field(init=False)
     stage: TrainStage = field(init=False)
 
     def __post_init__(self) -> None:
+        rules = LearningRules(self.wants, self.settings.scopes, self.settings.max_sample_tokens)
+        self.teach = TeachStage(self.store, HintRenderer(), self.teaches, rules)
         self.stage = TrainStage(
             store=self.store,
-            entry=Entry(self.store, HintRenderer(), self.settings, self.wants),
+            teaching=NeverWaits(self.teach),
             trainer=self.trainer,
             settings=self.settings,
             wants=self.wants,
@@ -45,6 +65,19 @@ class Flow:
             clock=lambda: self.now_s,
             now=lambda: self.now_s,
         )
+
+    async def once(self) -> bool:
+        """One round of both stages, one after the other."""
+        has_moved = await self.teach.once()
+        return await self.stage.once() or has_moved
+
+    def asks(self, **teacher: object) -> None:
+        """Who is asked about a judged turn."""
+        self.teach.teacher = replace(self.teach.teacher, **teacher)  # type: ignore[arg-type]
+
+    def rules(self, **rules: object) -> None:
+        """Other rules about what becomes a sample."""
+        self.teach.rules = replace(self.teach.rules, **rules)  # type: ignore[arg-type]
 
     async def judged(
         self, name: str, score: int | None, *, hints: int = 0, mean: float | None = None, session_id: str = "s1",
@@ -75,10 +108,10 @@ class Flow:
 @asynccontextmanager
 async def flowing(
     home: Path, *, trainer: ToldTrainer | None = None, settings: TrainStageSettings = SETTINGS,
-    wants: Wants = Wants.EITHER,
+    wants: Wants = Wants.EITHER, teaches: TeachSettings = TEACHES,
 ) -> AsyncIterator[Flow]:  # fmt: skip
     store = await Store.open(home)
     try:
-        yield Flow(home, store, trainer or ToldTrainer(), settings, wants)
+        yield Flow(home, store, trainer or ToldTrainer(), settings, wants, teaches)
     finally:
         await store.aclose()

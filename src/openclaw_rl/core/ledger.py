@@ -68,3 +68,33 @@ def check_move(before: State, after: State, reason: DropReason | None, *, is_ref
         raise ValueError(f"a turn cannot go from {before} to {after}")
     if (after is State.DROPPED) != (reason is not None):
         raise ValueError(f"a move to {after} with reason {reason}")
+
+
+# What an owner can do where turns are dropped for a reason.
+WHAT_TO_DO: dict[str, str] = {
+    DropReason.CUT_BY_LENGTH: "let clients ask for longer answers (max_tokens)",
+    DropReason.CANCELLED: "see why clients give up before an answer ends: their timeouts, or a slow engine",
+    DropReason.EMPTY: "see whether the model and its chat template fit together",
+    DropReason.LOOP: "raise the temperature, or go back a version by `openclaw-rl rollback`",
+    DropReason.CONTROL_TOKEN: "nothing, where most requests need no answer; collect.control_tokens names these words",
+    DropReason.NO_NEXT_STATE: "have clients send the conversation along, or POST /v1/feedback",
+    DropReason.NOT_FOLLOWED: "nothing: other answers to the same were gone on with",
+    DropReason.NO_SIGNAL: "nothing, where users are content; else see what the judge votes: `openclaw-rl turns`",
+    DropReason.UNHEEDED: "see by `openclaw-rl turns` if hints say what users meant; else use a model that follows them",
+    DropReason.MAY_NOT_TEACH: "nothing, where that is meant; else give their keys the scope teach",
+    DropReason.REDACTED: "keep secrets out of conversations; store.redact says what counts as one",
+    DropReason.REPEATED: "see who repeats one correction so often, or raise teach.same_words_a_day",
+    DropReason.TOO_MANY: "see who sends so much, or raise teach.user_samples_a_day",
+    DropReason.IN_VAIN: "see whether what is asked for contradicts itself, or the judge errs; teach.in_vain_turns",
+    DropReason.MEMORY_ONLY: "set carry to weights or bridge, if the weights are to learn too",
+    DropReason.LEARNED: "nothing: it is said without its hints as well",
+    DropReason.TOO_LONG: "raise train.max_sample_tokens, where memory allows",
+    DropReason.TOO_DEAR: "raise trainer.timeout_s or trainer.threads, or train on a GPU, and start the server again: "
+    "they wait for a step then; or lower train.max_sample_tokens to leave such turns out",
+    DropReason.STALE: "raise train.max_lag, or lower train.batch_size so that samples wait less",
+    DropReason.NOT_FINITE: "lower trainer.lr, or train in float32",
+    DropReason.NOT_LEARNABLE: "see why by `openclaw-rl versions` and what was asked for by `openclaw-rl turns`; lower "
+    "trainer.lr, use a model that follows the hint when it reads it, or carry = memory",
+    DropReason.DAMAGED: "see to the disk, and run `openclaw-rl check`",
+    DropReason.TRAINER_FAILED: "see the server's log for why the trainer failed",
+}

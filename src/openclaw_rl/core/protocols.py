@@ -117,3 +117,23 @@ class Trainer(Protocol):
     def export(self, folder: Path, version: PolicyVersion) -> Adapter:
         """Writes the current adapter, and beside it what the trainer needs to go on from there."""
         ...
+
+
+class TakesBack(Protocol):
+    """Whoever serves versions, asked to serve an earlier one again."""
+
+    async def take_back(self, user: str, version: PolicyVersion) -> bool:
+        """Serves `version` again where all that was made from it since was learned from this user alone."""
+        ...
+
+
+class Teaching(Protocol):
+    """Whoever makes samples, as far as a step depends on it."""
+
+    async def wait_until_looked_at(self) -> None:
+        """Until all that was judged was looked at, or some seconds have passed."""
+        ...
+
+    async def still_holds(self, rehearsal: Sample, since: Sequence[str]) -> bool:
+        """Whether a rehearsal sample may be read again, given the hints its user gave `since`."""
+        ...

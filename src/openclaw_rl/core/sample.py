@@ -4,8 +4,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import StrEnum
 
 from openclaw_rl.core.version import PolicyVersion
+
+
+class Wants(StrEnum):
+    """What a method learns from, and so what counts as a signal."""
+
+    SCORE = "score"
+    HINT = "hint"
+    EITHER = "either"
+
+    @classmethod
+    def of(cls, *, rl: float, hints: float) -> Wants:
+        """What a method with these weights wants; `hints` is that of all the terms that need a hint."""
+        if rl and hints:
+            return cls.EITHER
+        return cls.SCORE if rl else cls.HINT
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +138,11 @@ class Sample:
     def has_signal(self) -> bool:
         """Whether a step over this sample alone would move anything but the anchor."""
         return bool(self.score) or bool(self.hints) or self.outcome is not None
+
+
+def teaches(sample: Sample, wants: Wants) -> bool:
+    """Whether a step is taken for this sample: over it alone more would move than what holds the policy in place."""
+    if sample.outcome is not None or (sample.is_taught and not sample.is_promoted):
+        return True
+    by_score, by_hint = bool(sample.score), bool(sample.hints) and not sample.rehearses
+    return {Wants.SCORE: by_score, Wants.HINT: by_hint, Wants.EITHER: by_score or by_hint}[wants]

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from openclaw_rl.config import Config
 from openclaw_rl.core.adapter import BULK
+from openclaw_rl.core.finding import Finding, Level
 from openclaw_rl.core.manifest import versions_folder
-from openclaw_rl.doctor.learning import Finding, Level
 from openclaw_rl.errors import ModelError, StoreError
 from openclaw_rl.home.folder import KEY, check_key
 from openclaw_rl.home.keys import kept_keys

@@ -14,20 +14,24 @@ import msgspec
 
 from openclaw_rl.config import Config, read_config
 from openclaw_rl.core.adapter import digest_of_folder
+from openclaw_rl.core.facts import StoreFacts
+from openclaw_rl.core.finding import Finding, Level
 from openclaw_rl.core.manifest import has_versions
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.trainer_state import problem_with
 from openclaw_rl.doctor.install import installation_findings, libraries
-from openclaw_rl.doctor.learning import Finding, Level, Signs, learning_findings, story
+from openclaw_rl.doctor.learning import Loop, learning_findings, story
 from openclaw_rl.envs.box.probe import probe
 from openclaw_rl.errors import ConfigError, OpenClawRLError, StoreError
 from openclaw_rl.home.folder import address_of
+from openclaw_rl.judge.status import JudgeStatus
 from openclaw_rl.owner.inspection import server_status
 from openclaw_rl.store import connection
 from openclaw_rl.store.codec import damaged
 from openclaw_rl.store.rows import VersionStatus
 from openclaw_rl.store.tables import ledger, spent, versions
 from openclaw_rl.store.tables.overview import overview
+from openclaw_rl.train.status import TrainStatus
 
 DAY_S = 86400
 MEND_VERSION = (
@@ -116,24 +120,20 @@ async def _looked_up(config: Config) -> tuple[str, list[Finding]]:
     if _is_unused(config.home):
         return "nothing has been served yet", found
     try:
-        signs = await asyncio.to_thread(_signs, config)
+        facts, loop = await asyncio.to_thread(_facts, config)
     except (StoreError, sqlite3.Error):
         return "the store cannot be read", found  # why is said by its own check
-    return story(signs), [*found, *learning_findings(signs)]
+    return story(facts, loop), [*found, *learning_findings(facts, loop)]
 
 
-def _signs(config: Config) -> Signs:
+def _facts(config: Config) -> tuple[StoreFacts, Loop]:
+    """What the store tells, and what is known of the stages while none runs."""
     with closing(connection.open_to_look(config.home / connection.NAME)) as sql:
-        counts = ledger.counts(sql)
+        facts = StoreFacts(ledger.counts(sql), overview(sql))
         limit = config.judge.daily_calls
-        return Signs(
-            counts=counts,
-            seen=overview(sql),
-            needed=config.train.batch_size,
-            ready=counts.get("ready", 0),
-            calls=spent.calls_on(sql, int(time.time() // DAY_S)) if limit else 0,
-            calls_limit=limit,
-        )
+        calls = spent.calls_on(sql, int(time.time() // DAY_S)) if limit else 0
+    judge = JudgeStatus(calls_today=calls, calls_limit=limit)
+    return facts, Loop(judge, train=TrainStatus(ready=facts.count("ready"), needed=config.train.batch_size))
 
 
 def _stored(home: Path) -> list[Finding]:

@@ -7,39 +7,31 @@ import logging
 import statistics
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from openclaw_rl.core.facts import StoreFacts
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.next_state import Feedback, NextState
 from openclaw_rl.core.protocols import Judge
+from openclaw_rl.core.stage import StageReport
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.errors import JudgeError
 from openclaw_rl.judge.keep import kept_hint
 from openclaw_rl.judge.settings import JudgeSettings
 from openclaw_rl.judge.signals import feedback_hint, owner_messages
+from openclaw_rl.judge.status import JudgeStatus, judge_findings
 from openclaw_rl.store.db import Store
 
 log = logging.getLogger(__name__)
 POLL_S = 5.0
+DAY_S = 86400
 LOG_EVERY_S = 60.0
 # A turn that failed so often while others got their verdicts is itself the reason: it is given up as not voted on.
 GIVE_UP_AFTER = 8
 MOST_FAILED = 10_000  # turns whose failures are remembered
 Row = tuple[Turn, NextState, Feedback | None]
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeStatus:
-    """How judging goes, for people. `failed` counts attempts; those turns wait, none is lost."""
-
-    waiting: int = 0
-    in_flight: int = 0
-    judged: int = 0
-    failed: int = 0
-    last_error: str = ""
-    seconds_p50: float | None = None
 
 
 @dataclass(slots=True)
@@ -64,9 +56,29 @@ class JudgeStage:
     _seconds: deque[float] = field(default_factory=lambda: deque(maxlen=200))
 
     @property
-    def failures_held(self) -> int:
-        """Turns that wait and whose judging failed before."""
-        return len(self._failures)
+    def name(self) -> str:
+        """Its name as a stage."""
+        return "judge"
+
+    def gauges(self) -> Mapping[str, float]:
+        """What was judged, what waits, and what failed."""
+        held = self.status
+        return {
+            "judge_waiting": held.waiting,
+            "judge_in_flight": held.in_flight,
+            "judge_failed": held.failed,
+            "turns_judged": held.judged,
+            "judge_failures_held": len(self._failures),  # turns that wait and whose judging failed before
+        }
+
+    async def report(self, facts: StoreFacts) -> StageReport:
+        """Where judging stands."""
+        limit, held = self.settings.daily_calls, self.status
+        calls = await self.store.judge_calls(int(time.time() // DAY_S)) if limit else 0
+        held = replace(held, calls_today=calls, calls_limit=limit)
+        is_settled = facts.count("paired") + held.in_flight == 0
+        found = tuple(judge_findings(facts, held, is_live=True))
+        return StageReport(self.name, held, is_settled, held.last_error, found)
 
     def let_go(self) -> None:
         """Holds nothing in memory of any turn, as after a restart; not while it runs."""

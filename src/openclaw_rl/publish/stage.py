@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from openclaw_rl.core.facts import StoreFacts
+from openclaw_rl.core.stage import StageReport
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import AdapterError, EngineError, RequestError
 from openclaw_rl.publish.gate import Gate, GateReport
 from openclaw_rl.publish.settings import PublishSettings
+from openclaw_rl.publish.status import PublishStatus, publish_findings
 from openclaw_rl.publish.swap import Served
 from openclaw_rl.publish.versions import ancestors
 from openclaw_rl.publish.watch import LINE, Watch, path_to
@@ -25,21 +28,6 @@ POLL_S = 2.0
 # What a version's row says from its leaving the gate until it is served: a crash in between is mended at start.
 ON_ITS_WAY = "passed the gate and is being swapped in"
 LONGEST_PAUSE_S = 300.0
-
-
-@dataclass(frozen=True, slots=True)
-class PublishStatus:
-    """How publishing goes, for people. `notice` tells of something that needs their eye."""
-
-    current: str = ""
-    at_gate: int = 0
-    owners: int = 0  # users or agents that have a version of their own
-    published: int = 0  # since the program started
-    refused: int = 0
-    taken_back: int = 0  # versions that did worse than what was served before them, or were learned in vain
-    pinned: str = ""  # what is served by the owner's order, whatever is trained
-    last: str = ""
-    notice: str = ""
 
 
 @dataclass(slots=True)
@@ -69,6 +57,26 @@ class PublishStage:
         current = str(self.served.current(SHARED))
         notice = self._status.notice if current == self._noticed else ""
         return replace(self._status, current=current, owners=self.served.owners, notice=notice)
+
+    @property
+    def name(self) -> str:
+        """Its name as a stage."""
+        return "publish"
+
+    def gauges(self) -> Mapping[str, float]:
+        """Versions published, refused and taken back."""
+        held = self.status
+        return {
+            "versions_published": held.published,
+            "versions_refused": held.refused,
+            "versions_taken_back": held.taken_back,
+            "versions_own": held.owners,
+        }
+
+    async def report(self, facts: StoreFacts) -> StageReport:
+        """Where publishing stands."""
+        held = replace(self.status, pinned=", ".join(sorted(facts.seen.pinned)))
+        return StageReport(self.name, held, held.at_gate == 0, held.notice, tuple(publish_findings(facts, held)))
 
     def let_go(self) -> None:
         """Holds nothing in memory of any turn, as after a restart; not while it runs."""

@@ -170,8 +170,7 @@ class Forgetter:
         parts = self.parts
         parts.collect.let_go(frozenset(gone))
         parts.renderer.let_go()
-        for stage in (parts.judging, parts.training, parts.publishing, parts.carrying):
-            stage.let_go()
+        parts.learning.let_go()
 
     async def _certify(self) -> bool:
         """Completes certificates whose versions have left the gate; whether some are still there."""

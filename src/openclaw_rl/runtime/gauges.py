@@ -26,7 +26,7 @@ class DoorGauges(Collector):
 
 
 class LearningGauges(Collector):
-    """Gauges of judging, training and publishing; `train_rollout_logp_gap` and its like come from the last step.
+    """Gauges of every stage; `train_rollout_logp_gap` and its like come from the last step.
 
     Beside them one for each bounded queue and each thing held in memory: docs/operation.md tells what gives way.
     """
@@ -37,31 +37,18 @@ class LearningGauges(Collector):
     def collect(self) -> Iterable[Metric]:
         """One gauge a number."""
         parts = self._parts
-        judging, training, publishing = parts.judging.status, parts.training.status, parts.publishing.status
         facts: dict[str, float] = {
-            "judge_waiting": judging.waiting,
-            "judge_in_flight": judging.in_flight,
-            "judge_failed": judging.failed,
-            "turns_judged": judging.judged,
-            "samples_ready": training.ready,
-            "train_steps": training.steps,
-            "train_failures": training.failures,
-            "train_running": training.is_training,
-            "versions_published": publishing.published,
-            "versions_refused": publishing.refused,
-            "versions_taken_back": publishing.taken_back,
-            "versions_own": publishing.owners,
             "version": parts.served.current(SHARED).number,
             "requests_open": parts.activity.running,
             "requests_turned_away": parts.activity.turned_away,
             "versions_on_disk": parts.pruning.on_disk.versions,
             "versions_bytes": parts.pruning.on_disk.bytes,
             "versions_loaded": len(parts.served.loaded),
-            "judge_failures_held": parts.judging.failures_held,
         }
+        for stage in parts.learning.stages:
+            facts |= stage.gauges()
         yield from _gauges(facts)
         yield from _gauges({**parts.store.waiting, **parts.collect.held, **parts.renderer.held})
-        yield from _gauges(training.last_metrics)
 
 
 def _gauges(facts: Mapping[str, float]) -> Iterable[Metric]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,10 +16,14 @@ import msgspec
 from openclaw_rl.collect.clients.rules import known_clients, readable
 from openclaw_rl.collect.stage import Collect
 from openclaw_rl.config import Config
+from openclaw_rl.core.facts import StoreFacts
+from openclaw_rl.core.kept_hint import Carry
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.protocols import Chat
+from openclaw_rl.core.sample import Wants
 from openclaw_rl.doctor.install import home_findings
-from openclaw_rl.doctor.status import Facts, status_of
+from openclaw_rl.doctor.learning import Loop
+from openclaw_rl.doctor.status import status_of
 from openclaw_rl.engines.local.client import LocalEngine
 from openclaw_rl.home.exposure import check_exposure, close_folder, key_of
 from openclaw_rl.home.folder import has_key, kept_key
@@ -39,18 +43,17 @@ from openclaw_rl.remake.forget_finish import Remaking, finish_erasing, rebuild_i
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.activity import Activity
-from openclaw_rl.runtime.carrying import carrying_of, join
 from openclaw_rl.runtime.costing import costs_of
 from openclaw_rl.runtime.judge_model import JudgeModel
 from openclaw_rl.runtime.learning import Learning
 from openclaw_rl.runtime.loop_watch import Delays
+from openclaw_rl.runtime.teaching import bridge_of, teach_stage_of
 from openclaw_rl.runtime.upkeep import Upkeep
 from openclaw_rl.serve.door.auth import OWNER, Keys
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.redact.masker import Masker
-from openclaw_rl.teach.entry import Entry
-from openclaw_rl.teach.stage import CarryStage
-from openclaw_rl.train.settings import Wants
+from openclaw_rl.teach.bridge import BridgeStage
+from openclaw_rl.teach.stage import LearningRules, TeachStage
 from openclaw_rl.train.stage import TrainStage
 from openclaw_rl.trainers.process import TrainerProcess
 from openclaw_rl.trainers.settings import TrainerSettings
@@ -75,10 +78,11 @@ class Installation:
     collect: Collect
     served: Served
     judging: JudgeStage
+    teaching: TeachStage
     training: TrainStage
     publishing: PublishStage
     pruning: Pruning
-    carrying: CarryStage
+    bridge: BridgeStage
     activity: Activity
     learning: Learning
     trainer: TrainerProcess
@@ -97,30 +101,29 @@ class Installation:
 
         `reused` is the share of prompt tokens that needed no reading, `delays` what the watch on the loop has seen.
         """
-        seen, day = await self.store.overview(), int(time.time() // DAY_S)
-        calls = await self.store.judge_calls(day) if self.config.judge.daily_calls else 0
-        facts = Facts(
-            seen=seen,
-            judge_calls=calls,
-            judge_calls_limit=self.config.judge.daily_calls,
-            reused=reused,
-            delays=delays,
-            serving=self.activity,
-            collecting=self.collect.tally,
-            home=await asyncio.to_thread(home_findings, self.config.home),
-            counts=await self.store.counts(),
-            prompts=dict(self.renderer.stats),
-            broken=self.upkeep.broken,
-            judging=self.judging.status,
-            training=self.training.status,
-            publishing=replace(self.publishing.status, pinned=", ".join(sorted(seen.pinned))),
-            carrying=await self.carrying.status_now(),
-            has_hints_to_try=await self.carrying.has_work(),
-            info=self.engine.info,
-            engine=await self.engine.stats(),
+        facts = StoreFacts(await self.store.counts(), await self.store.overview())
+        reports = [await stage.report(facts) for stage in self.learning.stages]
+        loop = Loop(
+            self.judging.status,
+            self.teaching.status,
+            self.training.status,
+            self.publishing.status,
+            is_live=True,
             learns=learns,
+            broken=self.upkeep.broken,
+            last_failure=self.activity.last_problem,
+            reused=reused,
         )
-        return status_of(facts)
+        about: dict[str, object] = {
+            "prompt_tokens_reused": reused,
+            "delays": delays,
+            "prompts": dict(self.renderer.stats),
+            "model": self.engine.info,
+            "engine": await self.engine.stats(),
+        }
+        home = await asyncio.to_thread(home_findings, self.config.home)
+        collecting = self.collect.tally.complaint() or ""
+        return status_of(facts, loop, reports, about=about, home=home, collecting=collecting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,23 +236,6 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
     wants = _wants(config)
     candidate_made, version_settled = asyncio.Event(), asyncio.Event()
     recipe: dict[str, Json] = msgspec.to_builtins({"train": config.train, "trainer": config.trainer})
-    training = TrainStage(
-        store,
-        Entry(store, renderer, config.train, wants, lambda turn: keys.may_teach(key_of(turn.session))),
-        built.trainer,
-        config.train,
-        wants,
-        config.home,
-        recipe=recipe,
-        idle_s=activity.idle_s,
-        active=lambda: served.active,
-        costs=costs_of(config),
-        progress=lambda: built.trainer.progress,
-        candidate_made=candidate_made,
-        version_settled=version_settled,
-    )
-    carrying = carrying_of(config, store, engine, renderer, served)
-    join(training.entry, carrying, config)
     publishing = PublishStage(
         store,
         served,
@@ -259,10 +245,26 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
         candidate_made=candidate_made,
         version_settled=version_settled,
     )
-    training.entry.take_back = publishing.take_back
-    judging = JudgeStage(store, built.judge, config.judge, is_idle=lambda: activity.is_idle)
+    bridge = bridge_of(config, store, engine, renderer, served)
+    teaching = teach_stage_of(config, bridge, renderer, _rules(config, keys), publishing)
     remaking = Remaking()
-    train = partial(_train, training, partial(rebuild_in_time, store, config, folder, remaking, served=served))
+    training = TrainStage(
+        store,
+        teaching,
+        built.trainer,
+        config.train,
+        wants,
+        config.home,
+        recipe=recipe,
+        idle_s=activity.idle_s,
+        active=lambda: served.active,
+        costs=costs_of(config),
+        progress=lambda: built.trainer.progress,
+        before_steps=partial(rebuild_in_time, store, config, folder, remaking, served=served),
+        candidate_made=candidate_made,
+        version_settled=version_settled,
+    )
+    judging = JudgeStage(store, built.judge, config.judge, is_idle=lambda: activity.is_idle)
     return Installation(
         config=config,
         folder=folder,
@@ -274,15 +276,26 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
         collect=Collect(store, config.collect, time.time, may_teach=keys.may_teach, may_name=keys.may_name),
         served=served,
         judging=judging,
+        teaching=teaching,
         training=training,
         publishing=publishing,
         pruning=Pruning(store, served, config.publish, config.home, publishing.prune_due),
-        carrying=carrying,
+        bridge=bridge,
         activity=activity,
-        learning=Learning({"judge": judging.run, "train": train, "publish": publishing.run, "hints": carrying.run}),
+        learning=Learning((judging, teaching, training, publishing, bridge)),
         trainer=built.trainer,
         judge_model=built.judge_model,
         remaking=remaking,
+    )
+
+
+def _rules(config: Config, keys: Keys) -> LearningRules:
+    return LearningRules(
+        _wants(config),
+        config.train.scopes,
+        config.train.max_sample_tokens,
+        weights_learn=config.carry is not Carry.MEMORY,
+        may_teach=lambda turn: keys.may_teach(key_of(turn.session)),
     )
 
 
@@ -300,12 +313,6 @@ def _room(config: Config) -> int:
 def _gate(config: Config, store: Store, engine: LocalEngine, renderer: ChatRenderer) -> Gate:
     ends = renderer.ends(engine.info.eos_ids)
     return Gate(store, engine, renderer, ends, config.publish, _tasks(config, engine, renderer))
-
-
-async def _train(training: TrainStage, rebuilt: Callable[[], Awaitable[None]]) -> None:
-    """Trains, once every version that had learned from something forgotten is made again without it."""
-    await rebuilt()
-    await training.run()
 
 
 def _tasks(config: Config, engine: LocalEngine, renderer: ChatRenderer) -> TaskProbe | None:

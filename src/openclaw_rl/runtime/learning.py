@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from openclaw_rl.core.stage import Stage
 from openclaw_rl.runtime.upkeep import Upkeep
 
 
 @dataclass(slots=True)
 class Learning:
-    """Judges, trains and publishes. What a stage was doing when it is stopped stands in the store, as after a crash."""
+    """Runs the stages. What one was doing when it is stopped stands in the store, as after a crash."""
 
-    stages: Mapping[str, Callable[[], Awaitable[None]]]
+    stages: Sequence[Stage]
     upkeep: Upkeep = field(default_factory=Upkeep)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _may_run: asyncio.Event = field(default_factory=asyncio.Event)
@@ -30,6 +31,11 @@ class Learning:
         while True:
             await self._may_run.wait()
             await self._until_stopped()
+
+    def let_go(self) -> None:
+        """No stage holds anything in memory of any turn, as after a restart; only while they are stopped."""
+        for stage in self.stages:
+            stage.let_go()
 
     @asynccontextmanager
     async def stopped(self) -> AsyncIterator[None]:
@@ -48,9 +54,9 @@ class Learning:
         self._has_stopped.clear()
         try:
             async with asyncio.TaskGroup() as group:
-                running = [group.create_task(self.upkeep.keep(name, run)) for name, run in self.stages.items()]
+                running = [group.create_task(self.upkeep.keep(stage.name, stage.run)) for stage in self.stages]
                 await self._must_stop.wait()
-                for stage in running:
-                    stage.cancel()
+                for task in running:
+                    task.cancel()
         finally:
             self._has_stopped.set()

@@ -118,7 +118,7 @@ def _serve_parts(
         is_stopping=lambda: parts.activity.is_stopping,
         settings=settings,
         metrics=metrics,
-        carried=parts.carrying.hints.placed,
+        carried=parts.bridge.hints.placed,
         defaults=defaults_of(settings, _generation_config(parts.folder)),
     )
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
 
+from openclaw_rl.core.facts import Overview
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.masked import Private
@@ -38,7 +39,7 @@ from openclaw_rl.store.tables.effects import EffectBook
 from openclaw_rl.store.tables.hint_book import HintBook
 from openclaw_rl.store.tables.keeping import KeepingBook
 from openclaw_rl.store.tables.order_book import OrderBook
-from openclaw_rl.store.tables.overview import Overview, overview
+from openclaw_rl.store.tables.overview import overview
 from openclaw_rl.store.tables.refusals import RefusalBook
 from openclaw_rl.store.tables.standing import Standing, standing
 from openclaw_rl.store.tables.step_book import StepBook

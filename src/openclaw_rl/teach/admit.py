@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from openclaw_rl.core.ledger import DropReason
-from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.sample import Wants
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.store.rows import Judged
 from openclaw_rl.teach.assemble import free
-from openclaw_rl.train.settings import Wants
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +20,6 @@ class Admission:
     samples: tuple[Judged, ...] = ()
     promoted: tuple[tuple[Judged, float], ...] = ()  # with the reward each is given
     dropped: tuple[tuple[str, DropReason], ...] = ()
-
-
-def teaches(sample: Sample, wants: Wants) -> bool:
-    """Whether a step is taken for this sample: over it alone more would move than what holds the policy in place."""
-    if sample.outcome is not None or (sample.is_taught and not sample.is_promoted):
-        return True
-    by_score, by_hint = bool(sample.score), bool(sample.hints) and not sample.rehearses
-    return {Wants.SCORE: by_score, Wants.HINT: by_hint, Wants.EITHER: by_score or by_hint}[wants]
 
 
 def has_signal(turn: Turn, verdict: Verdict, wants: Wants) -> bool:

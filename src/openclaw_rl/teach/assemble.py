@@ -12,7 +12,7 @@ from openclaw_rl.core.sample import HintPrompt, Sample
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.errors import RequestError
-from openclaw_rl.wording.likeness import is_same_wish, may_oppose
+from openclaw_rl.wording.likeness import is_about
 
 
 def sample_of(
@@ -103,11 +103,6 @@ def others(turn: Turn, verdict: Verdict, known: Sequence[PlacedHint]) -> list[Pl
 def not_about(hints: Sequence[PlacedHint], said: Sequence[str]) -> list[PlacedHint]:
     """Those that say something beside what was said, and not its opposite."""
     return [item for item in hints if not any(is_about(item.text, text) for text in said)]
-
-
-def is_about(known: str, said: str) -> bool:
-    """Whether one hint says the same as the other, or may say the opposite."""
-    return is_same_wish(known, said) or may_oppose(known, said)
 
 
 def _hint_prompts(

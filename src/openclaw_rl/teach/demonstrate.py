@@ -21,7 +21,7 @@ from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import EngineError
 from openclaw_rl.teach.asking import is_strange, reading, reply_logp, sampled_reply
 from openclaw_rl.teach.elsewhere import OtherRequests
-from openclaw_rl.teach.settings import HintsSettings
+from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.wording.likeness import is_general
 
 HEEDED_NATS = 1.0  # by which a hint makes the corrected reply less likely, and likelier what is said behind it
@@ -55,7 +55,7 @@ class Demonstrator:
     current: Callable[[Turn], Awaitable[PolicyVersion]]
     renderer: Renderer
     stop_ids: tuple[int, ...]
-    settings: HintsSettings
+    settings: TeachSettings
     others: OtherRequests | None = None
 
     def let_go(self) -> None:

@@ -25,7 +25,7 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import RequestError
 from openclaw_rl.teach.asking import reply_logp, sampled_reply
-from openclaw_rl.teach.settings import HintsSettings
+from openclaw_rl.teach.settings import TeachSettings
 
 FOLLOWED_NATS = 2.0  # by which a known hint makes what the weights say there likelier: it is one that they follow
 AT_ONCE = 2  # of the engine's places
@@ -71,7 +71,7 @@ class OtherRequests:
     current: Callable[[Turn], Awaitable[PolicyVersion]]
     renderer: Renderer
     stop_ids: tuple[int, ...]
-    settings: HintsSettings
+    settings: TeachSettings
     earlier: Callable[[Turn], Awaitable[Sequence[Turn]]]
     answered: Callable[[Turn], Awaitable[Sequence[Message]]]
     opens: Opens

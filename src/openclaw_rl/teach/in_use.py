@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from openclaw_rl.core.message import Message
 from openclaw_rl.core.turn import Placement, Turn
 from openclaw_rl.store.db import Store
 from openclaw_rl.teach.placing import placed
-from openclaw_rl.teach.settings import HintsSettings
+from openclaw_rl.teach.settings import TeachSettings
 
 USERS_HELD = 1000
 UNHEEDED = "the model says the same with it as without"  # why a hint is out of use that nobody need read
@@ -27,8 +28,9 @@ class HintsInUse:
 
     store: Store
     carry: Carry
-    settings: HintsSettings
+    settings: TeachSettings
     size_of: Callable[[str], int]
+    now: Callable[[], float] = time.time
     _held: OrderedDict[str, tuple[int, tuple[KeptHint, ...]]] = field(default_factory=OrderedDict)
 
     def let_go(self) -> None:
@@ -66,6 +68,17 @@ class HintsInUse:
         known = await self.store.hints.of_user(turn.user)
         kept = [item for item in known if item.id not in there and item.why != UNHEEDED]
         return tuple(PlacedHint(last, item.id, item.text) for item in self._fitting(kept, self.settings.most))
+
+    async def give_up(self, turn: Turn) -> None:
+        """Takes the hints that came from a turn out of use: the base model says the same with them as without.
+
+        In a prompt they would only stand in the way of others. The weights go on learning what corrections teach.
+        """
+        if self.carry is not Carry.BRIDGE:
+            return
+        for hint in await self.store.hints.of_user(turn.user):
+            if hint.turn == turn.id:
+                await self.store.hints.retire(hint.id, why=UNHEEDED, at_s=self.now(), text=hint.text)
 
     def within_bounds(self, kept: Sequence[KeptHint]) -> tuple[KeptHint, ...]:
         """Those in use that fit."""

@@ -14,7 +14,7 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import EngineError
 from openclaw_rl.teach.asking import reply_logp, sampled_reply
-from openclaw_rl.teach.settings import HintsSettings
+from openclaw_rl.teach.settings import TeachSettings
 
 STRAY_NATS = 2.0  # a reply the hint makes seven times less likely is one that it would have prevented
 LEARNED_NATS = 0.05  # a reply that hints make 5 % likelier at most has nothing left to teach
@@ -54,7 +54,7 @@ class Prober:
     engine: Engine
     current: Callable[[Turn], Awaitable[PolicyVersion]]
     stop_ids: tuple[int, ...]
-    settings: HintsSettings
+    settings: TeachSettings
     _last: _Tried | None = field(default=None)
 
     async def follows(self, turn: Turn, bare: Prompt) -> bool:

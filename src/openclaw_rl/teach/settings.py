@@ -1,13 +1,21 @@
-"""The settings of hints in use."""
+"""The settings of teaching: what a judged turn teaches, and which of a user's hints stand in prompts meanwhile."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Baseline(StrEnum):
+    """What is taken off a score before it is an advantage."""
+
+    NONE = "none"
+    EMA = "ema"  # a moving average of the user's recent scores
 
 
 @dataclass(frozen=True, slots=True)
-class HintsSettings:
-    """How many of a user's hints stand in a prompt, and when the weights are found to follow without them."""
+class TeachSettings:
+    """What a judged turn teaches, how many of a user's hints stand in a prompt, and when the weights follow without."""
 
     most: int = 12
     """How many of a user's hints may be in use at once, or heeded by a teacher; the newest are."""
@@ -38,6 +46,18 @@ class HintsSettings:
     """The longest reply that is sampled for trying or teaching."""
     retire_gap: float = 0.03
     """How many nats a token a hint may still add to what was said behind it, and be retired all the same."""
+    same_words_a_day: int = 100
+    """How often in a day (UTC) one user may teach the same correction; further ones are dropped. 0 for no limit."""
+    user_samples_a_day: int = 0
+    """How many samples a day (UTC) one user may give; further ones are dropped. 0 for no limit."""
+    in_vain_turns: int = 8
+    """What was learned from a user is taken back once they corrected at least half of their last so many replies, of as
+    many before, and hardly fewer, and ask for the same again and again, or for this and that in turn; in that case
+    learning from them rests for four times as many turns, too. 0 turns this off."""
+    baseline: Baseline = Baseline.EMA
+    """What is taken off a score: nothing, or a moving average of that user's recent ones."""
+    baseline_decay: float = 0.9
+    """How much of the moving average stays at each score; it starts at 0."""
 
     def __post_init__(self) -> None:
         if min(self.most, self.most_bridged, self.max_tokens, self.shown_variants, self.elsewhere) < 0:
@@ -46,3 +66,7 @@ class HintsSettings:
             raise ValueError("probes, replies and probe_tokens are at least 1")
         if self.retire_gap < 0:
             raise ValueError(f"retire_gap is {self.retire_gap}: it is at least 0")
+        if min(self.same_words_a_day, self.user_samples_a_day, self.in_vain_turns) < 0:
+            raise ValueError("same_words_a_day, user_samples_a_day and in_vain_turns cannot be negative")
+        if not 0.0 <= self.baseline_decay < 1.0:
+            raise ValueError(f"baseline_decay is {self.baseline_decay}: it is at least 0 and below 1")

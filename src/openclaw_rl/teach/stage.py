@@ -1,251 +1,388 @@
-"""The carrying stage: looks whether the weights follow a user's hints without them, and retires those they do."""
+"""The teaching stage: judged turns become samples, as far as there is something to learn from them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from openclaw_rl.core.hint import last_user_index, with_hints
-from openclaw_rl.core.kept_hint import FOLLOWED, Carry, KeptHint
+from openclaw_rl.core.facts import StoreFacts
+from openclaw_rl.core.hint import PlacedHint
+from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.protocols import Renderer
+from openclaw_rl.core.protocols import Renderer, TakesBack
+from openclaw_rl.core.sample import Sample, Wants, teaches
+from openclaw_rl.core.scope import Scopes, trained_scopes
+from openclaw_rl.core.stage import StageReport
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.errors import EngineError
 from openclaw_rl.store.db import Store
-from openclaw_rl.teach.in_use import UNHEEDED, HintsInUse
-from openclaw_rl.teach.probes import Gap, Prober
-from openclaw_rl.teach.settings import HintsSettings
+from openclaw_rl.store.rows import Judged
+from openclaw_rl.teach.admit import admission, has_signal, refusal
+from openclaw_rl.teach.assemble import bare_prompt, ema_baseline, not_about, others, sample_of
+from openclaw_rl.teach.demonstrate import Assembled, Demonstrator
+from openclaw_rl.teach.floods import Floods
+from openclaw_rl.teach.in_use import HintsInUse
+from openclaw_rl.teach.in_vain import InVain
+from openclaw_rl.teach.probes import Prober
+from openclaw_rl.teach.redone import Hindsight
+from openclaw_rl.teach.settings import Baseline, TeachSettings
+from openclaw_rl.teach.status import TeachStatus, teach_findings
 
 log = logging.getLogger(__name__)
-POLL_S = 1.0
-MISLED = 2  # replies that a hint made what they are, all of them corrected, after which it goes
-BROUGHT_NATS = 2.0  # by which a hint makes a reply likelier that it brought about
-LATELY = 8  # of the latest replies behind a hint so many are looked at for that
-LOOK_BACK = 4  # times `probes`: how many of a user's latest turns are looked through for those behind a hint
-
-Seen = tuple[int, tuple[tuple[str, str], ...], str]  # the user's verdicts, their hints in use, the weights
+AT_ONCE = 64
+SLICE_S = 2.0  # so long turns are looked at before others get their turn
+POLL_S = 2.0
+LOOK_AGAIN = 200  # rounds after which all that waits is looked at once more
+RECENT_REWARDS = 50
+AGAINST_KEPT = 10_000  # rehearsal samples of which it is remembered what speaks against them
+CORRECTED_MOST = 8  # corrections of one request that are looked back over
 
 
 @dataclass(frozen=True, slots=True)
-class CarryStatus:
-    """What becomes of hints, for people. `in_use` counts those that stand in prompts."""
+class LearningRules:
+    """What decides whether a judged turn becomes a sample, whatever it says.
 
-    carry: str = ""
-    kept: int = 0
-    in_use: int = 0
-    retired: int = 0
-    last: str = ""
+    `weights_learn` is False where only prompts remember. `may_teach` says whether a turn's user has the right to;
+    None where everybody has.
+    """
+
+    wants: Wants
+    scopes: Scopes = Scopes.SHARED
+    max_sample_tokens: int = 32768
+    weights_learn: bool = True
+    may_teach: Callable[[Turn], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Teacher:
+    """Who is asked about a judged turn before it is a sample; None for nobody.
+
+    `served` are the weights in service: what they say to the prompt without hints. `base` is the base model: what it
+    says once it has read the hint of a correction. `hindsight` is the base model asked about a reply that was accepted
+    after a correction. `hints` are the user's, of which a teacher reads those beside the turn's own.
+    """
+
+    served: Prober | None = None
+    base: Demonstrator | None = None
+    hindsight: Hindsight | None = None
+    hints: HintsInUse | None = None
 
 
 @dataclass(slots=True)
-class CarryStage:
-    """Looks again when a user has new turns behind hints, or the weights have changed."""
+class TeachStage:
+    """Makes samples of judged turns, or drops them with a reason.
+
+    `publishing` serves an earlier version again where what was learned from a user since is found to have been in vain.
+    Asking a teacher about a turn takes seconds, and minutes where the engine is busy serving.
+    """
 
     store: Store
-    hints: HintsInUse
-    prober: Prober
     renderer: Renderer
-    settings: HintsSettings
-    now: Callable[[], float] = time.time
-    status: CarryStatus = field(default_factory=CarryStatus)
-    _seen: dict[str, Seen] = field(default_factory=dict)
-    _newest: dict[str, Turn] = field(default_factory=dict)  # by which the weights of a user are known
-    _known: tuple[int, tuple[str, ...]] = (-1, ())  # users with hints in use, as of a change of the store's hints
+    settings: TeachSettings
+    rules: LearningRules
+    teacher: Teacher = field(default_factory=Teacher)
+    publishing: TakesBack | None = None
+    clock: Callable[[], float] = time.monotonic
+    floods: Floods | None = None  # made of the settings where none is given
+    looking_at: int = 0  # judged turns, in the look under way
+    is_resting: bool = False  # nothing that waits can be decided now
+    _in_vain: InVain = field(init=False)
+    _against: dict[tuple[str, str], bool] = field(default_factory=dict)  # turn and hint
+    _looked: int = 0  # turns judged up to here were looked at, and wait for their sessions
+    _rounds: int = 0
+    _unanswering: set[str] = field(default_factory=set)  # turns of the look under way that answer no correction
+    _rested: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def let_go(self) -> None:
-        """Holds nothing in memory of any turn or hint, as after a restart; not while it runs."""
-        self._seen.clear()
-        self._newest.clear()
-        self._known = (-1, ())
-        self.hints.let_go()
+    def __post_init__(self) -> None:
+        self.floods = self.floods or Floods(self.settings)
+        self._in_vain = InVain(self.settings.in_vain_turns)
 
     async def run(self) -> None:
-        """Looks until cancelled."""
+        """Teaches until cancelled."""
+        self.is_resting = False
         while True:
-            if not await self.once():
-                await asyncio.sleep(POLL_S)
+            self._rested.clear()
+            if await self.once():
+                continue
+            self.is_resting = True
+            self._rested.set()
+            await self.store.wait(State.JUDGED, timeout_s=POLL_S)
+            self.is_resting = False
+
+    async def wait_until_looked_at(self) -> None:
+        """Until all that was judged was looked at, or `SLICE_S`: a step is taken over what belongs together."""
+        try:
+            async with asyncio.timeout(SLICE_S):
+                await self._rested.wait()
+        except TimeoutError:
+            return
+
+    @property
+    def name(self) -> str:
+        """Its name as a stage."""
+        return "teach"
+
+    @property
+    def status(self) -> TeachStatus:
+        """How it goes at this moment."""
+        return TeachStatus(self.looking_at, self.is_resting)
+
+    def gauges(self) -> Mapping[str, float]:
+        """How many judged turns are looked at."""
+        return {"teach_looking_at": self.looking_at}
+
+    async def report(self, facts: StoreFacts) -> StageReport:
+        """Where teaching stands."""
+        return StageReport(self.name, self.status, self.is_resting, findings=tuple(teach_findings(facts)))
+
+    def let_go(self) -> None:
+        """Holds nothing in memory of any turn, as after a restart."""
+        self._in_vain = InVain(self.settings.in_vain_turns)
+        self._against.clear()
+        self._looked = 0
+        if self.floods is not None:
+            self.floods.let_go()
+        if self.teacher.base is not None:
+            self.teacher.base.let_go()
 
     async def once(self) -> bool:
-        """One look at every user with hints in use; True where it is worth looking again at once.
+        """Makes samples of what can be decided now, or drops it; True where something moved, or more is to look at.
 
-        At most one hint of a user retires in a look: where two say the same, each is worth nothing beside the other.
+        Turns are looked at some at a time: thousands may wait for their sessions, and are read again when these have a
+        sample or are over. After `SLICE_S` it comes back, so that a step need not wait for all of them.
         """
-        if self.hints.carry is not Carry.BRIDGE:
-            return False
-        has_changed = False
-        for user in await self._users():
-            held = await self.hints.of_user(user)
-            seen = await self._seen_now(user, held)
-            if self._seen.get(user) == seen:
-                continue
-            judged = await self._judged(user)
-            turns = _good(judged)
-            if turns and self._newest.get(user) is None:  # its weights are known only now
-                self._newest[user] = turns[0]
-                seen = await self._seen_now(user, held)
+        self._rested.clear()
+        has_moved = await self._look()
+        if not has_moved:
+            self._rested.set()
+        return has_moved
+
+    async def _look(self) -> bool:
+        until_s = self.clock() + SLICE_S
+        if self._rounds % LOOK_AGAIN == 0:  # for what came back by another way than being judged
+            self._looked = 0
+        self._rounds += 1
+        while True:
+            rows = await self.store.judged(limit=AT_ONCE, looked=self._looked)
+            self.looking_at = len(rows)
             try:
-                has_retired = await self._retire_misleading(held, judged) or await self._look(held, turns)
-            except EngineError as problem:
-                self.status = replace(self.status, last=f"the weights cannot be asked: {problem}")
-                continue
-            has_changed = True
-            if not has_retired:
-                self._seen[user] = seen
-        return has_changed
-
-    async def has_work(self) -> bool:
-        """Whether there is anything that was not looked at yet."""
-        if self.hints.carry is not Carry.BRIDGE:
-            return False
-        for user in await self._users():
-            if self._seen.get(user) != await self._seen_now(user, await self.hints.of_user(user)):
+                has_moved, is_whole = await self._decide(rows, until_s)
+            finally:
+                self.looking_at = 0
+            if not is_whole:
                 return True
-        return False
+            self._unanswering.clear()
+            self._looked = max([self._looked, *(row.seq for row in rows)])
+            if has_moved or len(rows) < AT_ONCE:
+                return has_moved
+            if self.clock() >= until_s:
+                return True
 
-    async def give_up(self, turn: Turn) -> None:
-        """Takes the hints that came from a turn out of use: the base model says the same with them as without.
+    async def still_holds(self, rehearsal: Sample, since: Sequence[str]) -> bool:
+        """Whether a rehearsal sample may be read again: its user may teach, no hint given `since` speaks against it.
 
-        In a prompt they would only stand in the way of others. The weights go on learning what corrections teach.
+        Where nobody can be asked now, each of them is taken to do so.
         """
-        if self.hints.carry is not Carry.BRIDGE:
-            return
-        for hint in await self.store.hints.of_user(turn.user):
-            if hint.turn == turn.id:
-                await self._retire(hint, UNHEEDED)
-
-    async def status_now(self) -> CarryStatus:
-        """The counts as they are."""
-        kept = await self.store.hints.everyone()
-        used = 0
-        if self.hints.carry is not Carry.WEIGHTS:
-            for user in dict.fromkeys(item.user for item in kept):
-                used += len(await self.hints.of_user(user))
-        retired = sum(not item.is_in_use for item in kept)
-        self.status = replace(self.status, carry=self.hints.carry.value, kept=len(kept), in_use=used, retired=retired)
-        return self.status
-
-    async def _users(self) -> tuple[str, ...]:
-        changes = self.store.hints.changes
-        if self._known[0] != changes:
-            kept = await self.store.hints.everyone()
-            self._known = changes, tuple(dict.fromkeys(item.user for item in kept if item.is_in_use))
-            users = frozenset(self._known[1])
-            self._newest = {user: turn for user, turn in self._newest.items() if user in users}
-            self._seen = {user: seen for user, seen in self._seen.items() if user in users}
-        return self._known[1]
-
-    async def _judged(self, user: str) -> list[tuple[Turn, int]]:
-        """The user's latest turns behind hints, newest first, with what the judge thinks of each."""
-        rows = await self.store.hints.latest_rows(user, limit=LOOK_BACK * self.settings.probes)
-        found = [(row.turn, row.verdict.score) for row in rows if row.verdict is not None and row.turn.carried]
-        return [(turn, score) for turn, score in found if score is not None and turn.completion.tokens]
-
-    async def _retire_misleading(self, held: Sequence[KeptHint], judged: Sequence[tuple[Turn, int]]) -> bool:
-        """Retires a hint where all replies that it lately brought about were corrected, unless it was asked for again.
-
-        A judge invents hints now and then, or mishears what they are for, and a model that heeds such a one gives one
-        bad answer after another.
-        """
-        for hint in held:
-            behind = [(turn, score) for turn, score in judged if _stands_in(hint, turn)]
-            if await self._misleads(hint, held, behind[:LATELY]):
-                return await self._retire(hint, "all replies that it lately brought about were corrected")
-        return False
-
-    async def _misleads(self, hint: KeptHint, held: Sequence[KeptHint], behind: Sequence[tuple[Turn, int]]) -> bool:
-        """Whether it brought about at least two of these replies, and all of those were corrected."""
-        if sum(score < 0 for _, score in behind) < MISLED:
+        turn = await self.store.turn(rehearsal.turn)
+        if turn is None or not self._may_teach(turn):
             return False
-        corrected = 0
-        for turn, score in behind:
-            if await self._brought_about(hint, held, turn):
-                if score >= 0:
+        for hint in since:
+            if self.teacher.base is None:
+                return False
+            known = self._against.get((rehearsal.turn, hint))
+            if known is None:
+                known = await self.teacher.base.speaks_against(turn, rehearsal, hint)
+                if known is None:
                     return False
-                corrected += 1
-        return corrected >= MISLED
+                self._against[rehearsal.turn, hint] = known
+                while len(self._against) > AGAINST_KEPT:
+                    del self._against[next(iter(self._against))]
+            if known:
+                return False
+        return True
 
-    async def _brought_about(self, hint: KeptHint, held: Sequence[KeptHint], turn: Turn) -> bool:
-        """Whether the weights would hardly have given the reply without the hint."""
-        behind, without = await asyncio.to_thread(self._prompts, turn, hint, held)
-        return await self.prober.worth(turn, behind, without) >= BROUGHT_NATS
+    async def _decide(self, rows: Sequence[Judged], until_s: float) -> tuple[bool, bool]:
+        """Whether anything was admitted or dropped, and whether all of them were looked at: not where time is up."""
+        refused = {row.turn.id: reason for row in rows if (reason := self._refusal(row)) is not None}
+        for user, version in self._in_vain.found():
+            log.warning("learned from user=%s in vain: they correct as often as before version=%s", user, version)
+            if self.publishing is not None:
+                await self.publishing.take_back(user, version)
+        contributing, complete = await self._sessions([row for row in rows if row.turn.id not in refused])
+        decided = admission(rows, self.rules.wants, refused=refused, contributing=contributing, complete=complete)
+        for row in sorted(decided.samples, key=lambda row: row.turn.at_s):  # what was corrected before what came of it
+            await self._admit(row, None)
+            self.looking_at -= 1
+            if self.clock() >= until_s:
+                return True, False
+        taken = {row.turn.id for row in decided.samples}
+        silent = [row for row in rows if row.turn.id not in taken and row.turn.id not in refused]
+        answers = set[str]()
+        for row in silent:
+            if row.turn.id in self._unanswering:
+                continue
+            (answers if await self._answers(row) else self._unanswering).add(row.turn.id)
+            if self.clock() >= until_s:
+                return True, False
+        for row, reward in decided.promoted:
+            if row.turn.id not in answers:
+                await self._admit(row, reward)
+                self.looking_at -= 1
+                if self.clock() >= until_s:
+                    return True, False
+        for turn, reason in decided.dropped:
+            if turn not in answers:
+                await self._drop(turn, reason)
+        return bool(decided.samples or decided.promoted or decided.dropped or answers), True
 
-    async def _retire(self, hint: KeptHint, why: str) -> bool:
-        """Whether it was in use, and still says what it said."""
-        has_retired = await self.store.hints.retire(hint.id, why=why, at_s=self.now(), text=hint.text)
-        if has_retired:
-            log.info("retired hint=%s user=%s: %s", hint.id, hint.user, why)
-            self.status = replace(self.status, last=f"{hint.id} retired: {why}")
-        return has_retired
-
-    async def _seen_now(self, user: str, held: Sequence[KeptHint]) -> Seen:
-        """What a look depends on, known without reading any turn."""
-        newest = self._newest.get(user)
-        version = "" if newest is None else str(await self.prober.current(newest))
-        verdicts = await self.store.hints.verdicts_seen(user)
-        return verdicts, tuple((hint.id, hint.text) for hint in held), version
-
-    async def _look(self, held: Sequence[KeptHint], turns: Sequence[Turn]) -> bool:
-        """Whether a hint was retired."""
-        for hint in held:
-            behind = telling(hint, turns)[: self.settings.probes]
-            if len(behind) == self.settings.probes and await self._retires(hint, held, behind):
-                return True
-        return False
-
-    async def _retires(self, hint: KeptHint, held: Sequence[KeptHint], turns: Sequence[Turn]) -> bool:
-        """Retires the hint where the weights say the same without it. Raises EngineError."""
-        gaps: list[Gap] = []
-        for turn in turns:
-            behind, without = await asyncio.to_thread(self._prompts, turn, hint, held)
-            gaps.append(await self.prober.gap(turn, behind, without))
-            if not gaps[-1].is_closed:
-                break
-        said = sum(gap.said for gap in gaps) / len(gaps)
-        strays, replies = sum(gap.strays for gap in gaps), sum(gap.replies for gap in gaps)
-        told = f"it is worth {said:.3f} nats a token, and would have prevented {strays} of {replies} replies without it"
-        log.info("tried hint=%s said=%.3f strays=%d turns=%d", hint.id, said, strays, len(gaps))
-        if said > self.settings.retire_gap or not all(gap.is_closed for gap in gaps):
-            self.status = replace(self.status, last=f"{hint.id} stays: {told}")
-            return False
-        version = await self.prober.current(turns[0])
-        return await self._retire(hint, f"version {version}{FOLLOWED}: {told}")
-
-    def _prompts(self, turn: Turn, hint: KeptHint, held: Sequence[KeptHint]) -> tuple[Prompt, Prompt]:
-        """The turn's prompt with those of its hints that are in use, and without this one."""
-        words = {item.id: item.text for item in held}
-        used = tuple(item for item in turn.carried if words.get(item.id) == item.text)
-        rest = tuple(item for item in used if item.id != hint.id)
-        return (
-            self.renderer.reread(turn, with_hints(turn.messages, used)),
-            self.renderer.reread(turn, with_hints(turn.messages, rest)),
+    def _refusal(self, row: Judged) -> DropReason | None:
+        reason = refusal(
+            row.turn,
+            row.verdict,
+            may_teach=self._may_teach(row.turn),
+            max_tokens=self.rules.max_sample_tokens,
+            weights_learn=self.rules.weights_learn,
         )
+        if reason is None and self._in_vain.rests(row.turn, row.verdict):
+            return DropReason.IN_VAIN
+        if reason is None and self.floods is not None and has_signal(row.turn, row.verdict, self.rules.wants):
+            return self.floods.refusal(row.turn, row.verdict)
+        return reason
 
+    async def _sessions(self, rows: Sequence[Judged]) -> tuple[frozenset[str], frozenset[str]]:
+        """The sessions that contribute already, and those that ended with every turn judged."""
+        ended = {row.turn.session: row.session.end_why is not None for row in rows}
+        contributing = frozenset([name for name in ended if await self.store.session_has_sample(name)])
+        complete = frozenset(
+            [
+                name
+                for name, has_ended in ended.items()
+                if has_ended
+                and name not in contributing
+                and not await self.store.rows(limit=1, session=name, state=State.PAIRED)
+            ]
+        )
+        return contributing, complete
 
-def _good(judged: Sequence[tuple[Turn, int]]) -> list[Turn]:
-    """Those that were not found bad: what did not work is no sign of having been learned."""
-    return [turn for turn, score in judged if score >= 0]
+    async def _admit(self, row: Judged, reward: float | None) -> None:
+        turn = row.turn
+        served = self.teacher.served if turn.carried else None
+        bare = turn.prompt if served is None else await asyncio.to_thread(bare_prompt, turn, self.renderer)
+        is_learned = served is not None and not row.verdict.hints and await served.follows(turn, bare)
+        if is_learned and self.teacher.base is None:
+            await self._drop(turn.id, DropReason.LEARNED)
+            return
+        if reward is None and await self._answers(row):
+            return
+        sample = await self._sample(row, bare, reward)
+        if self.teacher.base is not None and sample.is_taught and not self._asks_guide(row):
+            if is_learned or not sample.hints:
+                await self._let_ride(sample, turn)
+                return
+            sample = replace(sample, rehearses=())
+        # Without a guide a sample has no hints where they fit nowhere; with one, where they change nothing.
+        is_unheeded = self._asks_guide(row) and not sample.hints
+        if not sample.is_promoted and (not teaches(sample, self.rules.wants) or (sample.is_taught and is_unheeded)):
+            await self._drop(turn.id, DropReason.UNHEEDED if is_unheeded else DropReason.NO_SIGNAL)
+            if is_unheeded and self.teacher.hints is not None:
+                await self.teacher.hints.give_up(turn)
+            return
+        if served is not None:
+            sample = replace(sample, own=await served.reply(turn, bare))
+        await self._ready(sample, turn)
 
+    async def _answers(self, row: Judged) -> bool:
+        """Whether it was accepted after corrections whose hints the teacher did not heed, and is learned from as that.
 
-def telling(hint: KeptHint, turns: Sequence[Turn]) -> list[Turn]:
-    """The turns behind the hint, one for each request, those first in which it stands behind the user's last words.
+        It answers what was corrected first then, whatever else its session has to teach.
+        """
+        verdict = row.verdict
+        if self.teacher.hindsight is None or verdict.hints or verdict.score is None or verdict.score < 0:
+            return False
+        first, hints, parent = None, list[str](), row.turn.parent
+        for _ in range(CORRECTED_MOST):
+            before = None if parent is None else await self.store.row(parent)
+            if before is None or before.verdict is None or before.reason is not DropReason.UNHEEDED:
+                break
+            first, parent = before.turn, before.turn.parent
+            hints += [hint.text for hint in before.verdict.hints if hint.text not in hints]
+        if first is None:
+            return False
+        bare = await asyncio.to_thread(bare_prompt, first, self.renderer)
+        sample = await (await self._assembled(row, None))(())
+        found = await self.teacher.hindsight.redone(row.turn, first, bare, hints, sample)
+        if found is None:
+            return False
+        own = None if self.teacher.served is None else await self.teacher.served.reply(row.turn, bare)
+        await self._ready(replace(found, own=own), row.turn)
+        return True
 
-    Further on in a conversation earlier replies say what the hint says, and it is worth little either way. The same
-    request again tells nothing new: weights may follow a wish in one kind of task and not in another. What was served
-    before the user asked for it (again) does not count: it did not keep them from having to.
-    """
-    found: dict[str, tuple[bool, Turn]] = {}
-    for turn in turns:
-        last = last_user_index(turn.messages)
-        if last is not None and _stands_in(hint, turn):
-            at = next(item.at for item in turn.carried if item.id == hint.id)
-            found.setdefault(turn.messages[last].text, (at != last, turn))
-    return [turn for _, turn in sorted(found.values(), key=lambda pair: pair[0])]
+    async def _let_ride(self, sample: Sample, turn: Turn) -> None:
+        """Has a session's first reply ride along where there is nothing left to teach by it, so that this holds."""
+        if await self.store.session_has_sample(turn.session):
+            await self._drop(turn.id, DropReason.LEARNED)
+            return
+        hints = sample.hints if sample.rehearses else ()  # of others nobody knows whether they still hold
+        await self._ready(replace(sample, hints=hints, is_promoted=True, score=None, baseline=None), turn)
 
+    async def _ready(self, sample: Sample, turn: Turn) -> None:
+        try:
+            scopes = trained_scopes(self.rules.scopes, user=turn.user, agent=turn.agent)
+            await self.store.admit(sample, scopes=scopes)
+        except ValueError:  # forgotten since it was read
+            log.info("not admitted turn=%s: it has moved on", sample.turn)
+            return
+        log.info("ready turn=%s score=%s hints=%d", sample.turn, sample.score, len(sample.hints))
 
-def _stands_in(hint: KeptHint, turn: Turn) -> bool:
-    """Whether a turn was served behind the hint as it says now, since it was last asked for."""
-    told = (hint.id, hint.text)
-    return turn.at_s >= hint.changed_s and any((item.id, item.text) == told for item in turn.carried)
+    async def _assembled(self, row: Judged, reward: float | None) -> Assembled:
+        baseline = await self._baseline(row)
+
+        async def assembled(heeded: Sequence[PlacedHint]) -> Sample:
+            # Rendering hints encodes text, which takes milliseconds for a long prompt: off the loop.
+            return await asyncio.to_thread(
+                sample_of,
+                row.turn,
+                row.verdict,
+                self.renderer,
+                baseline=baseline,
+                max_tokens=self.rules.max_sample_tokens,
+                reward=reward,
+                known=heeded,
+            )
+
+        return assembled
+
+    async def _sample(self, row: Judged, bare: Prompt, reward: float | None) -> Sample:
+        turn, assembled = row.turn, await self._assembled(row, reward)
+        # What was said to the turn may be the opposite of what stood in its prompt: nobody is told both at once.
+        in_prompt = not_about(turn.carried, [hint.text for hint in row.verdict.hints])
+        known = [*in_prompt, *others(turn, row.verdict, await self._known(turn))]
+        if self.teacher.base is not None and self._asks_guide(row) and reward is None:
+            return await self.teacher.base.demonstrated(turn, bare, known, assembled)
+        if self.teacher.base is not None and (reward is not None or turn.carried):
+            return await self.teacher.base.rehearsed(turn, bare, known, assembled)
+        return await assembled(known)
+
+    def _asks_guide(self, row: Judged) -> bool:
+        """Whether the teacher is asked about the turn: one that was corrected, with words."""
+        is_corrected = row.verdict.score is not None and row.verdict.score < 0
+        return self.teacher.base is not None and is_corrected and bool(row.verdict.hints)
+
+    async def _baseline(self, row: Judged) -> float | None:
+        if self.settings.baseline is Baseline.NONE or row.verdict.score is None:
+            return None
+        rewards = await self.store.rewards(row.turn.user, limit=RECENT_REWARDS)
+        return ema_baseline(rewards, float(row.verdict.score), self.settings.baseline_decay)
+
+    async def _drop(self, turn: str, reason: DropReason) -> None:
+        await self.store.drop(turn, reason)
+        log.info("dropped turn=%s reason=%s", turn, reason)
+
+    async def _known(self, turn: Turn) -> Sequence[PlacedHint]:
+        """What else the user asked for: a teacher heeds it beside what was said to the turn."""
+        return () if self.teacher.hints is None else await self.teacher.hints.beside(turn)
+
+    def _may_teach(self, turn: Turn) -> bool:
+        return self.rules.may_teach is None or self.rules.may_teach(turn)

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from openclaw_rl.core.kept_hint import KeptHint
 from openclaw_rl.core.sample import Sample
-from openclaw_rl.teach.assemble import is_about
-from openclaw_rl.wording.likeness import are_of_other_tasks, asks_alike
+from openclaw_rl.wording.likeness import are_of_other_tasks, asks_alike, is_about
 
 TRIED = 4  # times as many riders as there are places for those that are read again
 

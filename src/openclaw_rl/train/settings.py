@@ -1,36 +1,13 @@
-"""The settings of the training stage: what becomes a sample, and when a step is taken."""
+"""The settings of the training stage: when a step is taken, and over what."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import StrEnum
 
 from openclaw_rl.core.scope import Scopes
 
 _WINDOW = re.compile(r"([01]?[0-9]|2[0-3])(?::([0-5][0-9]))?-([01]?[0-9]|2[0-3])(?::([0-5][0-9]))?")
-
-
-class Wants(StrEnum):
-    """What a method learns from, and so what counts as a signal."""
-
-    SCORE = "score"
-    HINT = "hint"
-    EITHER = "either"
-
-    @classmethod
-    def of(cls, *, rl: float, hints: float) -> Wants:
-        """What a method with these weights wants; `hints` is that of all the terms that need a hint."""
-        if rl and hints:
-            return cls.EITHER
-        return cls.SCORE if rl else cls.HINT
-
-
-class Baseline(StrEnum):
-    """What is taken off a score before it is an advantage."""
-
-    NONE = "none"
-    EMA = "ema"  # a moving average of the user's recent scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +37,6 @@ class TrainStageSettings:
     sample that would take longer alone is set aside (too_dear), and looked at again at each start."""
     user_share: float = 0.5
     """How much of `batch_size` may come from one user in a step of a shared version, where several users teach."""
-    same_words_a_day: int = 100
-    """How often in a day (UTC) one user may teach the same correction; further ones are dropped. 0 for no limit."""
-    user_samples_a_day: int = 0
-    """How many samples a day (UTC) one user may give; further ones are dropped. 0 for no limit."""
-    in_vain_turns: int = 8
-    """What was learned from a user is taken back once they corrected at least half of their last so many replies, of as
-    many before, and hardly fewer, and ask for the same again and again, or for this and that in turn; in that case
-    learning from them rests for four times as many turns, too. 0 turns this off."""
-    baseline: Baseline = Baseline.EMA
-    """What is taken off a score: nothing, or a moving average of that user's recent ones."""
-    baseline_decay: float = 0.9
-    """How much of the moving average stays at each score; it starts at 0."""
     train_window: str = ""
     """Hours of the local day in which steps are taken, such as 22-6 or 22:30-6:15; empty for any time."""
     idle_s: float = 0.0
@@ -94,10 +59,6 @@ class TrainStageSettings:
             raise ValueError(f"step_share is {self.step_share}: it lies above 0 and is at most 1")
         if not 0.0 < self.user_share <= 1.0:
             raise ValueError(f"user_share is {self.user_share}: it lies above 0 and is at most 1")
-        if min(self.same_words_a_day, self.user_samples_a_day, self.in_vain_turns) < 0:
-            raise ValueError("same_words_a_day, user_samples_a_day and in_vain_turns cannot be negative")
-        if not 0.0 <= self.baseline_decay < 1.0:
-            raise ValueError(f"baseline_decay is {self.baseline_decay}: it is at least 0 and below 1")
         if self.retry_s <= 0 or self.retry_max_s < self.retry_s:
             raise ValueError("retry_s lies above 0, and retry_max_s is at least that")
         if self.train_window:

@@ -1,4 +1,4 @@
-"""The training stage: verdicts become samples, samples a step, a step a version that waits at the gate.
+"""The training stage: samples become a step, a step a version that waits at the gate.
 
 One step is under way at a time, of whichever scope has waited longest; the next of that scope begins when the version
 the last one made has been settled.
@@ -10,21 +10,25 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from openclaw_rl.core.adapter import StepProgress
+from openclaw_rl.core.facts import StoreFacts
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.manifest import Manifest
 from openclaw_rl.core.message import Json
+from openclaw_rl.core.protocols import Teaching
+from openclaw_rl.core.sample import Wants
+from openclaw_rl.core.stage import StageReport
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.store.db import Store
-from openclaw_rl.teach.entry import Entry
 from openclaw_rl.train import folders
 from openclaw_rl.train.affordable import ScopeTurns
 from openclaw_rl.train.costs import KEPT, Costs
-from openclaw_rl.train.settings import TrainStageSettings, Wants
+from openclaw_rl.train.settings import TrainStageSettings
+from openclaw_rl.train.status import TrainStatus, train_findings
 from openclaw_rl.train.step_parts import StepParts, TrainerHandle
 from openclaw_rl.train.steps import Look, ScopeSteps, Taken
 from openclaw_rl.train.under_way import left_s, told
@@ -32,39 +36,22 @@ from openclaw_rl.train.under_way import left_s, told
 log = logging.getLogger(__name__)
 POLL_S = 2.0
 FROZEN = "training is frozen by the owner's order; `openclaw-rl unfreeze` lets it go on"
-NOT_YET = "what is judged and ready is being read"
+NOT_YET = "what is ready is being read"
 SCOPES_NAMED = 5  # in the status, of those that wait
-
-
-@dataclass(frozen=True, slots=True)
-class TrainStatus:
-    """How training goes, for people: what is ready, what a step needs, what is under way, and why no step is."""
-
-    ready: int = 0  # samples with a signal, over all scopes
-    riders: int = 0  # replies that nobody corrected, waiting to ride along in a step
-    needed: int = 0  # samples that make a step due at once
-    steps: int = 0  # since the program started
-    failures: int = 0
-    is_training: bool = False
-    doing: str = ""  # what is under way, in words; empty where nothing is
-    progress: StepProgress | None = None  # of the step under way, as the trainer last told
-    left_s: float | None = None  # how long that step is likely to take yet
-    is_resting: bool = False  # all that is there was looked at, and nothing is due
-    why_waiting: str = ""
-    last_error: str = ""
-    last_metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class TrainStage:
-    """Admits, decides and steps. `candidate_made` is rung for the gate, `version_settled` by it; both only save time.
+    """Decides and steps. `candidate_made` is set for the gate, `version_settled` by it; both only save time.
 
     `recipe` is what the manifest tells of the settings a version was made with. `active` names the scopes in use,
     whose versions follow the shared one when it moves. `progress` is how far the trainer has come with a step.
+    `before_steps` is done before the first step of each run: versions that had learned from something forgotten are
+    made again without it.
     """
 
     store: Store
-    entry: Entry
+    teaching: Teaching
     trainer: TrainerHandle
     settings: TrainStageSettings
     wants: Wants
@@ -76,6 +63,7 @@ class TrainStage:
     active: Callable[[], Collection[str]] = tuple
     costs: Costs = field(default_factory=Costs)
     progress: Callable[[], StepProgress | None] = lambda: None
+    before_steps: Callable[[], Awaitable[None]] | None = None
     candidate_made: asyncio.Event = field(default_factory=asyncio.Event)
     version_settled: asyncio.Event = field(default_factory=asyncio.Event)
     _status: TrainStatus = field(default_factory=TrainStatus)
@@ -96,7 +84,7 @@ class TrainStage:
             self.idle_s,
             self.clock,
             self.now,
-            self.entry.holds,
+            self.teaching.still_holds,
             self.costs,
         )
         self._turns = ScopeTurns(self.costs)
@@ -105,9 +93,7 @@ class TrainStage:
     @property
     def status(self) -> TrainStatus:
         """How it goes at this moment. Where no step is being taken it always says why."""
-        held, looking = self._status, self.entry.looking_at
-        if looking and not held.doing:
-            held = replace(held, doing=f"looking at {looking} judged turn{'' if looking == 1 else 's'}")
+        held = self._status
         if held.is_training:
             progress, under_way = self.progress(), self._parts.under_way
             how_far = told(progress, under_way)
@@ -118,13 +104,36 @@ class TrainStage:
             return held
         return replace(held, why_waiting=f"{held.doing or NOT_YET}; then it is seen whether a step is due")
 
+    @property
+    def name(self) -> str:
+        """Its name as a stage."""
+        return "train"
+
+    def gauges(self) -> Mapping[str, float]:
+        """Steps, failures, and what the last step measured."""
+        held = self.status
+        return {
+            "samples_ready": held.ready,
+            "train_steps": held.steps,
+            "train_failures": held.failures,
+            "train_running": held.is_training,
+            **held.last_metrics,
+        }
+
+    async def report(self, facts: StoreFacts) -> StageReport:
+        """Where training stands."""
+        held = self.status
+        is_settled = held.is_resting and not held.is_training and bool(held.why_waiting)
+        return StageReport(self.name, held, is_settled, held.last_error, tuple(train_findings(facts, held)))
+
     def let_go(self) -> None:
         """Holds nothing in memory of any turn, as after a restart; not while it runs."""
         self._scopes.clear()
-        self.entry.let_go()
 
     async def run(self) -> None:
         """Trains until cancelled."""
+        if self.before_steps is not None:
+            await self.before_steps()
         await self.start()
         while True:
             if not await self.once():
@@ -158,8 +167,8 @@ class TrainStage:
         return has_parent and await self.store.waits_for(manifest.turns, manifest.version.scope)
 
     async def once(self) -> bool:
-        """One round: admit, and step where one is due. True where something moved."""
-        moved = await self.entry.admit()
+        """One round: a step where one is due. True where something moved."""
+        await self.teaching.wait_until_looked_at()
         names = await self.store.waiting_scopes() or [SHARED]
         active = sorted({*self.active()} - {SHARED})
         self._scopes = {name: self._scopes.get(name) or ScopeSteps(self._parts, name) for name in (*names, *active)}
@@ -167,7 +176,7 @@ class TrainStage:
         self._note(looks)
         if await self.store.orders.frozen_since_s() is not None:
             self._status = replace(self._status, why_waiting=FROZEN)
-            return moved
+            return False
         due = {name: look.cheapest for name, look in looks.items() if not look.why}
         if due:
             began_s, name = self.clock(), self._turns.chosen(due)
@@ -180,7 +189,7 @@ class TrainStage:
                 if taken is not None:
                     self._enter(taken, is_step=False)
                     return True
-        return moved
+        return False
 
     async def _take(self, scope: str, look: Look) -> None:
         self._training = scope
@@ -225,7 +234,7 @@ class TrainStage:
     async def _rest(self) -> None:
         """Until there may be something to do."""
         if not self._is_at_gate:
-            await self.store.wait(State.JUDGED, timeout_s=POLL_S)
+            await self.store.wait(State.READY, timeout_s=POLL_S)
             return
         try:
             async with asyncio.timeout(POLL_S):

@@ -9,11 +9,11 @@ from typing import Protocol
 
 from openclaw_rl.core.adapter import Adapter, StepReport
 from openclaw_rl.core.message import Json
-from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.sample import Sample, Wants
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.store.db import Store
 from openclaw_rl.train.costs import Costs
-from openclaw_rl.train.settings import TrainStageSettings, Wants
+from openclaw_rl.train.settings import TrainStageSettings
 from openclaw_rl.train.under_way import UnderWay
 
 

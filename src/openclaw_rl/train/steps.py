@@ -17,12 +17,11 @@ from openclaw_rl.core.adapter import GENTLENESS, NO_NEARER, StepReport
 from openclaw_rl.core.kept_hint import KeptHint
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.manifest import Manifest
-from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.sample import Sample, teaches
 from openclaw_rl.core.to_end import to_end
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import AdapterError, StepTooDearError, TrainerError
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
-from openclaw_rl.teach.admit import teaches
 from openclaw_rl.train import folders
 from openclaw_rl.train.affordable import Affordable
 from openclaw_rl.train.costs import Step, Work

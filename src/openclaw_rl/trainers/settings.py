@@ -81,7 +81,7 @@ class MethodSettings:
     """Weight of top-k distillation; left out, the method's own."""
     w_taught: float = 1.0
     """Weight of the forward divergence to the teacher on what is said behind a hint: replies that were served so (where
-    carry is bridge), and those it shows for a corrected turn (hints.shown_replies)."""
+    carry is bridge), and those it shows for a corrected turn (teach.shown_replies)."""
     kl_beta: float = 0.05
     """Weight of the k3 term that ties the policy to the base model."""
     clip: float = 1.0

@@ -65,6 +65,11 @@ def says_no_more(new: str, old: str) -> bool:
     return telling_words(new) <= telling_words(old) and forbids(new) == forbids(old)
 
 
+def is_about(known: str, said: str) -> bool:
+    """Whether one hint says the same as the other, or may say the opposite."""
+    return is_same_wish(known, said) or may_oppose(known, said)
+
+
 def is_general(text: str, asked: str) -> bool:
     """Whether a hint would mean the same in another task: it names no number but a measure, and nobody in `asked`.
 

@@ -42,7 +42,7 @@ class Method:
 
 _JUDGED_ONLY: dict[str, Json] = {"train.batch_size": NEVER, "train.min_batch": NEVER}
 # What is taken back because it seems to be learned in vain would stop a method that is only slow.
-_LET_GO_ON: dict[str, Json] = {"train.in_vain_turns": 0}
+_LET_GO_ON: dict[str, Json] = {"teach.in_vain_turns": 0}
 _AS_PUBLISHED: dict[str, Json] = {**_LET_GO_ON, "train.riders": 0}
 METHODS: tuple[Method, ...] = (
     Method("frozen", "the model as it is", judges=False, trains=False),
@@ -96,16 +96,16 @@ ABLATIONS: tuple[Method, ...] = (
             "trainer.still_norm": 0.0,
             "trainer.beta1": 0.9,
             "trainer.lr": 5e-3,
-            "hints.rehearse": False,
+            "teach.rehearse": False,
         },
     ),
-    Method("this-hint-alone", "the teacher reads no other hints of the user's", {"hints.rehearse": False}),
+    Method("this-hint-alone", "the teacher reads no other hints of the user's", {"teach.rehearse": False}),
     Method("no-anchor", "no k3 term to the base", {"trainer.method.kl_beta": 0.0}),
     Method("ema-teacher", "a moving average of the policy reads the hint", {"trainer.method.teacher": "ema"}),
     Method("reverse", "reverse divergence to the teacher", {"trainer.method.divergence": "reverse"}),
     Method("jsd", "Jensen-Shannon divergence to the teacher", {"trainer.method.divergence": "jsd"}),
     Method("agreed-hint", "of several hints the one of most agreement", {"trainer.method.hint_selection": "sequence"}),
-    Method("corrected-alone", "nothing learned from what the hinted model says", {"hints.shown_replies": False}),
+    Method("corrected-alone", "nothing learned from what the hinted model says", {"teach.shown_replies": False}),
     Method("no-riders", "steps over corrections alone", {"train.riders": 0}),
     Method("top-4", "4 tokens and a tail compared, not 50", {"trainer.method.top_k": 4}),
     Method("scored", "a score on every judged reply beside it", {"trainer.method.w_rl": 1.0}),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from openclaw_rl.core.facts import Contentment, Overview
 from openclaw_rl.store.tables import turns
 
 RECENT_TURNS = 500
@@ -17,46 +16,6 @@ LOOKED_AT, MOST_TOLD = 40, 6  # turns whose why is read, and clauses that are to
 GATE = '"gate_turns"'  # among a version's metrics: it was tried
 NOT_THE_GATE = ("removed: ", "its folder is missing or damaged: ")  # what happened to it after it was tried
 UNNAMED = "*:auto-*"  # sessions that nobody named
-
-
-@dataclass(frozen=True, slots=True)
-class Contentment:
-    """How often one user's turns were judged -1: among the older half of the newest verdicts, and the newer half."""
-
-    user: str
-    judged: int  # in each half
-    earlier: int
-    later: int
-
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """All counts but `paired` are of the newest rows; that is every turn with a next state.
-
-    `unnamed` counts main turns in sessions that no client named. `scores` are the verdicts that judges voted, by score
-    (None where nobody voted), `zeros` those among all verdicts. `refused_in_a_row` counts the newest versions that the
-    gate refused: what was forgotten, or damaged, or overtaken by a rollback tells nothing about training. `told` counts
-    what was made of the last requests that were not simply their owner's: which errand by which rule, and who spoke.
-    """
-
-    paired: int = 0
-    main: int = 0
-    side: int = 0
-    sessions: int = 0
-    unnamed: int = 0
-    waiting: int = 0  # main turns that wait for a next state
-    side_why: str = ""  # the commonest reason
-    told: Mapping[str, int] = field(default_factory=dict)
-    scores: Mapping[int | None, int] = field(default_factory=dict)
-    zeros: int = 0
-    refused_in_a_row: int = 0
-    refused_why: str = ""
-    versions: int = 0  # made by steps, ever
-    newest_s: float | None = None
-    frozen_since_s: float | None = None  # by the owner's order
-    pinned: tuple[str, ...] = ()
-    has_forgotten: bool = False  # something was erased on request
-    contentment: tuple[Contentment, ...] = ()
 
 
 def overview(sql: sqlite3.Connection) -> Overview:

@@ -19,15 +19,15 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.store.db import Store
+from openclaw_rl.teach.bridge import BridgeStage
 from openclaw_rl.teach.in_use import HintsInUse
 from openclaw_rl.teach.placing import placed
 from openclaw_rl.teach.probes import Prober
-from openclaw_rl.teach.settings import HintsSettings
-from openclaw_rl.teach.stage import CarryStage
+from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.testing.turns import a_turn
 
 WISH = Hint("Write plain sentences.")
-SETTINGS = HintsSettings(probes=2, retire_gap=0.05)
+SETTINGS = TeachSettings(probes=2, retire_gap=0.05)
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Bridge:
 
     store: Store
     engine: Wishful
-    stage: CarryStage
+    stage: BridgeStage
     version: int = 0
 
     async def served(self, name: str, *, score: int | None = 1, says: int = WISHED, asked: str = "") -> Turn:
@@ -66,7 +66,7 @@ async def bridge(tmp_path: Path) -> AsyncIterator[Bridge]:
         return PolicyVersion("shared", made.version)
 
     hints = HintsInUse(store, Carry.BRIDGE, SETTINGS, len)
-    stage = CarryStage(store, hints, Prober(engine, current, (), SETTINGS), renderer, SETTINGS, now=lambda: 9.0)
+    stage = BridgeStage(store, hints, Prober(engine, current, (), SETTINGS), renderer, SETTINGS, now=lambda: 9.0)
     made = Bridge(store, engine, stage)
     yield made
     await store.aclose()
@@ -198,7 +198,7 @@ async def test_a_hint_that_changes_nothing_goes_out_of_prompts_and_is_not_read_b
     other = Hint("Say hello first.")
     await bridge.store.hints.adopt("alice", WISH, at_s=1.0, turn=turn.id)
     await bridge.store.hints.adopt("alice", other, at_s=1.0, turn=(await bridge.served("b")).id)
-    await bridge.stage.give_up(turn)
+    await bridge.stage.hints.give_up(turn)
     assert await bridge.states() == [(WISH.text, "retired"), (other.text, "in_use")]
     assert [item.text for item in await bridge.stage.hints.of_user("alice")] == [other.text]
     assert [item.text for item in await bridge.stage.hints.beside(await bridge.served("c"))] == []
@@ -212,7 +212,7 @@ async def test_a_memory_keeps_what_changes_nothing(bridge: Bridge) -> None:
     turn = await bridge.served("a")
     await bridge.store.hints.adopt("alice", WISH, at_s=1.0, turn=turn.id)
     bridge.stage.hints.carry = Carry.MEMORY
-    await bridge.stage.give_up(turn)
+    await bridge.stage.hints.give_up(turn)
     assert await bridge.states() == [(WISH.text, "in_use")]
 
 

@@ -1,0 +1,40 @@
+"""How publishing goes, and what keeps versions from being served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from openclaw_rl.core.facts import StoreFacts
+from openclaw_rl.core.finding import Finding, Level
+
+REFUSED = 3  # versions in a row
+
+
+@dataclass(frozen=True, slots=True)
+class PublishStatus:
+    """How publishing goes, for people. `notice` tells of something that needs their eye."""
+
+    current: str = ""
+    at_gate: int = 0
+    owners: int = 0  # users or agents that have a version of their own
+    published: int = 0  # since the program started
+    refused: int = 0
+    taken_back: int = 0  # versions that did worse than what was served before them, or were learned in vain
+    pinned: str = ""  # what is served by the owner's order, whatever is trained
+    last: str = ""
+    notice: str = ""
+
+
+def publish_findings(facts: StoreFacts, status: PublishStatus) -> Iterator[Finding]:
+    """Versions that the gate refused one after the other, and what needs the owner's eye."""
+    if facts.seen.refused_in_a_row >= REFUSED:
+        yield Finding(
+            Level.MEND,
+            "publish",
+            f"the gate refused the last {facts.seen.refused_in_a_row} versions, the newest because "
+            f"{facts.seen.refused_why}",
+            "lower trainer.lr, or see `openclaw-rl versions`; publish.kl_max and publish.probe_margin set the bounds",
+        )
+    if status.notice:
+        yield Finding(Level.MEND, "publish", status.notice, "see `openclaw-rl versions` and the server's log")

@@ -1,0 +1,256 @@
+"""The bridge stage: looks whether the weights follow a user's hints without them, and retires those they do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from openclaw_rl.core.facts import StoreFacts
+from openclaw_rl.core.hint import last_user_index, with_hints
+from openclaw_rl.core.kept_hint import FOLLOWED, Carry, KeptHint
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.protocols import Renderer
+from openclaw_rl.core.stage import StageReport
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.errors import EngineError
+from openclaw_rl.store.db import Store
+from openclaw_rl.teach.in_use import HintsInUse
+from openclaw_rl.teach.probes import Gap, Prober
+from openclaw_rl.teach.settings import TeachSettings
+
+log = logging.getLogger(__name__)
+POLL_S = 1.0
+MISLED = 2  # replies that a hint made what they are, all of them corrected, after which it goes
+BROUGHT_NATS = 2.0  # by which a hint makes a reply likelier that it brought about
+LATELY = 8  # of the latest replies behind a hint so many are looked at for that
+LOOK_BACK = 4  # times `probes`: how many of a user's latest turns are looked through for those behind a hint
+
+Seen = tuple[int, tuple[tuple[str, str], ...], str]  # the user's verdicts, their hints in use, the weights
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeStatus:
+    """What becomes of hints, for people. `in_use` counts those that stand in prompts."""
+
+    carry: str = ""
+    kept: int = 0
+    in_use: int = 0
+    retired: int = 0
+    last: str = ""
+
+
+@dataclass(slots=True)
+class BridgeStage:
+    """Looks again when a user has new turns behind hints, or the weights have changed."""
+
+    store: Store
+    hints: HintsInUse
+    prober: Prober
+    renderer: Renderer
+    settings: TeachSettings
+    now: Callable[[], float] = time.time
+    status: BridgeStatus = field(default_factory=BridgeStatus)
+    _seen: dict[str, Seen] = field(default_factory=dict)
+    _newest: dict[str, Turn] = field(default_factory=dict)  # by which the weights of a user are known
+    _known: tuple[int, tuple[str, ...]] = (-1, ())  # users with hints in use, as of a change of the store's hints
+
+    @property
+    def name(self) -> str:
+        """Its name as a stage."""
+        return "hints"
+
+    def gauges(self) -> Mapping[str, float]:
+        """How many hints there are, and how many stand in prompts."""
+        held = self.status
+        return {"hints_kept": held.kept, "hints_in_use": held.in_use, "hints_retired": held.retired}
+
+    async def report(self, facts: StoreFacts) -> StageReport:
+        """Where the bridge stands."""
+        return StageReport(self.name, await self.status_now(), not await self.has_work())
+
+    def let_go(self) -> None:
+        """Holds nothing in memory of any turn or hint, as after a restart; not while it runs."""
+        self._seen.clear()
+        self._newest.clear()
+        self._known = (-1, ())
+        self.hints.let_go()
+
+    async def run(self) -> None:
+        """Looks until cancelled."""
+        while True:
+            if not await self.once():
+                await asyncio.sleep(POLL_S)
+
+    async def once(self) -> bool:
+        """One look at every user with hints in use; True where it is worth looking again at once.
+
+        At most one hint of a user retires in a look: where two say the same, each is worth nothing beside the other.
+        """
+        if self.hints.carry is not Carry.BRIDGE:
+            return False
+        has_changed = False
+        for user in await self._users():
+            held = await self.hints.of_user(user)
+            seen = await self._seen_now(user, held)
+            if self._seen.get(user) == seen:
+                continue
+            judged = await self._judged(user)
+            turns = _good(judged)
+            if turns and self._newest.get(user) is None:  # its weights are known only now
+                self._newest[user] = turns[0]
+                seen = await self._seen_now(user, held)
+            try:
+                has_retired = await self._retire_misleading(held, judged) or await self._look(held, turns)
+            except EngineError as problem:
+                self.status = replace(self.status, last=f"the weights cannot be asked: {problem}")
+                continue
+            has_changed = True
+            if not has_retired:
+                self._seen[user] = seen
+        return has_changed
+
+    async def has_work(self) -> bool:
+        """Whether there is anything that was not looked at yet."""
+        if self.hints.carry is not Carry.BRIDGE:
+            return False
+        for user in await self._users():
+            if self._seen.get(user) != await self._seen_now(user, await self.hints.of_user(user)):
+                return True
+        return False
+
+    async def status_now(self) -> BridgeStatus:
+        """The counts as they are."""
+        kept = await self.store.hints.everyone()
+        used = 0
+        if self.hints.carry is not Carry.WEIGHTS:
+            for user in dict.fromkeys(item.user for item in kept):
+                used += len(await self.hints.of_user(user))
+        retired = sum(not item.is_in_use for item in kept)
+        self.status = replace(self.status, carry=self.hints.carry.value, kept=len(kept), in_use=used, retired=retired)
+        return self.status
+
+    async def _users(self) -> tuple[str, ...]:
+        changes = self.store.hints.changes
+        if self._known[0] != changes:
+            kept = await self.store.hints.everyone()
+            self._known = changes, tuple(dict.fromkeys(item.user for item in kept if item.is_in_use))
+            users = frozenset(self._known[1])
+            self._newest = {user: turn for user, turn in self._newest.items() if user in users}
+            self._seen = {user: seen for user, seen in self._seen.items() if user in users}
+        return self._known[1]
+
+    async def _judged(self, user: str) -> list[tuple[Turn, int]]:
+        """The user's latest turns behind hints, newest first, with what the judge thinks of each."""
+        rows = await self.store.hints.latest_rows(user, limit=LOOK_BACK * self.settings.probes)
+        found = [(row.turn, row.verdict.score) for row in rows if row.verdict is not None and row.turn.carried]
+        return [(turn, score) for turn, score in found if score is not None and turn.completion.tokens]
+
+    async def _retire_misleading(self, held: Sequence[KeptHint], judged: Sequence[tuple[Turn, int]]) -> bool:
+        """Retires a hint where all replies that it lately brought about were corrected, unless it was asked for again.
+
+        A judge invents hints now and then, or mishears what they are for, and a model that heeds such a one gives one
+        bad answer after another.
+        """
+        for hint in held:
+            behind = [(turn, score) for turn, score in judged if _stands_in(hint, turn)]
+            if await self._misleads(hint, held, behind[:LATELY]):
+                return await self._retire(hint, "all replies that it lately brought about were corrected")
+        return False
+
+    async def _misleads(self, hint: KeptHint, held: Sequence[KeptHint], behind: Sequence[tuple[Turn, int]]) -> bool:
+        """Whether it brought about at least two of these replies, and all of those were corrected."""
+        if sum(score < 0 for _, score in behind) < MISLED:
+            return False
+        corrected = 0
+        for turn, score in behind:
+            if await self._brought_about(hint, held, turn):
+                if score >= 0:
+                    return False
+                corrected += 1
+        return corrected >= MISLED
+
+    async def _brought_about(self, hint: KeptHint, held: Sequence[KeptHint], turn: Turn) -> bool:
+        """Whether the weights would hardly have given the reply without the hint."""
+        behind, without = await asyncio.to_thread(self._prompts, turn, hint, held)
+        return await self.prober.worth(turn, behind, without) >= BROUGHT_NATS
+
+    async def _retire(self, hint: KeptHint, why: str) -> bool:
+        """Whether it was in use, and still says what it said."""
+        has_retired = await self.store.hints.retire(hint.id, why=why, at_s=self.now(), text=hint.text)
+        if has_retired:
+            log.info("retired hint=%s user=%s: %s", hint.id, hint.user, why)
+            self.status = replace(self.status, last=f"{hint.id} retired: {why}")
+        return has_retired
+
+    async def _seen_now(self, user: str, held: Sequence[KeptHint]) -> Seen:
+        """What a look depends on, known without reading any turn."""
+        newest = self._newest.get(user)
+        version = "" if newest is None else str(await self.prober.current(newest))
+        verdicts = await self.store.hints.verdicts_seen(user)
+        return verdicts, tuple((hint.id, hint.text) for hint in held), version
+
+    async def _look(self, held: Sequence[KeptHint], turns: Sequence[Turn]) -> bool:
+        """Whether a hint was retired."""
+        for hint in held:
+            behind = telling(hint, turns)[: self.settings.probes]
+            if len(behind) == self.settings.probes and await self._retires(hint, held, behind):
+                return True
+        return False
+
+    async def _retires(self, hint: KeptHint, held: Sequence[KeptHint], turns: Sequence[Turn]) -> bool:
+        """Retires the hint where the weights say the same without it. Raises EngineError."""
+        gaps: list[Gap] = []
+        for turn in turns:
+            behind, without = await asyncio.to_thread(self._prompts, turn, hint, held)
+            gaps.append(await self.prober.gap(turn, behind, without))
+            if not gaps[-1].is_closed:
+                break
+        said = sum(gap.said for gap in gaps) / len(gaps)
+        strays, replies = sum(gap.strays for gap in gaps), sum(gap.replies for gap in gaps)
+        told = f"it is worth {said:.3f} nats a token, and would have prevented {strays} of {replies} replies without it"
+        log.info("tried hint=%s said=%.3f strays=%d turns=%d", hint.id, said, strays, len(gaps))
+        if said > self.settings.retire_gap or not all(gap.is_closed for gap in gaps):
+            self.status = replace(self.status, last=f"{hint.id} stays: {told}")
+            return False
+        version = await self.prober.current(turns[0])
+        return await self._retire(hint, f"version {version}{FOLLOWED}: {told}")
+
+    def _prompts(self, turn: Turn, hint: KeptHint, held: Sequence[KeptHint]) -> tuple[Prompt, Prompt]:
+        """The turn's prompt with those of its hints that are in use, and without this one."""
+        words = {item.id: item.text for item in held}
+        used = tuple(item for item in turn.carried if words.get(item.id) == item.text)
+        rest = tuple(item for item in used if item.id != hint.id)
+        return (
+            self.renderer.reread(turn, with_hints(turn.messages, used)),
+            self.renderer.reread(turn, with_hints(turn.messages, rest)),
+        )
+
+
+def _good(judged: Sequence[tuple[Turn, int]]) -> list[Turn]:
+    """Those that were not found bad: what did not work is no sign of having been learned."""
+    return [turn for turn, score in judged if score >= 0]
+
+
+def telling(hint: KeptHint, turns: Sequence[Turn]) -> list[Turn]:
+    """The turns behind the hint, one for each request, those first in which it stands behind the user's last words.
+
+    Further on in a conversation earlier replies say what the hint says, and it is worth little either way. The same
+    request again tells nothing new: weights may follow a wish in one kind of task and not in another. What was served
+    before the user asked for it (again) does not count: it did not keep them from having to.
+    """
+    found: dict[str, tuple[bool, Turn]] = {}
+    for turn in turns:
+        last = last_user_index(turn.messages)
+        if last is not None and _stands_in(hint, turn):
+            at = next(item.at for item in turn.carried if item.id == hint.id)
+            found.setdefault(turn.messages[last].text, (at != last, turn))
+    return [turn for _, turn in sorted(found.values(), key=lambda pair: pair[0])]
+
+
+def _stands_in(hint: KeptHint, turn: Turn) -> bool:
+    """Whether a turn was served behind the hint as it says now, since it was last asked for."""
+    told = (hint.id, hint.text)
+    return turn.at_s >= hint.changed_s and any((item.id, item.text) == told for item in turn.carried)

@@ -1,0 +1,75 @@
+"""How much one user may teach within a day: what they repeat, and what they send in masses."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from openclaw_rl.core.ledger import DropReason
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.verdict import Verdict, VerdictSource
+from openclaw_rl.teach.settings import TeachSettings
+
+DAY_S = 86_400
+USERS = 10_000  # remembered within a day; the longest unheard are forgotten first
+
+
+@dataclass(slots=True)
+class Floods:
+    """Counts what each user teaches in a day (UTC), in memory: a restart begins the day anew.
+
+    A correction is the same where its score and the words of its hints are.
+    """
+
+    settings: TeachSettings
+    now_s: Callable[[], float] = time.time
+    _day: int = -1
+    _users: OrderedDict[str, Counter[str]] = field(default_factory=OrderedDict)
+    _seen: set[str] = field(default_factory=set)
+
+    def refusal(self, turn: Turn, verdict: Verdict) -> DropReason | None:
+        """Why this is one too many of its user's; None where it is not. Then it counts, once however often asked."""
+        if turn.id in self._seen:
+            return None
+        counts = self._counts(turn.user)
+        words = _words(verdict)
+        if words and self._is_over(counts[words], self.settings.same_words_a_day):
+            return DropReason.REPEATED
+        if self._is_over(counts[""], self.settings.user_samples_a_day):
+            return DropReason.TOO_MANY
+        counts[""] += 1
+        if words:
+            counts[words] += 1
+        self._seen.add(turn.id)
+        return None
+
+    def let_go(self) -> None:
+        """Begins the day anew."""
+        self._users.clear()
+        self._seen.clear()
+
+    @staticmethod
+    def _is_over(count: int, most: int) -> bool:
+        return bool(most) and count >= most
+
+    def _counts(self, user: str) -> Counter[str]:
+        today = int(self.now_s() // DAY_S)
+        if today != self._day:
+            self._day = today
+            self._users.clear()
+            self._seen.clear()
+        counts = self._users.setdefault(user, Counter())
+        self._users.move_to_end(user)
+        if len(self._users) > USERS:
+            self._users.popitem(last=False)
+        return counts
+
+
+def _words(verdict: Verdict) -> str:
+    """What a verdict teaches, as one text; empty where it holds no words and is not the user's own thumb."""
+    said = sorted(" ".join(hint.text.casefold().split()) for hint in verdict.hints)
+    if said:
+        return f"{verdict.score}: {' / '.join(said)}"
+    return f"{verdict.score}: a thumb" if verdict.source is VerdictSource.FEEDBACK else ""

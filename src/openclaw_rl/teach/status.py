@@ -1,0 +1,70 @@
+"""How teaching goes, what keeps judged turns from teaching anything, and whose corrections change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from openclaw_rl.core.facts import StoreFacts
+from openclaw_rl.core.finding import Finding, Level, many
+from openclaw_rl.core.ledger import WHAT_TO_DO, DropReason
+
+ENOUGH = 10  # turns before anything is concluded from them
+VERSIONS = 5  # made, before their effect is asked about
+FEWER = 0.5  # of the corrections before: whoever can be taught corrects no more than that later on
+OFTEN = 0.3  # share of corrected turns that no longer passes for now and then
+HARMLESS = frozenset({DropReason.LEARNED, DropReason.FORGOTTEN, DropReason.NOT_FOLLOWED, DropReason.CONTROL_TOKEN})
+
+
+@dataclass(frozen=True, slots=True)
+class TeachStatus:
+    """How teaching goes, for people. `is_resting` where nothing that waits can be decided now."""
+
+    looking_at: int = 0  # judged turns, in the look under way
+    is_resting: bool = True
+
+    @property
+    def doing(self) -> str:
+        """What is under way, in words; empty where nothing is."""
+        return f"looking at {many(self.looking_at, 'judged turn')}" if self.looking_at else ""
+
+
+def teach_findings(facts: StoreFacts) -> Iterator[Finding]:
+    """Which turns teach nothing and why, and users whose corrections are no use."""
+    yield from _dropped(facts)
+    yield from _in_vain(facts)
+
+
+def _dropped(facts: StoreFacts) -> Iterator[Finding]:
+    dropped, main = facts.count("dropped"), facts.count("main")
+    reasons = {name[8:]: many for name, many in facts.counts.items() if name.startswith("dropped.") and many}
+    if not reasons:
+        return
+    ordered = sorted(reasons.items(), key=lambda item: -item[1])
+    told = ", ".join(f"{many} {name}" for name, many in ordered)
+    harmful = [(name, many) for name, many in ordered if name not in HARMLESS]
+    is_most = main >= ENOUGH and sum(many for _, many in harmful) * 2 > main and not facts.count("trained")
+    fix = WHAT_TO_DO.get(harmful[0][0], "") if harmful else ""
+    yield Finding(
+        Level.MEND if is_most else Level.NOTE, "teach", f"{dropped} of {many(main, 'main turn')} dropped: {told}", fix
+    )
+
+
+def _in_vain(facts: StoreFacts) -> Iterator[Finding]:
+    """Users who correct about as often as before, although versions were made meanwhile or hints found to be no use."""
+    unheeded = facts.count(f"dropped.{DropReason.UNHEEDED}")
+    if facts.seen.versions + unheeded < VERSIONS:
+        return
+    tried = f"{many(facts.seen.versions, 'version')} made"
+    tried += f" and {many(unheeded, 'correction')} that changed nothing" if unheeded else ""
+    for one in facts.seen.contentment:
+        if one.judged < ENOUGH or one.later < OFTEN * one.judged or one.later <= FEWER * one.earlier:
+            continue
+        yield Finding(
+            Level.MEND,
+            "learn",
+            f"{one.user} corrected {one.later} of the last {one.judged} replies and {one.earlier} of the {one.judged} "
+            f"before, over {tried}: what this user teaches does not add up",
+            "see what was asked for (`openclaw-rl hints list`, `openclaw-rl turns`): wishes that contradict each other "
+            "cannot be learned, and a judge that errs teaches at random; `openclaw-rl rollback` goes back",
+        )
