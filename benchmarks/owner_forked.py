@@ -24,10 +24,10 @@ def preload() -> None:
     from openclaw_rl.doctor import check as checking
     from openclaw_rl.doctor import report as doctor
     from openclaw_rl.home import keys
+    from openclaw_rl.owner import forget_offline as forgetting
     from openclaw_rl.owner import hints as hint_keeping
     from openclaw_rl.owner import inspection
     from openclaw_rl.owner import versions as undoing
-    from openclaw_rl.remake import forget as forgetting
 
     assert all(
         (transformers.configuration_utils, cli, checking, doctor, forgetting, hint_keeping, inspection, keys, undoing)

@@ -16,8 +16,8 @@ from forgetting_parts import CANARY, Home, files_with, lived, make_home, never_s
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import ConfigError, StoreError
 from openclaw_rl.home.folder import Address, note_address
+from openclaw_rl.owner.forget_offline import forget
 from openclaw_rl.owner.inspection import export_to
-from openclaw_rl.remake.forget import forget
 from openclaw_rl.remake.forget_finish import finish_erasing, plan_text, rebuild
 from openclaw_rl.remake.forget_plan import Certificate, plan_of
 from openclaw_rl.store.forget.book import Phase

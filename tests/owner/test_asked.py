@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer
 from openclaw_rl.core.disk import FREE_SPACE, unwritable
 from openclaw_rl.errors import ConfigError, OpenClawRLError
 from openclaw_rl.home.folder import Address, note_address
-from openclaw_rl.owner.inspection import asked
+from openclaw_rl.home.reach import asked
 from openclaw_rl.serve.failures import error_response
 from openclaw_rl.store.lock import FolderLock
 

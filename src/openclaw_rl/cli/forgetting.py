@@ -58,7 +58,7 @@ def forget(
     """
     from openclaw_rl.config import read_config
     from openclaw_rl.home.folder import address_of
-    from openclaw_rl.remake import forget as forgetting
+    from openclaw_rl.owner import forget_offline as forgetting
     from openclaw_rl.store.forget.selection import What
 
     at = home_of(home)
@@ -160,7 +160,7 @@ def _confirm(yes: bool) -> None:
 
 
 def _print_certificate(at: Path, certificate: Certificate) -> None:
-    from openclaw_rl.remake import forget as forgetting
+    from openclaw_rl.owner import forget_offline as forgetting
 
     print(msgspec.json.format(msgspec.json.encode(certificate), indent=1).decode())
     say.print(f"kept in {forgetting.certificate_path(at, certificate)}", soft_wrap=True)

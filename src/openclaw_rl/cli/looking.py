@@ -39,7 +39,7 @@ def status(home: Home = None, as_json: Annotated[bool, typer.Option("--json", he
     `openclaw-rl doctor` says more, and works without a server too.
     """
     from openclaw_rl.home.folder import address_of
-    from openclaw_rl.owner.inspection import server_status
+    from openclaw_rl.home.reach import server_status
 
     folder = home_of(home)
     if address_of(folder) is None:

@@ -24,8 +24,8 @@ from openclaw_rl.doctor.learning import Loop, learning_findings, story
 from openclaw_rl.envs.box.probe import probe
 from openclaw_rl.errors import ConfigError, OpenClawRLError, StoreError
 from openclaw_rl.home.folder import address_of
+from openclaw_rl.home.reach import server_status
 from openclaw_rl.judge.status import JudgeStatus
-from openclaw_rl.owner.inspection import server_status
 from openclaw_rl.store import connection
 from openclaw_rl.store.codec import damaged
 from openclaw_rl.store.rows import VersionStatus

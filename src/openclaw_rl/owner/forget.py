@@ -11,7 +11,7 @@ import aiohttp
 import msgspec
 
 from openclaw_rl.core.message import Json
-from openclaw_rl.owner.inspection import asked
+from openclaw_rl.home.reach import asked
 from openclaw_rl.remake.forget_plan import Certificate
 from openclaw_rl.store.forget.selection import What
 

@@ -12,7 +12,7 @@ from openclaw_rl.core.kept_hint import Carry
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.home.folder import address_of
-from openclaw_rl.owner.inspection import asked, opened
+from openclaw_rl.home.reach import asked, opened
 from openclaw_rl.serve.control.hints import hint_json
 
 PATH = "/v1/rl/hints"

@@ -18,7 +18,7 @@ from openclaw_rl.core.message import Json, Message, Role, message
 from openclaw_rl.core.version import PolicyVersion, parse_version
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.home.folder import address_of
-from openclaw_rl.owner.inspection import asked, opened
+from openclaw_rl.home.reach import asked, opened
 from openclaw_rl.serve.control.views import versions_json
 from openclaw_rl.store.db import Store
 

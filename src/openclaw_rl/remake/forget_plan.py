@@ -207,3 +207,16 @@ def _digests(salt: str, names: Iterable[str]) -> tuple[str, ...]:
 
 def _digest(salt: str, name: str) -> str:
     return hashlib.sha256(salt.encode() + name.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def summary(what: Going) -> dict[str, int]:
+    """What goes, counted, for people."""
+    return {
+        "turns": len(what.turns),
+        "turns that stay, without what followed them": len(what.unsaid),
+        "turns that stay, without their sample": len(what.unread),
+        "hints": len(what.hints),
+        "sessions": len(what.sessions),
+        "versions that saw it": len(what.versions),
+        **{name.replace("_", " "): count for name, count in what.counts.items()},
+    }

@@ -20,7 +20,7 @@ from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import ConfigError, StoreError
 from openclaw_rl.home.folder import address_of
 from openclaw_rl.home.models import model_folder
-from openclaw_rl.owner.inspection import opened
+from openclaw_rl.home.reach import opened
 from openclaw_rl.remake.carry_over import CarryOver
 from openclaw_rl.remake.forget_finish import finish_erasing
 from openclaw_rl.remake.restore import Restoring

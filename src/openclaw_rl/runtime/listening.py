@@ -21,7 +21,7 @@ from openclaw_rl.home.folder import Address, forget_address, note_address
 from openclaw_rl.home.models import served_name
 from openclaw_rl.publish.compare import Compared, Comparison
 from openclaw_rl.publish.swap import pin, rollback, unpin
-from openclaw_rl.remake.forget_served import Forgetter
+from openclaw_rl.runtime.forgetting import Forgetter
 from openclaw_rl.runtime.gauges import DoorGauges, LearningGauges
 from openclaw_rl.runtime.handles import room_for
 from openclaw_rl.runtime.installation import Installation

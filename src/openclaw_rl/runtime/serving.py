@@ -16,9 +16,9 @@ from openclaw_rl.core.version import SHARED
 from openclaw_rl.home.address import taken
 from openclaw_rl.home.folder import KEY
 from openclaw_rl.home.models import served_name
-from openclaw_rl.remake.forget_served import Forgetter
 from openclaw_rl.runtime import retaining
 from openclaw_rl.runtime.allocator import giving_back, set_aside
+from openclaw_rl.runtime.forgetting import Forgetter
 from openclaw_rl.runtime.installation import Ground, Installation, grounded, loaded
 from openclaw_rl.runtime.listening import listening
 

@@ -1,4 +1,4 @@
-"""Forgetting on request: the rows at once, then every byte of them, then the weights that had learned from them."""
+"""Forgetting where no server runs: the rows, then every byte of them, then the weights that had learned from them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from openclaw_rl.config import Config
 from openclaw_rl.errors import StoreError
 from openclaw_rl.home.folder import address_of
-from openclaw_rl.owner.inspection import opened
+from openclaw_rl.home.reach import opened
 from openclaw_rl.remake.forget_finish import certified, finish_erasing, plan_text, read_plan, rebuild
-from openclaw_rl.remake.forget_plan import Certificate, certificate_path, plan_of, write_certificate
+from openclaw_rl.remake.forget_plan import Certificate, certificate_path, plan_of, summary, write_certificate
 from openclaw_rl.runtime.installation import installed
 from openclaw_rl.store.forget.book import Phase
 from openclaw_rl.store.forget.selection import Going, What
@@ -57,19 +57,6 @@ async def forget(config: Config, what: What, *, remake: bool = True, has_records
     if not remake:
         return await _begun(config.home)
     return (await finish(config))[-1]
-
-
-def summary(what: Going) -> dict[str, int]:
-    """What goes, counted, for people."""
-    return {
-        "turns": len(what.turns),
-        "turns that stay, without what followed them": len(what.unsaid),
-        "turns that stay, without their sample": len(what.unread),
-        "hints": len(what.hints),
-        "sessions": len(what.sessions),
-        "versions that saw it": len(what.versions),
-        **{name.replace("_", " "): count for name, count in what.counts.items()},
-    }
 
 
 async def finish(config: Config) -> list[Certificate]:

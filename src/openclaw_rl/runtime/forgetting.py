@@ -18,9 +18,8 @@ import msgspec
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import EngineError, OpenClawRLError, RequestError
-from openclaw_rl.remake.forget import summary
 from openclaw_rl.remake.forget_finish import certified, finish_beside, plan_text, read_plan
-from openclaw_rl.remake.forget_plan import plan_of
+from openclaw_rl.remake.forget_plan import plan_of, summary
 from openclaw_rl.runtime.installation import Installation
 from openclaw_rl.store.forget.book import Forgetting, Phase
 from openclaw_rl.store.forget.selection import What

@@ -1,0 +1,89 @@
+"""How an installation is reached: the server that runs on its folder, over HTTP, or else its store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import MappingProxyType
+
+import aiohttp
+
+from openclaw_rl.core.disk import is_read_only
+from openclaw_rl.core.message import Json
+from openclaw_rl.errors import ConfigError, StoreError
+from openclaw_rl.home.folder import KEY, address_of
+from openclaw_rl.store.db import Store
+
+TIMEOUT = aiohttp.ClientTimeout(total=60)
+
+
+async def server_status(home: Path) -> dict[str, Json]:
+    """The whole status of the running server."""
+    return await asked(home, "GET", "/v1/rl/status")
+
+
+@asynccontextmanager
+async def opened(home: Path, *, to_read: bool = False) -> AsyncIterator[Store]:
+    """The store of a folder that no server runs on; `to_read`, of one that cannot be written too. Raises StoreError."""
+    only_reads = to_read and await asyncio.to_thread(is_read_only, home)
+    store = await (Store.open_to_read(home) if only_reads else Store.open(home))
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+async def asked(
+    home: Path, method: str, path: str, body: Json = None, *, limit: aiohttp.ClientTimeout = TIMEOUT
+) -> dict[str, Json]:
+    """What the running server answers."""
+    async with asking(home, method, path, body, limit=limit) as response:
+        return await answer_of(response)
+
+
+@asynccontextmanager
+async def asking(
+    home: Path,
+    method: str,
+    path: str,
+    body: Json = None,
+    *,
+    limit: aiohttp.ClientTimeout,
+    query: Mapping[str, str] = MappingProxyType({}),
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    """The running server's response. Raises StoreError where it breaks off."""
+    address = address_of(home)
+    if address is None:
+        raise StoreError(f"no server runs on {home} any more", fix="run the command again")
+    key = (home / KEY).read_text("utf-8").strip() if (home / KEY).is_file() else ""
+    headers = {"Authorization": f"Bearer {key}"}
+    try:
+        async with (
+            aiohttp.ClientSession(headers=headers, timeout=limit) as session,
+            session.request(method, address.url + path, json=body, params=query) as response,
+        ):
+            yield response
+    except (aiohttp.ClientError, ValueError, TimeoutError) as problem:
+        raise StoreError(
+            f"the server at {address.url} does not answer: {problem}", fix="see whether it runs, and ask again"
+        ) from problem
+
+
+async def answer_of(response: aiohttp.ClientResponse) -> dict[str, Json]:
+    """The body. Raises ConfigError for one that is no answer."""
+    answer = await response.json(content_type=None)
+    if response.status == 401:
+        raise ConfigError(
+            "the running server was given another key than the home folder keeps",
+            fix="start the server without --api-key, or ask it over HTTP with that key",
+        )
+    if response.status != 200 or not isinstance(answer, dict):
+        error = answer.get("error") if isinstance(answer, dict) else None
+        if not isinstance(error, dict) or "message" not in error:
+            raise ConfigError(f"the server says: {answer}")
+        fix = str(error.get("fix", ""))
+        problem = str(error["message"]).removesuffix(str(ConfigError("", fix=fix)))
+        raise ConfigError(f"the server says: {problem}", fix=fix)
+    return answer
