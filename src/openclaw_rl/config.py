@@ -43,12 +43,15 @@ class Config:
     """All settings of one installation; each part is handed its own."""
 
     home: Path = field(default_factory=lambda: Path.home() / ".openclaw-rl")
-    """The folder that holds everything this installation knows."""
+    """The folder that holds everything this installation knows. Change it when the installation's folder should be on
+    another disk, or when you run several installations."""
     model: str = BUNDLED
-    """A model folder, a name on the Hugging Face hub, or `bundled` for the toy model in the package."""
+    """A model folder, a name on the Hugging Face hub, or `bundled` for the toy model in the package. Change it always
+    for real use: name your own model."""
     carry: Carry = Carry.WEIGHTS
     """What a user's accepted hints do: only teach the `weights`, only stand in the prompt as a `memory`, or stand there
-    as a `bridge` until the weights follow without them."""
+    as a `bridge` until the weights follow without them. Change it when a correction should have an effect from the next
+    request on (memory or bridge), and changing prompts is acceptable."""
     engine: LocalEngineSettings = field(default_factory=LocalEngineSettings)
     """How tokens are computed."""
     serve: ServeSettings = field(default_factory=ServeSettings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -82,8 +83,11 @@ def test_a_file_that_is_not_there_is_an_error_and_a_home_without_one_is_not(tmp_
 
 
 def test_the_documentation_lists_every_setting_as_it_is() -> None:
-    assert settings_text() in (ROOT / "docs" / "settings.md").read_text("utf-8")
-    meant = "\n".join(line.removeprefix("# ") if " = " in line else line for line in settings_text().splitlines())
+    page = (ROOT / "docs" / "settings.md").read_text("utf-8")
+    assert settings_text() in page and settings_text(advanced=True) in page
+    meant = "\n".join(
+        line.removeprefix("# ") if re.match(r"# \w+ = ", line) else line for line in settings_text().splitlines()
+    )
     assert tomllib.loads(meant)["train"]["batch_size"] == 16
 
 
@@ -102,6 +106,15 @@ def test_settings_that_were_renamed_go_on_working_under_their_old_names(
 
 
 def test_every_renamed_setting_is_one_now() -> None:
-    names = set(settings_text().split())
+    names = set(f"{settings_text()} {settings_text(advanced=True)}".split())
     for old, new in RENAMED.items():
         assert new.partition(".")[2] in names and hasattr(TeachSettings(), new.partition(".")[2]), old
+
+
+def test_advanced_settings_are_shown_apart_and_every_other_one_says_when_to_change_it() -> None:
+    plain, advanced = settings_text(), settings_text(advanced=True)
+    assert "# kl_max" not in plain and "# kl_max" in advanced and "# strictness" in plain
+    lines = plain.splitlines()[2:]
+    settings = [at for at, line in enumerate(lines) if re.match(r"# \w+ (=|is unset)", line)]
+    silent = [lines[at] for at in settings if not re.search(r"(Change it|Use|Take|Set it) ", lines[at - 1])]
+    assert len(settings) <= 115 and silent == []

@@ -115,8 +115,10 @@ def export(
 
 
 @app.command()
-def settings() -> None:
-    """Print every setting with its meaning and its default, as a TOML file to start from."""
+def settings(
+    advanced: Annotated[bool, typer.Option("--advanced", help="Those that are rarely changed.")] = False,
+) -> None:
+    """Print the settings with their meanings and defaults, as a TOML file to start from."""
     from openclaw_rl.owner.settings_text import settings_text
 
-    print(settings_text())
+    print(settings_text(advanced=advanced))

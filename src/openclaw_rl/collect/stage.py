@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 from urllib.parse import unquote
 
 from openclaw_rl.collect.classify import degenerate, kind_of
@@ -52,25 +53,31 @@ MANY = 1000  # messages; so is one of more
 class CollectSettings:
     """How turns are put together into conversations."""
 
+    # Nobody outside can judge these: they are shown on request.
+    ADVANCED: ClassVar[frozenset[str]] = frozenset({"held_tokens", "known_conversations", "sweep_s"})
+
     session_idle_s: float = 1800.0
-    """Seconds without a request after which a session is over."""
+    """Seconds without a request after which a session is over. Change it when users pause longer than half an hour
+    within one conversation."""
 
     sweep_s: float = 30.0
     """Seconds between looks for sessions that are over."""
 
     control_tokens: tuple[str, ...] = ("NO_REPLY", "HEARTBEAT_OK")
-    """Whole replies that are signals to the client rather than answers; they are never learned from."""
+    """Whole replies that are signals to the client rather than answers; they are never learned from. Change it when
+    your client uses other signal words."""
 
     known_conversations: int = 50_000
     """Conversations whose digests are held in memory; older ones are looked up in the store."""
 
     infer_from_prompts: bool = True
-    """Take session and kind from what a known client writes into its prompts, where no header or field names them.
-    A user could type the same; off, only headers and fields count."""
+    """Take session and kind from what a known client writes into its prompts, where no header or field names them. A
+    user could type the same; off, only headers and fields count. Change it when users must not be able to imitate a
+    client's marks."""
 
     client_rules: str = ""
     """A folder of rule files of your own for clients, read beside those that come with the package; one of the same
-    name takes the place of ours."""
+    name takes the place of ours. Change it when you wrote rules for a client of your own."""
 
     held_tokens: int = 2_000_000
     """Tokens of recent turns held in memory, so that the next request need not read them from the store."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 
 class HintFrom(StrEnum):
@@ -25,20 +26,30 @@ class HintWhen(StrEnum):
 class JudgeSettings:
     """How pairs become verdicts."""
 
+    # Nobody outside can judge these: they are shown on request.
+    ADVANCED: ClassVar[frozenset[str]] = frozenset(
+        {
+            "calls_in_flight", "nice", "retries", "retry_max_s", "retry_s", "temperature",
+        }
+    )  # fmt: skip
+
     url: str = ""
-    """The base URL of an OpenAI-style endpoint that judges; empty for a model on this machine."""
+    """The base URL of an OpenAI-style endpoint that judges; empty for a model on this machine. Change it when another
+    model, at an address, should judge: recommended for real models."""
     model: str = ""
-    """The model's name at that endpoint or, without one, a folder or hub name; empty for the served base model."""
+    """The model's name at that endpoint or, without one, a folder or hub name; empty for the served base model. Change
+    it with judge.url, or for a second model on this machine."""
     api_key: str = ""
-    """The key for that endpoint."""
+    """The key for that endpoint. Change it when that endpoint needs a key."""
     votes: int = 3
-    """How many times each question is asked."""
+    """How many times each question is asked. Use 1 to save calls, 5 for a noisy judge."""
     temperature: float = 0.6
     """How freely a judge answers; at 0 all votes are the same."""
     max_tokens: int = 512
-    """The longest answer of a judge; a judge that thinks aloud needs more."""
+    """The longest answer of a judge; a judge that thinks aloud needs more. Change it when the judge thinks aloud and is
+    cut off (the doctor says so)."""
     timeout_s: float = 120.0
-    """How long one call may take before it counts as failed."""
+    """How long one call may take before it counts as failed. Change it when the judge is slow."""
     retries: int = 1
     """How many times a failed call is made again before the turn has to wait."""
     retry_s: float = 1.0
@@ -46,25 +57,32 @@ class JudgeSettings:
     retry_max_s: float = 60.0
     """The longest pause between attempts while a judge is away."""
     at_once: int = 2
-    """How many turns are judged at the same time."""
+    """How many turns are judged at the same time. Change it when the judge's endpoint can answer more at the same
+    time."""
     calls_in_flight: int = 6
     """How many calls may be under way at the same time, over all turns."""
     daily_calls: int = 0
-    """How many calls a day (UTC) may be made; 0 for no limit. Turns beyond it wait for the next day."""
+    """How many calls a day (UTC) may be made; 0 for no limit. Turns beyond it wait for the next day. Change it when the
+    judge costs money."""
     hint_source: HintFrom = HintFrom.JUDGE
-    """Whose words may become a hint: the judge's, the user's own next words, or both."""
+    """Whose words may become a hint: the judge's, the user's own next words, or both. Change it when only the user's
+    own words may become hints, or a weak judge words them badly."""
     hint_when: HintWhen = HintWhen.ALWAYS
-    """Whether hints are asked for always, or only where the score is not +1 (fewer calls, one after the other)."""
+    """Whether hints are asked for always, or only where the score is not +1 (fewer calls, one after the other). Change
+    it when calls to the judge should be saved."""
     device: str = "auto"
-    """Where a judge model of its own runs: cpu, cuda, cuda:1 ..., or auto."""
+    """Where a judge model of its own runs: cpu, cuda, cuda:1 ..., or auto. Change it with a judge model on this
+    machine."""
     threads: int = 1
-    """CPU threads of a judge model of its own."""
+    """CPU threads of a judge model of its own. Change it with a judge model on a CPU."""
     nice: int = 10
     """Priority of a judge model of its own; 19 gives way to everything."""
     tool_votes: bool = True
-    """Whether a judge votes on tool results that do not say themselves whether they worked."""
+    """Whether a judge votes on tool results that do not say themselves whether they worked. Change it when tool results
+    say little and votes on them are wrong."""
     idle_only: bool = False
-    """Whether turns are judged only while nobody is being served."""
+    """Whether turns are judged only while nobody is being served. Change it when judging slows answers down on a small
+    machine."""
 
     def __post_init__(self) -> None:
         for name, value in (

@@ -9,19 +9,26 @@ import textwrap
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
-from typing import get_type_hints
+from types import NoneType
+from typing import get_args, get_type_hints
 
 from openclaw_rl.config import SECRETS, Config
 
 HEADER = """\
 # Settings of OpenClaw-RL with their defaults. Put what you want to change into config.toml in the home folder, or into
-# a file given by --config. What is commented out stands for the default.
+# a file given by --config. Each line that is commented out shows the default.
 """
+ADVANCED = """\
+# Advanced settings: their defaults were measured, and there is rarely a reason to change them. They stand in the same
+# tables as those above.
+"""
+_WORDS = {int: "a number", float: "a number", str: "a text", bool: "true or false", Path: "a path"}
 
 
-def settings_text() -> str:
-    """The whole of it."""
-    return HEADER + "\n".join(_table(Config, Config(home=Path("~/.openclaw-rl")), ""))
+def settings_text(*, advanced: bool = False) -> str:
+    """The settings that people change or, of `advanced` ones, the others."""
+    header = ADVANCED if advanced else HEADER
+    return header + "\n".join(_table(Config, Config(home=Path("~/.openclaw-rl")), "", advanced=advanced))
 
 
 def sentences(kind: type) -> dict[str, str]:
@@ -40,22 +47,36 @@ def sentences(kind: type) -> dict[str, str]:
     return found
 
 
-def _table(kind: type, values: object, name: str) -> list[str]:
+def _table(kind: type, values: object, name: str, *, advanced: bool) -> list[str]:
     told, hints = sentences(kind), get_type_hints(kind)
-    lines, below = ([f"\n[{name}]"] if name else []), []
+    hidden: frozenset[str] = getattr(kind, "ADVANCED", frozenset())
+    lines, below = list[str](), list[str]()
     for field in dataclasses.fields(kind):
         path = f"{name}.{field.name}" if name else field.name
         value = getattr(values, field.name)
         if dataclasses.is_dataclass(value):
-            below += _table(type(value), value, path)
-        elif path not in SECRETS and path != "engine.model":
+            below += _table(type(value), value, path, advanced=advanced)
+        elif path not in SECRETS and path != "engine.model" and (field.name in hidden) is advanced:
             lines.append(f"# {told[field.name]}")
             lines.append(
                 f"# {field.name} = {_toml(value)}"
                 if value is not None
-                else f"# {field.name} is unset ({hints[field.name]})"
+                else f"# {field.name} is unset ({_kind(hints[field.name])})"
             )
+    if lines and name:
+        lines[:0] = [f"\n[{name}]"]
     return lines + below
+
+
+def _kind(hint: object) -> str:
+    """A setting's type in words."""
+    kinds = [kind for kind in (get_args(hint) or (hint,)) if kind is not NoneType]
+    return " or ".join(
+        "one of " + ", ".join(str(item.value) for item in kind)
+        if isinstance(kind, type) and issubclass(kind, Enum)
+        else _WORDS.get(kind, str(kind))
+        for kind in kinds
+    )
 
 
 def _toml(value: object) -> str:

@@ -103,9 +103,9 @@ class Gate:
             attempt.against = "its log-probabilities are not finite"
             return
         attempt.metrics["gate_kl"] = distance
-        if distance > self.settings.kl_max:
+        if distance > self.settings.margins.kl_max:
             attempt.against = (
-                f"it is {distance:.2f} nats a token from the base model; {self.settings.kl_max:g} are allowed"
+                f"it is {distance:.2f} nats a token from the base model; {self.settings.margins.kl_max:g} are allowed"
             )
 
     async def _speaks(self, attempt: Attempt) -> None:
@@ -119,7 +119,7 @@ class Gate:
             before = await trials.replies([trial.turn for trial in faulty], attempt.parent)
             were = sum(bool(trial.fault) for trial in before)
             attempt.metrics["gate_faults_before"] = float(were)
-            if (len(faulty) - were) / len(probes) > self.settings.probe_margin:
+            if (len(faulty) - were) / len(probes) > self.settings.margins.probe_margin:
                 kinds = ", ".join(sorted({trial.fault for trial in faulty}))
                 attempt.against = (
                     f"{len(faulty)} of {len(probes)} trial replies are degenerate ({kinds}), {were} before"
@@ -133,9 +133,9 @@ class Gate:
         length, given = replies.lengths(sound)
         again, was = replies.repetitions(sound)
         attempt.metrics |= {"gate_length": length, "gate_repetition": again}
-        if length > self.settings.length_max * given + LONGER:
+        if length > self.settings.margins.length_max * given + LONGER:
             attempt.against = f"its trial replies have {length:.0f} tokens, {given:.0f} before"
-        elif again > was + self.settings.repetition_margin:
+        elif again > was + self.settings.margins.repetition_margin:
             attempt.against = f"{again:.0%} of its trial replies repeats itself, {was:.0%} before"
 
     async def _departs(self, attempt: Attempt) -> None:
@@ -164,7 +164,7 @@ class Gate:
         told = sum(len(one.base.said.tokens) for one in own) / len(own)
         _, given = replies.lengths(attempt.trials)
         attempt.metrics["gate_length_told"] = told
-        if length + SHORTER < self.settings.length_min * min(told, given):
+        if length + SHORTER < self.settings.margins.length_min * min(told, given):
             attempt.against = (
                 f"its trial replies have {length:.0f} tokens, {given:.0f} before, and {told:.0f} are those of the base "
                 "model that is told what its users wish for"
@@ -172,7 +172,11 @@ class Gate:
 
     def _weigh(self, attempt: Attempt, groups: Sequence[Sequence[Departed]]) -> None:
         settings = self.settings
-        bounds = (settings.departs_max, settings.departs_others_max, settings.departs_unasked_max)
+        bounds = (
+            settings.margins.departs_max,
+            settings.margins.departs_others_max,
+            settings.margins.departs_unasked_max,
+        )
         for group, bound, (name, whose) in zip(groups, bounds, DEPARTING, strict=True):
             if not group:
                 continue
@@ -200,7 +204,7 @@ class Gate:
         """Whether the wishes it was trained for are met no worse, nor at the cost of earlier ones."""
         own = self._short(await self.store.effects.samples(attempt.candidate.turns))
         own = sorted(own, key=lambda sample: sample.is_promoted)[: self.settings.wish_turns]  # what rode along last
-        before, after, margin = attempt.parent, attempt.candidate.version, self.settings.wish_margin
+        before, after, margin = attempt.parent, attempt.candidate.version, self.settings.margins.wish_margin
         top_k = self.settings.kl_top_k
         wish = wishes.mean(await wishes.gaps(self.engine, own, before=before, after=after, top_k=top_k))
         if wish is not None:
@@ -224,7 +228,7 @@ class Gate:
 
         A user who asked for the same before, and was refused for an earlier wish of theirs, outweighs that wish.
         """
-        before, after, most = attempt.parent, attempt.candidate.version, max(self.settings.wish_margin, won)
+        before, after, most = attempt.parent, attempt.candidate.version, max(self.settings.margins.wish_margin, won)
         kept = wishes.still_wished(await self._kept(attempt.candidate), own)[: self.settings.wish_turns]
         held = await wishes.gaps(self.engine, kept, before=before, after=after, top_k=self.settings.kl_top_k)
         others = wishes.mean(held)
@@ -232,7 +236,7 @@ class Gate:
             return
         if others.rise > most:
             insisting = Insisting(
-                self.store, self.engine, self.renderer, self.settings.wish_margin, self.settings.kl_top_k
+                self.store, self.engine, self.renderer, self.settings.margins.wish_margin, self.settings.kl_top_k
             )
             refusals = await insisting.refusals(attempt.candidate, own)
             attempt.metrics["gate_yielded"] = float(refusals.total())

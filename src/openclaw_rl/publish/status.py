@@ -34,7 +34,7 @@ def publish_findings(facts: StoreFacts, status: PublishStatus) -> Iterator[Findi
             "publish",
             f"the gate refused the last {facts.seen.refused_in_a_row} versions, the newest because "
             f"{facts.seen.refused_why}",
-            "lower trainer.lr, or see `openclaw-rl versions`; publish.kl_max and publish.probe_margin set the bounds",
+            "lower trainer.lr, or see `openclaw-rl versions`; publish.strictness says how narrow the margins are",
         )
     if status.notice:
         yield Finding(Level.MEND, "publish", status.notice, "see `openclaw-rl versions` and the server's log")

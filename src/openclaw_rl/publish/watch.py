@@ -58,7 +58,7 @@ class Watch:
         path = path_to(rows, current)
         pruned = {row.version for row in rows if row.pruned_s is not None}
         found = [one for one in suspects(path, outcomes, window=window) if one.parent not in pruned]
-        sure = 1.0 / self.settings.watch_chance
+        sure = 1.0 / self.settings.margins.watch_chance
         charged: list[tuple[float, Suspect]] = []
         for suspect in found:
             before = [outcome.is_corrected for outcome in suspect.before]

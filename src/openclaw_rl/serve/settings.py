@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from openclaw_rl.errors import ConfigError
 
@@ -11,58 +12,81 @@ from openclaw_rl.errors import ConfigError
 class ServeSettings:
     """How clients are answered."""
 
+    # Nobody outside can judge these: they are shown on request.
+    ADVANCED: ClassVar[frozenset[str]] = frozenset({"body_s", "max_buffer_bytes", "max_choices"})
+
     host: str = "127.0.0.1"
-    """The address to listen on; anything but loopback needs a key."""
+    """The address to listen on; anything but loopback needs a key. Change it when other machines should reach the
+    server."""
     port: int = 30000
-    """The port to listen on; 0 takes a free one."""
+    """The port to listen on; 0 takes a free one. Change it when the port is taken, or a client expects another."""
     api_key: str = ""
-    """The key clients must bring; from the environment or the command line only. Empty on loopback: no key is asked."""
+    """The key clients must bring; from the environment or the command line only. Empty on loopback: no key is asked.
+    Change it when clients need a key that you choose."""
     model_name: str = ""
-    """The name clients ask for; empty takes the model's own. `default` always works too."""
+    """The name clients ask for; empty takes the model's own. `default` always works too. Change it when clients ask for
+    a name of your choice."""
     any_model_name: bool = False
-    """Answer whatever model name a request gives, for clients whose name cannot be changed."""
+    """Answer whatever model name a request gives, for clients whose name cannot be changed. Change it when a client
+    sends a model name that you cannot change."""
     tls_cert: str = ""
-    """A PEM file with the server's certificate chain; with `tls_key` the server speaks https."""
+    """A PEM file with the server's certificate chain; with `tls_key` the server speaks https. Change it when the server
+    itself should speak HTTPS."""
     tls_key: str = ""
-    """The PEM file with the certificate's private key."""
+    """The PEM file with the certificate's private key. Change it with serve.tls_cert."""
     plain_public: bool = False
-    """Listen on an address that others reach without TLS, because something in front of the server does it."""
+    """Listen on an address that others reach without TLS, because something in front of the server does it. Change it
+    when a proxy in front does TLS, or the network is trusted."""
     allowed_origins: tuple[str, ...] = ()
-    """The web pages, by origin, whose scripts may read answers; empty for none."""
+    """The web pages, by origin, whose scripts may read answers; empty for none. Change it when a web page calls the
+    server from a browser."""
     requests_a_minute: int = 0
-    """How many requests each key may make in a minute; 0 for no limit. A key may have limits of its own."""
+    """How many requests each key may make in a minute; 0 for no limit. A key may have limits of its own. Change it when
+    a key must not use the server up."""
     tokens_a_minute: int = 0
-    """How many tokens, prompts and answers together, each key may use in a minute; 0 for no limit."""
+    """How many tokens, prompts and answers together, each key may use in a minute; 0 for no limit. Change it when a key
+    must not use the server up with long requests."""
     feedback_a_minute: int = 120
-    """How many thumbs and corrections each key may send to /v1/feedback in a minute; 0 for no limit."""
+    """How many thumbs and corrections each key may send to /v1/feedback in a minute; 0 for no limit. Change it when
+    thumbs come from a program that sends many."""
     max_body_bytes: int = 32 * 1024 * 1024
-    """Larger requests are answered 413."""
+    """Larger requests are answered 413. Change it when requests hold large documents, or when strangers may send."""
     default_max_tokens: int = 0
-    """Tokens of an answer where the request names no limit; 0 leaves it to the context length."""
+    """Tokens of an answer where the request names no limit; 0 leaves it to the context length. Change it when clients
+    name no limit and answers get too long."""
     most_tokens: int = 0
-    """The most tokens of an answer whatever a request names; 0 leaves it to the context length."""
+    """The most tokens of an answer whatever a request names; 0 leaves it to the context length. Change it when no
+    answer may be longer than this, whatever the client asks."""
     temperature: float | None = None
-    """Where the request names none; unset takes the model's own generation settings, else 1."""
+    """Where the request names none; unset takes the model's own generation settings, else 1. Change it when clients
+    name none and the model's own default is not what you want."""
     top_p: float | None = None
-    """Where the request names none; unset takes the model's own, else 1."""
+    """Where the request names none; unset takes the model's own, else 1. Change it when clients name none and the
+    model's own default is not what you want."""
     top_k: int | None = None
-    """Where the request names none; unset takes the model's own, else 0 (off)."""
+    """Where the request names none; unset takes the model's own, else 0 (off). Change it when clients name none and the
+    model's own default is not what you want."""
     min_p: float | None = None
-    """Where the request names none; unset takes the model's own, else 0 (off)."""
+    """Where the request names none; unset takes the model's own, else 0 (off). Change it when clients name none and the
+    model's own default is not what you want."""
     max_choices: int = 16
     """The most answers (`n`) one request may ask for."""
     max_buffer_bytes: int = 256 * 1024
     """How far a client may lag behind its stream before sampling's hand-over waits for it."""
     stalled_s: float = 120.0
-    """A client that has not caught up with its stream for so long is cut off, as one that went away."""
+    """A client that has not caught up with its stream for so long is cut off, as one that went away. Change it when
+    clients stop reading for longer than two minutes, for example behind a debugger."""
     body_s: float = 60.0
     """A request's body must have arrived within this time."""
     keepalive_s: float = 75.0
-    """A connection without a request is closed after this time; a request's headers must arrive within it too."""
+    """A connection without a request is closed after this time; a request's headers must arrive within it too. Change
+    it when a proxy in front keeps connections longer than 75 s."""
     max_connections: int = 2000
-    """How many connections may be open at once, idle ones included; one too many is answered 503 and closed."""
+    """How many connections may be open at once, idle ones included; one too many is answered 503 and closed. Change it
+    when more clients connect, or when strangers may connect."""
     finish_s: float = 600.0
-    """How long a server that was asked to stop finishes what it is answering; what takes longer is cut off."""
+    """How long a server that was asked to stop finishes what it is answering; what takes longer is cut off. Change it
+    when a stop should end sooner; match it to the grace period of systemd or Kubernetes."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:

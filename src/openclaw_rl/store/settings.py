@@ -19,9 +19,11 @@ class StoreSettings:
     """What is kept of conversations, and for how long."""
 
     redact: tuple[Redact, ...] = (Redact.KEYS, Redact.CARDS)
-    """What is masked before a turn is stored, judged or learned from: keys, cards, emails; empty for nothing."""
+    """What is masked before a turn is stored, judged or learned from: keys, cards, emails; empty for nothing. Change it
+    when other kinds of private text must not be stored."""
     keep_days: float = 0.0
-    """Turns of ended sessions are erased after so many days; what was learned stays. 0 keeps them."""
+    """Turns of ended sessions are erased after so many days; what was learned stays. 0 keeps them. Change it when
+    conversations must not be kept for ever."""
 
     def __post_init__(self) -> None:
         if self.keep_days < 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import ClassVar, Literal
 
 
 class Method(StrEnum):
@@ -71,19 +71,32 @@ WEIGHTS: dict[Method, Weights] = {
 class MethodSettings:
     """The objective: a sum of masked terms, each with its own denominator."""
 
+    # Nobody outside can judge these: they are shown on request.
+    ADVANCED: ClassVar[frozenset[str]] = frozenset(
+        {
+            "clip", "clip_high", "clip_low", "distill", "divergence", "ema_decay", "hint_selection", "mean",
+            "step_coefficient", "subset", "tis_clip", "top_k",
+        }
+    )  # fmt: skip
+
     name: Method = Method.TOPK
-    """Which terms there are: binary, opd, combine, hybrid or topk."""
+    """Which terms there are: binary, opd, combine, hybrid or topk. Change it when you want the published methods, or
+    the scores to teach as well."""
     w_rl: float | None = None
-    """Weight of the score's advantage; left out, the method's own."""
+    """Weight of the score's advantage; left out, the method's own. Change it in experiments with the weight of
+    scores."""
     w_opd: float | None = None
-    """Weight of the hint's advantage; left out, the method's own."""
+    """Weight of the hint's advantage; left out, the method's own. Change it in experiments with the weight of hints."""
     w_distill: float | None = None
-    """Weight of top-k distillation; left out, the method's own."""
+    """Weight of top-k distillation; left out, the method's own. Change it in experiments with the weight of
+    distillation."""
     w_taught: float = 1.0
     """Weight of the forward divergence to the teacher on what is said behind a hint: replies that were served so (where
-    carry is bridge), and those it shows for a corrected turn (teach.shown_replies)."""
+    carry is bridge), and those it shows for a corrected turn (teach.shown_replies). Change it in experiments with the
+    weight of demonstrations."""
     kl_beta: float = 0.05
-    """Weight of the k3 term that ties the policy to the base model."""
+    """Weight of the k3 term that ties the policy to the base model. Change it when versions move too far from the base
+    model (raise) or learn too little (lower)."""
     clip: float = 1.0
     """Bound on the hint's advantage of one token, in nats; 0 is off."""
     clip_low: float = 0.2
@@ -109,9 +122,11 @@ class MethodSettings:
     divergence: Literal["reverse", "forward", "jsd"] = "forward"
     """What the tail form measures: reverse, forward or jsd."""
     teacher: Teacher = Teacher.BASE
-    """Whose weights read the hint: base, ema (a moving average of the policy) or model (another one)."""
+    """Whose weights read the hint: base, ema (a moving average of the policy) or model (another one). Change it when a
+    larger model should read the hints."""
     teacher_model: str = ""
-    """Folder or hub name of the teacher where that is a model of its own; its tokenizer must be the same."""
+    """Folder or hub name of the teacher where that is a model of its own; its tokenizer must be the same. Change it
+    with trainer.method.teacher = model."""
     ema_decay: float = 0.95
     """How much of the moving average stays at each step."""
 
@@ -162,20 +177,32 @@ class MethodSettings:
 class TrainerSettings:
     """The local trainer."""
 
+    # Nobody outside can judge these: they are shown on request.
+    ADVANCED: ClassVar[frozenset[str]] = frozenset(
+        {
+            "beta1", "beta2", "enough", "grad_clip", "logits_per_chunk", "nice", "prompts", "recompute_layers",
+            "scopes_in_memory", "seed", "still_norm", "weight_decay",
+        }
+    )  # fmt: skip
+
     method: MethodSettings = field(default_factory=MethodSettings)
     """The objective."""
     parameters: Literal["lora", "full"] = "lora"
-    """What is trained: LoRA weights, or every weight of the model (20 bytes of memory and 12 of disk for each)."""
+    """What is trained: LoRA weights, or every weight of the model (20 bytes of memory and 12 of disk for each). Change
+    it when every weight should be trained and the memory is there."""
     rank: int = 32
-    """Rank of the LoRA weights."""
+    """Rank of the LoRA weights. Change it when adapters should be smaller, or learning does not suffice."""
     alpha: float = 64.0
-    """LoRA's alpha: what the adapter adds is scaled by alpha / rank."""
+    """LoRA's alpha: what the adapter adds is scaled by alpha / rank. Change it with rank, by the usual rule alpha = 2 x
+    rank."""
     targets: str = "all-linear"
-    """Which layers are adapted: all-linear (experts and their routers excepted), or names with commas between them."""
+    """Which layers are adapted: all-linear (experts and their routers excepted), or names with commas between them.
+    Change it when only some layers should be adapted."""
     lr: float | None = None
     """Learning rate. Of LoRA steps of several updates toward a teacher it is the first one, 1e-3 where left out: it
     grows while the distance falls and halves where it rises. Of others it is the only one; left out, 1e-2 for models
-    under 100 M parameters and 2e-4 above (full: 1e-4 and 1e-5)."""
+    under 100 M parameters and 2e-4 above (full: 1e-4 and 1e-5). Change it when the doctor says that versions are
+    refused or nothing is learned."""
     weight_decay: float = 0.0
     """AdamW's decay of the LoRA weights."""
     beta1: float = 0.5
@@ -183,7 +210,8 @@ class TrainerSettings:
     beta2: float = 0.999
     """AdamW's decay of the mean squared gradient."""
     updates: int = 40
-    """Most updates of the optimiser in one step toward a teacher's top-k distribution; any other objective has one."""
+    """Most updates of the optimiser in one step toward a teacher's top-k distribution; any other objective has one.
+    Change it when steps take too long (fewer) or the gate refuses because nothing changed (more)."""
     enough: float = 0.03
     """A step ends early once the distance to the teacher is this share of what it was, or a thousandth of a nat a
     token; 0 makes all updates."""
@@ -199,7 +227,7 @@ class TrainerSettings:
     `auto` is constant for LoRA steps of several updates toward a teacher, and exact for all others."""
     max_tokens_per_pass: int = 2048
     """Tokens in one forward and backward pass, beside those that all of it shares; bounds memory. A longer sequence
-    goes alone."""
+    goes alone. Change it when the trainer runs out of memory (lower), or has much (higher)."""
     logits_per_chunk: int = 1 << 20
     """Logits that exist at once."""
     recompute_layers: bool = False
@@ -208,15 +236,17 @@ class TrainerSettings:
     scopes_in_memory: int = 2
     """How many scopes' weights and moments the trainer keeps at hand; others are read from disk when they are due."""
     device: str = "auto"
-    """cpu, cuda, or auto: cuda where there is one."""
+    """cpu, cuda, or auto: cuda where there is one. Change it when the trainer has a GPU of its own."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """float32, bfloat16, or auto: float32 for models under 100 M parameters on a CPU, else bfloat16."""
+    """float32, bfloat16, or auto: float32 for models under 100 M parameters on a CPU, else bfloat16. Change it when
+    steps give numbers that are not finite, or memory is short."""
     threads: int = 1
-    """CPU threads of the trainer's process."""
+    """CPU threads of the trainer's process. Change it when steps on a CPU are slow and cores are idle."""
     nice: int = 19
     """Priority of the trainer's process; 19 gives way to everything."""
     timeout_s: float = 1800.0
-    """How long one step may take before its process is ended; steps are made to fit into train.step_share of it."""
+    """How long one step may take before its process is ended; steps are made to fit into train.step_share of it. Change
+    it when samples are set aside as too costly (raise)."""
 
     def __post_init__(self) -> None:
         if min(self.rank, self.threads, self.max_tokens_per_pass, self.logits_per_chunk, self.updates) < 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from openclaw_rl.errors import ConfigError
 
@@ -13,32 +14,43 @@ DTYPES = ("auto", "float32", "bfloat16", "float16")
 class LocalEngineSettings:
     """How the local engine runs a model."""
 
+    # Nobody outside can judge these: they are shown on request.
+    ADVANCED: ClassVar[frozenset[str]] = frozenset({"cache_tokens", "max_full_versions", "max_restarts", "nice"})
+
     model: str = ""
     """Folder (or hub name) of a Hugging Face causal language model."""
     device: str = "auto"
-    """`cpu`, `cuda`, `cuda:1` ...; `auto` takes a GPU where there is one."""
+    """`cpu`, `cuda`, `cuda:1` ...; `auto` takes a GPU where there is one. Change it when the model should run on
+    another GPU, or on the CPU although there is a GPU."""
     dtype: str = "auto"
-    """`float32`, `bfloat16` or `float16`; `auto` is float32 below 100 M parameters on a CPU, else bfloat16."""
+    """`float32`, `bfloat16` or `float16`; `auto` is float32 below 100 M parameters on a CPU, else bfloat16. Change it
+    when memory is short, or when the automatic number format is not the one you want."""
     threads: int = 1
-    """CPU threads of the engine; 2 only pay without a trainer beside it and for real model sizes."""
+    """CPU threads of the engine; 2 only pay without a trainer beside it and for real model sizes. Change it when the
+    model runs on a CPU with idle cores."""
     nice: int = 0
     """Priority of the engine's process; 19 gives way to everything."""
     max_rows: int = 16
-    """Requests that decode at once."""
+    """Requests that decode at once. Change it when more requests should be answered at the same time, or when memory is
+    short."""
     max_waiting: int = 256
-    """Requests that wait for a row; one more is answered 429."""
+    """Requests that wait for a row; one more is answered 429. Change it when clients should wait longer, or be refused
+    earlier, under load."""
     max_versions: int = 8
-    """Adapters that are loaded at once."""
+    """Adapters that are loaded at once. Change it when many users or agents have adapters of their own."""
     max_full_versions: int = 2
     """Copies of the whole model loaded at once beside the base, where every weight is trained; each takes memory."""
     cache_tokens: int = 0
     """Tokens whose keys and values are kept, running rows included; 0 leaves it to `cache_bytes`."""
     cache_bytes: int = 0
-    """Memory for keys and values; 0 takes two contexts or 1 GiB, whichever is more, in a quarter of the free."""
+    """Memory for keys and values; 0 takes two contexts or 1 GiB, whichever is more, in a quarter of the free. Change it
+    when conversations are long and memory is free, or when the GPU is shared with the trainer."""
     step_target_ms: float = 25.0
-    """How long a step may take that reads a prompt beside running rows."""
+    """How long a step may take that reads a prompt beside running rows. Change it when running answers pause too long
+    while a long prompt is read (lower), or long prompts wait too long (higher)."""
     seed: int | None = None
-    """Makes requests that bring no seed of their own repeatable; unset, they are not."""
+    """Makes requests that bring no seed of their own repeatable; unset, they are not. Change it when answers must be
+    repeatable, as in tests."""
     max_restarts: int = 3
     """How often a dead engine process is started again within ten minutes."""
 
