@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := bench-forget bench-gate bench-damage bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings
+FIGURES := house bench-forget bench-gate bench-damage bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings
 .PHONY: test-boxes test-oracle test-peers help install demo serve test test-node test-openclaw test-clients check format tiny clean $(FIGURES)
 
 help:  ## what can be made
@@ -73,6 +73,9 @@ bench-learning: .venv/installed  ## sessions until the wish holds, accuracy kept
 # JUDGE=scripted: a judge that is told what each user meant. The models that are missing are made first, minutes each.
 bench-transfer: .venv/installed  ## does learning hold on made models, with words no judge was taught (goes on where it was stopped)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.transfer $(if $(JUDGE),--judge $(JUDGE))
+
+house: .venv/installed  ## how well a newcomer finds their way: the path of one turn, names, rooms, settings
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.house
 
 bench-tokens: .venv/installed  ## recorded against recomputed log-probabilities
 	@$(BIN)/python -m benchmarks.tokens
