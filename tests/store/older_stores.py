@@ -18,6 +18,7 @@ UNDO = {
     "ALTER TABLE versions DROP COLUMN pruned_s;",
     9: "ALTER TABLE lessons DROP COLUMN returned;",
     10: "ALTER TABLE bodies DROP COLUMN masked;",
+    11: "DROP TABLE episode_steps; DROP TABLE episodes;",
 }
 
 

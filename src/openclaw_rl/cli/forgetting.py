@@ -36,6 +36,7 @@ def forget(
     session: Annotated[str | None, typer.Option("--session", help="A session, by its name or its client's.")] = None,
     user: Annotated[str | None, typer.Option("--user", help="A user with all sessions, hints and adapter.")] = None,
     turn: Annotated[str | None, typer.Option("--turn", help="A turn, and what goes on from it.")] = None,
+    episode: Annotated[str | None, typer.Option("--episode", help="An episode with all its turns.")] = None,
     before: Annotated[str | None, typer.Option("--before", help="All older than a day or moment: 2026-01-31.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go, and leave it.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
@@ -49,7 +50,7 @@ def forget(
     model: Model = None,
     config: File = None,
 ) -> None:
-    """Forget a session, a user, a turn or all before a date: every byte of it, and what the weights learned from it.
+    """Forget a session, a user, a turn, an episode or all before a date: every byte, and what the weights learned.
 
     Turns that repeat it go too, and hints drawn from it. Versions that saw it are removed and made again from the last
     one that never did, without it; they pass the gate like any other. A certificate of what was removed is printed and
@@ -63,7 +64,9 @@ def forget(
 
     at = home_of(home)
     settings = read_config(config, overrides={"home": str(at), "model": model})
-    what = What(session=session, user=user, turn=turn, before_s=None if before is None else _moment(before))
+    what = What(
+        session=session, user=user, turn=turn, episode=episode, before_s=None if before is None else _moment(before)
+    )
     if address_of(at) is not None:
         _by_server(at, what, dry_run=dry_run, yes=yes, remake=remake, records=records)
         return

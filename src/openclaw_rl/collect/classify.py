@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from openclaw_rl.collect.clients.rules import ClientRules
+from openclaw_rl.collect.episodes import names_episode
 from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.turn import Arrival, Turn, TurnKind
@@ -17,10 +18,12 @@ END = 8  # letters by which a repetition is looked for
 
 
 def is_vouched(arrival: Arrival) -> bool:
-    """Whether the client itself says that this is its owner's turn."""
+    """Whether the client itself says that this is its owner's turn, or a step of an episode."""
     said = arrival.facts.get("turn_type")
     claims = (arrival.headers.get("x-turn-type"), said if isinstance(said, str) else None)
-    return next((claim.strip().lower() == TurnKind.MAIN for claim in claims if claim is not None), False)
+    return next(
+        (claim.strip().lower() == TurnKind.MAIN for claim in claims if claim is not None), names_episode(arrival)
+    )
 
 
 def kind_of(arrival: Arrival, rules: ClientRules, *, has_stamped: bool = False) -> tuple[TurnKind, str]:
@@ -36,6 +39,8 @@ def kind_of(arrival: Arrival, rules: ClientRules, *, has_stamped: bool = False) 
         if word in KINDS:
             return KINDS[word], f"{word}: {where} says so"
         passed_over += f", {where} is neither main nor side"
+    if names_episode(arrival):
+        return TurnKind.MAIN, f"main: it is a step of an episode{passed_over}"
     known = rules.kind(arrival, has_stamped=has_stamped)
     if known is not None:
         return known[0], f"{known[0].value}: {known[1]}{passed_over}"

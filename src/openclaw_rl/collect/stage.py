@@ -14,6 +14,8 @@ from urllib.parse import unquote
 from openclaw_rl.collect.classify import degenerate, kind_of
 from openclaw_rl.collect.clients.by_rules import RuleClient
 from openclaw_rl.collect.clients.rules import AnyClient, ClientRules, Directory, known_clients, without_headers
+from openclaw_rl.collect.episodes import names_episode, step_of
+from openclaw_rl.collect.naming import claimed, family
 from openclaw_rl.collect.next_state import next_state_of
 from openclaw_rl.collect.past import Belonging, Going, Past
 from openclaw_rl.collect.prefixes import History, Index, digested, extended, following, history_of
@@ -23,8 +25,6 @@ from openclaw_rl.collect.sessions import (
     Named,
     agent_of,
     fresh_session,
-    in_thread,
-    named,
     previous_response,
     says_done,
     session_name,
@@ -125,14 +125,11 @@ class Collect:
         telling, shown = self._telling(rules, arrival)
         kind, rule = kind_of(shown, telling, has_stamped=self._has_stamped(arrival, rules))
         reply = await self._named_reply(arrival)
-        told = named(arrival) or _by_response(reply) or _by_client(shown, telling)
-        thread = telling.thread(shown) if told is not None else None
-        if told is not None and thread and not told.session.endswith(thread):
-            told = in_thread(told, thread)
+        told = claimed(arrival, reply, shown, telling)
         whose = Belonging(
             space,
             None if told is None else told.session,
-            _family(shown, told, telling),
+            family(shown, told, telling),
             None if reply is None else reply.id,
         )
         going = await self._past.going(history, whose, rules, is_main=kind is TurnKind.MAIN)
@@ -160,16 +157,23 @@ class Collect:
             if going.links:
                 self._signs.goes_on(space, told.session, arrival)
         is_done = says_done(arrival)
+        user = user_of(arrival, may_name=self._may_name(arrival.key_name))
+        step = (
+            await step_of(self._store, arrival, newest(arrival.messages), parent, user=user, prefix=history.prefix)
+            if kind is TurnKind.MAIN
+            else None
+        )
         self._announce(told.session, is_done=is_done)
         self.tally.placed(kind, is_fresh=is_fresh, goes_on=bool(going.links), has_history=bool(history.replies))
         return Placement(
             session=told.session,
-            user=user_of(arrival, may_name=self._may_name(arrival.key_name)),
+            user=user,
             agent=agent_of(arrival),
             kind=kind,
             why="; ".join(each for each in (rule, told.how, going.why, spoke) if each),
             parent=parent,
             is_done=is_done,
+            step=step,
         )
 
     async def commit(self, turn: Turn) -> None:
@@ -316,7 +320,7 @@ class Collect:
 
         The request does not wait for the writing: it comes before its own turn's, in the one queue both stand in.
         """
-        if not is_main:
+        if not is_main or names_episode(arrival):  # what an environment shows is noted as it is
             return ""
         listener = Listener(self._signs, rules, history.space)
         last, told = history.replies[0] if history.replies else None, ""
@@ -377,21 +381,3 @@ def _note_pair(known: Known, pairing: asyncio.Future[bool]) -> None:
         log.warning("a next state could not be stored turn=%s: %s", known.turn, problem)
     else:
         log.debug("paired turn=%s", known.turn)
-
-
-def _by_response(reply: Turn | None) -> Named | None:
-    return None if reply is None else Named(reply.session, "session from the body's previous_response_id")
-
-
-def _by_client(arrival: Arrival, rules: ClientRules) -> Named | None:
-    told = rules.session(arrival)
-    return None if told is None else Named(session_name(arrival.key_name, told[0]), f"session from {told[1]}")
-
-
-def _family(arrival: Arrival, told: Named | None, rules: ClientRules) -> str | None:
-    """The client's own name of the session, where the session was named after it."""
-    own = None if isinstance(rules, RuleClient) else rules.session(arrival)
-    name = None if own is None else session_name(arrival.key_name, own[0])
-    if told is None or name is None:
-        return None
-    return name if told.session == name or told.session.startswith(f"{name}:") else None

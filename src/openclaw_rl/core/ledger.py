@@ -35,6 +35,9 @@ class DropReason(StrEnum):
     IN_VAIN = "in_vain"  # its user contradicts themselves, and learning from them rests
     MEMORY_ONLY = "memory_only"  # carry = memory: the prompt remembers, the weights are left alone
     LEARNED = "learned"  # sampled behind hints, and said without them as well
+    NO_SPREAD = "no_spread"  # a step of an episode; all that it is compared with earned the same
+    ENVIRONMENT_FAILED = "environment_failed"  # its episode's task or grader is broken: no reward
+    INFRASTRUCTURE_FAILED = "infrastructure_failed"  # a machine failed its episode, not the policy: no reward
     TOO_LONG = "too_long"
     TOO_DEAR = "too_dear"  # set aside: a step over it alone takes too long, or too much memory, on this machine
     STALE = "stale"

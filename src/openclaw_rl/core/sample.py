@@ -26,11 +26,20 @@ class Wants(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an environment graded a whole rollout."""
+    """How an environment graded the whole episode that a turn is a step of."""
 
     reward: float
     is_success: bool
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A step that another is compared with: its turn, its episode's outcome, and its own score."""
+
+    turn: str
+    outcome: float
+    score: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +99,9 @@ class Sample:
 
     `kept`, where a grammar held the reply, is the log of the share of the model's own distribution that it left
     at each response token; empty where none did. What it forced stands outside the `mask`.
+
+    A step of an episode has an `outcome`, its own `score` beside it, and `peers`: all steps whose rewards its own is
+    measured against, itself among them.
     """
 
     turn: str
@@ -103,6 +115,7 @@ class Sample:
     score: float | None = None
     baseline: float | None = None
     outcome: Outcome | None = None
+    peers: tuple[Peer, ...] = ()
     hints: tuple[HintPrompt, ...] = ()
     group: str | None = None
     is_promoted: bool = False

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from openclaw_rl.core.completion import Completion
+from openclaw_rl.core.episode import EpisodeStep
 from openclaw_rl.core.hint import PlacedHint, with_hints
 from openclaw_rl.core.message import Json, Message, Tool
 from openclaw_rl.core.prompt import Prompt
@@ -24,8 +25,8 @@ class Arrival:
     """A request as it came in, before anything was decided about it.
 
     `headers` have lower-case names; `facts` are the body's own words on sessions (`session_id`, `turn_type`,
-    `session_done`, `user`, `prompt_cache_key`, `metadata`, `previous_response_id`); `key_name` is the API key's name;
-    `max_tokens` is how long an answer may be, where the body says so.
+    `session_done`, `episode`, `user`, `prompt_cache_key`, `metadata`, `previous_response_id`); `key_name` is the API
+    key's name; `max_tokens` is how long an answer may be, where the body says so.
     """
 
     messages: tuple[Message, ...]
@@ -51,6 +52,7 @@ class Placement:
     why: str
     parent: Turn | None = None
     is_done: bool = False
+    step: EpisodeStep | None = None  # where the request is a step of an episode
 
     @property
     def is_main(self) -> bool:
@@ -85,6 +87,7 @@ class Turn:
     options: Mapping[str, Json] = field(default_factory=dict)
     shown: Mapping[str, Json] = field(default_factory=dict)  # what its API tells of the request when asked for it again
     carried: tuple[PlacedHint, ...] = ()
+    step: EpisodeStep | None = None  # of the episode it belongs to, where it belongs to one
 
     @property
     def read(self) -> tuple[Message, ...]:

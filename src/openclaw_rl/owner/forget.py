@@ -88,5 +88,6 @@ def _body(what: What) -> dict[str, Json]:
         "user": what.user,
         "turn": what.turn,
         "before": what.before_s,
+        "episode": what.episode,
     }
     return {name: value for name, value in named.items() if value is not None}

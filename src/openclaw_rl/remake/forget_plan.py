@@ -154,7 +154,9 @@ def certificate_path(home: Path, certificate: Certificate) -> Path:
 
 def is_about(certificate: Certificate, what: What) -> bool:
     """Whether a certificate tells of forgetting just this."""
-    given = {"session": what.session, "user": what.user, "turn": what.turn}.get(certificate.kind)
+    given = {"session": what.session, "user": what.user, "turn": what.turn, "episode": what.episode}.get(
+        certificate.kind
+    )
     return given is not None and certificate.name == _digest(certificate.salt, given)
 
 
@@ -178,9 +180,11 @@ def moment(at_s: float) -> str:
 def _certificate(what: What, going: Going, name: str, at_s: float) -> Certificate:
     salt = secrets.token_hex(16)
     kinds = {"session": what.session, "user": what.user, "turn": what.turn, "before": what.before_s}
+    kinds["episode"] = what.episode
     kind, given = next((kind, given) for kind, given in kinds.items() if given is not None)
     removed = {"turns": len(going.turns), "turns_without_what_followed": len(going.unsaid)}
     removed |= {"turns_without_sample": len(going.unread), "hints": len(going.hints), "sessions": len(going.sessions)}
+    removed |= {"episodes": len(going.episodes)}
     return Certificate(
         id=name,
         asked_at=moment(at_s),

@@ -11,8 +11,8 @@ from openclaw_rl.serve.apis.chat.route import chat_completions
 from openclaw_rl.serve.apis.completions import completions
 from openclaw_rl.serve.apis.messages.route import count_tokens, messages
 from openclaw_rl.serve.apis.responses import route as responses
+from openclaw_rl.serve.control import episodes, hints, orders
 from openclaw_rl.serve.control import forget as forgetting
-from openclaw_rl.serve.control import hints, orders
 from openclaw_rl.serve.control import routes as control
 from openclaw_rl.serve.control.export import export
 from openclaw_rl.serve.control.routes import answer
@@ -109,6 +109,11 @@ ROUTES: tuple[Route, ...] = (
     ("POST", "/v1/rl/freeze", orders.freeze, Right.ADMIN),
     ("POST", "/v1/rl/unfreeze", orders.unfreeze, Right.ADMIN),
     ("POST", "/v1/rl/compare", orders.compare, Right.ADMIN),
+    ("POST", "/v1/rl/episodes", episodes.begin, Right.TEACH),
+    ("GET", "/v1/rl/episodes", episodes.listed, Right.ADMIN),
+    ("GET", "/v1/rl/episodes/{id}", episodes.episode, Right.ADMIN),
+    ("POST", "/v1/rl/episodes/{id}/steps", episodes.report_step, Right.TEACH),
+    ("POST", "/v1/rl/episodes/{id}/end", episodes.end, Right.TEACH),
     ("GET", "/v1/rl/export", export, Right.ADMIN),
     ("POST", "/v1/rl/forget", forgetting.forget, Right.ADMIN),
     ("GET", "/v1/rl/forget", forgetting.standing, Right.ADMIN),

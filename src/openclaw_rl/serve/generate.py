@@ -234,6 +234,7 @@ class Generation:
             api=self.asked.api,
             options=self.asked.options,
             carried=self.carried,
+            step=self.placement.step,
             shown=self.shown if self.asked.shown else {},
         )
 
@@ -256,7 +257,8 @@ async def begin(parts: ServeParts, asked: Asked, headers: Mapping[str, str], key
     told = {name.lower(): value for name, value in headers.items() if name.lower() not in _SECRET}
     arrival = Arrival(asked.messages, asked.tools, told, facts, key_name, at_s, asked.max_tokens)
     placement = await parts.collector.place(arrival)
-    carried = () if asked.prompt is not None else await parts.carried(placement, asked.messages)
+    is_bare = asked.prompt is not None or placement.step is not None  # a policy in an environment is sampled as it is
+    carried = () if is_bare else await parts.carried(placement, asked.messages)
     try:
         prompt, carried = await _fitting(parts, asked, placement, carried, most)
     except TooManyTokens as problem:

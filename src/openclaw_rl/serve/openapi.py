@@ -9,18 +9,19 @@ import msgspec
 from aiohttp import web
 
 from openclaw_rl import __version__
+from openclaw_rl.core.episode import EpisodeState, FailureClass
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.rights import Right
 from openclaw_rl.serve.apis.chat import wire
 from openclaw_rl.serve.apis.messages import wire as messages_wire
 from openclaw_rl.serve.apis.responses import wire as responses_wire
+from openclaw_rl.serve.control import episodes, hints, orders
 from openclaw_rl.serve.control import forget as forgetting
-from openclaw_rl.serve.control import hints, orders
 from openclaw_rl.serve.control import routes as control
 from openclaw_rl.serve.notes import IGNORED, PLACEHOLDERS, TURN, VERSION
 from openclaw_rl.serve.parts import ServeParts
-from openclaw_rl.serve.request.names import MOST_CHARS
+from openclaw_rl.serve.request.names import MOST_CHARS, MOST_EPISODE_CHARS
 
 Answering = Callable[[web.Request, ServeParts, str], Awaitable[web.StreamResponse]]
 Route = tuple[str, str, Answering, Right | None]  # method, path, what answers it, the right a key needs
@@ -39,6 +40,9 @@ BODIES: dict[tuple[str, str], type[msgspec.Struct]] = {
     ("POST", "/v1/rl/unpin"): orders.UnpinBody,
     ("POST", "/v1/rl/compare"): orders.CompareBody,
     ("POST", "/v1/rl/forget"): forgetting.ForgetBody,
+    ("POST", "/v1/rl/episodes"): episodes.EpisodeBody,
+    ("POST", "/v1/rl/episodes/{id}/steps"): episodes.EpisodeStepBody,
+    ("POST", "/v1/rl/episodes/{id}/end"): episodes.EpisodeEndBody,
     ("PUT", "/v1/rl/hints"): hints.AddBody,
     ("PUT", "/v1/rl/hints/{id}"): hints.ChangeBody,
 }
@@ -68,6 +72,10 @@ _NARROWER: dict[tuple[str, str], dict[str, Json]] = {
     ("ToolParam", "input_schema"): {"type": "object"},
     ("Thinking", "type"): {"enum": ["enabled", "disabled", "adaptive"]},
     ("FeedbackBody", "score"): {"enum": [-1, 0, 1]},
+    ("EpisodeBody", "task"): {"minLength": 1, "maxLength": MOST_EPISODE_CHARS},
+    ("EpisodeBody", "group_size"): _AT_LEAST_1,
+    ("EpisodeStepBody", "step"): {"minimum": 0},
+    ("EpisodeEndBody", "failure"): {"enum": [each.value for each in FailureClass]},
     ("CompareBody", "versions"): {"minItems": 2, "maxItems": 4},
     ("CompareBody", "max_tokens"): {"minimum": 1, "maximum": 4096},
     **{
@@ -95,6 +103,12 @@ _QUERIES: dict[tuple[str, str], dict[str, Json]] = {
         "before": _TEXT,
     },
     ("GET", "/v1/rl/hints"): {"user": _TEXT},
+    ("GET", "/v1/rl/episodes"): {
+        "limit": {"type": "integer", "minimum": 1, "maximum": 500, "default": 50},
+        "state": {"type": "string", "enum": [state.value for state in EpisodeState]},
+        "task": _TEXT,
+        "before": _TEXT,
+    },
     ("GET", "/v1/rl/export"): {"user": _TEXT, "session": _TEXT, "side": {"type": "boolean"}, "to": _TEXT},
     ("GET", "/v1/rl/versions"): {
         "limit": {"type": "integer", "minimum": 1, "maximum": 500, "default": 50},
@@ -114,6 +128,14 @@ _HEADERS = {
     "X-Session-Done": "`true` where this is the conversation's last turn.",
     "X-User-Id": "Who speaks.",
     "X-Agent-Id": "Which agent asks.",
+    "X-Episode-Id": "The episode this request is a step of.",
+    "X-Episode-Step": "Which step, from 0; left out, the next one.",
+    "X-Episode-Task": "The task, where the episode is to begin with this request.",
+    "X-Episode-Group": "The group of episodes of the task that it is compared with.",
+    "X-Episode-Group-Size": "How many episodes the group holds.",
+    "X-Episode-Seed": "The seed of the attempt.",
+    "X-Episode-Environment": "The environment or setting.",
+    "X-Episode-Observation": "The kind of what the request shows: text, terminal, tool, screen.",
 }
 _ANSWER_HEADERS = {
     TURN: "The turns of the answers.",
@@ -122,7 +144,17 @@ _ANSWER_HEADERS = {
     PLACEHOLDERS: "How many images, files and blocks stood in the prompt by name, by kind.",
 }
 _NAME: Json = {"type": ["string", "integer", "null"], "maxLength": MOST_CHARS}
+_WORD: Json = {"type": ["string", "null"], "maxLength": MOST_EPISODE_CHARS}
+_COUNT: Json = {"type": ["integer", "null"], "minimum": 0}
+_EPISODE: Json = {
+    "type": ["object", "null"],
+    "properties": {
+        **{name: _WORD for name in ("id", "task", "group", "environment", "observation")},
+        **{name: _COUNT for name in ("step", "group_size", "seed")},
+    },
+}
 _FACTS: dict[str, Json] = {
+    "episode": _EPISODE,
     "session_id": _NAME,
     "user": _NAME,
     "prompt_cache_key": _NAME,

@@ -36,6 +36,7 @@ from openclaw_rl.store.redact.masker import Masker
 from openclaw_rl.store.rows import Judged, StepRecord, TurnRow, VersionRow, VersionStatus
 from openclaw_rl.store.tables import hints, ledger, lessons, listing, samples, sessions, spent, turns, versions
 from openclaw_rl.store.tables.effects import EffectBook
+from openclaw_rl.store.tables.episode_book import EpisodeBook
 from openclaw_rl.store.tables.hint_book import HintBook
 from openclaw_rl.store.tables.keeping import KeepingBook
 from openclaw_rl.store.tables.order_book import OrderBook
@@ -51,10 +52,9 @@ Row = TypeVar("Row")
 
 
 class Store:
-    """The rows of one installation; `hints` are those kept for its users, `forgettings` what was erased on request.
-
-    `orders` are the owner's standing ones, `effects` tells what versions did, `exports` are records written elsewhere,
-    `keeping` says whose weights stay on the disk, `refusals` what refused versions gave back.
+    """The rows of one installation; `hints` are those kept for its users, `episodes` attempts at tasks, `forgettings`
+    what was erased on request, `orders` the owner's standing ones, `effects` what versions did, `exports` records
+    written elsewhere; `keeping` says whose weights stay on the disk, `refusals` what refused versions gave back.
     """
 
     @classmethod
@@ -101,6 +101,7 @@ class Store:
         self.keeping = KeepingBook(self._writer, self._reader)
         self.steps = StepBook(self._writer, self._reader)
         self.refusals = RefusalBook(self._writer, self._reader)
+        self.episodes = EpisodeBook(self._writer, self._reader, masker)
         self._is_closed = False
 
     @property
@@ -175,7 +176,7 @@ class Store:
         seen = Session(turn.session, turn.user, turn.agent, turn.at_s, turn.at_s if seen_s is None else seen_s)
 
         def work(tx: Transaction) -> bool:
-            if self.forgettings.holds(turn):
+            if self.forgettings.holds(turn) or self.episodes.is_gone(tx.sql, turn.step):
                 return False
             sessions.see(tx.sql, seen)
             kept, why = self._masker.turn(turn), reason

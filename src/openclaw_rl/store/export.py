@@ -4,7 +4,7 @@
 
 `turn` counts a session's main turns from 1; a side request has none. Our own facts stand behind, under names the
 published shape does not use: kind, turn_id, user, agent, reasoning, state, reason, version, source, mean, hints,
-feedback.
+feedback, episode.
 """
 
 from __future__ import annotations
@@ -142,4 +142,24 @@ def record_of(row: TurnRow, number: int | None, text_of: TextOf | None) -> dict[
         "mean": None if verdict is None else verdict.mean,
         "hints": hints,
         "feedback": None if feedback is None else {"score": feedback.score, "text": feedback.text},
+        "episode": _episode_json(row),
+    }
+
+
+def _episode_json(row: TurnRow) -> Json:
+    """Which step of which episode the turn is, and how that ended; null for a turn of none."""
+    step, episode = row.turn.step, row.episode
+    if step is None:
+        return None
+    body: dict[str, Json] = {"id": step.episode, "step": step.index, "observation": step.observation}
+    if episode is None:
+        return body
+    return body | {
+        "score": row.step_score,
+        "task": episode.task,
+        "group": episode.group,
+        "seed": episode.seed,
+        "environment": episode.environment,
+        "outcome": episode.outcome,
+        "failure": episode.failure.value,
     }

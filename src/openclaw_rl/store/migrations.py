@@ -85,6 +85,37 @@ ALTER TABLE lessons ADD COLUMN returned INTEGER NOT NULL DEFAULT 0;
     10: """
 ALTER TABLE bodies ADD COLUMN masked BLOB;
 """,
+    11: """
+CREATE TABLE episodes (
+  seq         INTEGER PRIMARY KEY,
+  id          TEXT NOT NULL UNIQUE,
+  begun_s     REAL NOT NULL,
+  seen_s      REAL NOT NULL,
+  ended_s     REAL,
+  user        TEXT NOT NULL,
+  task        TEXT NOT NULL,
+  group_name  TEXT,
+  group_size  INTEGER,
+  closes      INTEGER NOT NULL DEFAULT 0,
+  seed        INTEGER,
+  environment TEXT NOT NULL,
+  state       TEXT NOT NULL CHECK (state IN ('open', 'ended', 'settled')),
+  outcome     REAL,
+  failure     TEXT NOT NULL CHECK (failure IN ('none', 'agent', 'environment', 'infrastructure')),
+  why         TEXT NOT NULL,
+  CHECK ((state = 'open') = (ended_s IS NULL))
+);
+CREATE INDEX episodes_state ON episodes (state, seq);
+CREATE INDEX episodes_group ON episodes (user, task, group_name, seq);
+CREATE TABLE episode_steps (
+  turn        TEXT PRIMARY KEY REFERENCES turns (id) ON DELETE CASCADE,
+  episode     TEXT NOT NULL REFERENCES episodes (id) ON DELETE CASCADE,
+  place       INTEGER NOT NULL,
+  observation TEXT NOT NULL,
+  score       REAL
+);
+CREATE INDEX episode_steps_of ON episode_steps (episode, place);
+""",
 }
 NEWEST = max(STEPS) + 1
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from openclaw_rl.core.adapter import Adapter
+from openclaw_rl.core.episode import Episode
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.next_state import Feedback, NextState
 from openclaw_rl.core.turn import Session, Turn
@@ -91,6 +92,8 @@ class TurnRow:
     has_sample: bool = False
     step: str | None = None
     trained_version: PolicyVersion | None = None
+    episode: Episode | None = None  # that it is a step of; which one, `turn.step` says
+    step_score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,38 @@ CREATE TABLE lessons (
 ) WITHOUT ROWID;
 CREATE INDEX lessons_waiting ON lessons (scope, turn) WHERE step IS NULL AND reason IS NULL;
 
+-- Attempts at tasks, and which turns they took. `group_name`, with user and task: the episodes it is compared with.
+CREATE TABLE episodes (
+  seq         INTEGER PRIMARY KEY,
+  id          TEXT NOT NULL UNIQUE,
+  begun_s     REAL NOT NULL,
+  seen_s      REAL NOT NULL,
+  ended_s     REAL,
+  user        TEXT NOT NULL,
+  task        TEXT NOT NULL,
+  group_name  TEXT,
+  group_size  INTEGER,
+  closes      INTEGER NOT NULL DEFAULT 0,
+  seed        INTEGER,
+  environment TEXT NOT NULL,
+  state       TEXT NOT NULL CHECK (state IN ('open', 'ended', 'settled')),
+  outcome     REAL,
+  failure     TEXT NOT NULL CHECK (failure IN ('none', 'agent', 'environment', 'infrastructure')),
+  why         TEXT NOT NULL,
+  CHECK ((state = 'open') = (ended_s IS NULL))
+);
+CREATE INDEX episodes_state ON episodes (state, seq);
+CREATE INDEX episodes_group ON episodes (user, task, group_name, seq);
+
+CREATE TABLE episode_steps (
+  turn        TEXT PRIMARY KEY REFERENCES turns (id) ON DELETE CASCADE,
+  episode     TEXT NOT NULL REFERENCES episodes (id) ON DELETE CASCADE,
+  place       INTEGER NOT NULL,      -- the step's index, from 0
+  observation TEXT NOT NULL,         -- the kind of what the turn was shown
+  score       REAL                   -- the step's own reward; NULL where nobody gave one
+);
+CREATE INDEX episode_steps_of ON episode_steps (episode, place);
+
 CREATE TABLE steps (
   id        TEXT PRIMARY KEY,
   started_s REAL NOT NULL,

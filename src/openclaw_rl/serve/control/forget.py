@@ -14,7 +14,7 @@ from openclaw_rl.store.forget.selection import What
 
 
 class ForgetBody(msgspec.Struct):
-    """The body of POST /v1/rl/forget: one of `session`, `user`, `turn` and `before` (seconds since 1970).
+    """The body of POST /v1/rl/forget: one of `session`, `user`, `turn`, `episode` and `before` (seconds).
 
     With `dry_run` it is only counted. With `records` files that were exported outside the home folder are cleaned too.
     """
@@ -23,24 +23,26 @@ class ForgetBody(msgspec.Struct):
     user: str | None = None
     turn: str | None = None
     before: float | None = None
+    episode: str | None = None
     dry_run: bool = False
     records: bool = False
 
 
 async def forget(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Forgets a session, a user, a turn or all before a moment; the answer comes once the rows are gone.
+    """Forgets a session, a user, a turn, an episode or all before a moment; the answer comes once the rows are gone.
 
     The rest (files, weights) is done meanwhile: GET the same path to see how far it has come.
     """
     body = parsed(await request.read(), ForgetBody)
     named = {"session": body.session, "user": body.user, "turn": body.turn, "before": body.before}
+    named["episode"] = body.episode
     given = [name for name, value in named.items() if value is not None]
     if len(given) != 1:
         raise RequestError(
             f"{' and '.join(given) or 'nothing'} is named to be forgotten",
-            fix="send one of session, user, turn and before",
+            fix="send one of session, user, turn, episode and before",
         )
-    what = What(session=body.session, user=body.user, turn=body.turn, before_s=body.before)
+    what = What(session=body.session, user=body.user, turn=body.turn, before_s=body.before, episode=body.episode)
     try:
         found: dict[str, Json] = dict(await _forgetting(parts).preview(what))
     except ConfigError as problem:

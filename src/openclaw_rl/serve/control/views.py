@@ -11,6 +11,7 @@ from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.serve.control.explain import explained, lesson_explained
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import TurnRow, VersionRow
+from openclaw_rl.store.tables.episodes import EpisodeRow
 
 
 def turn_line(row: TurnRow) -> dict[str, Json]:
@@ -40,12 +41,66 @@ def turn_line(row: TurnRow) -> dict[str, Json]:
     }
 
 
+def episode_line(row: EpisodeRow) -> dict[str, Json]:
+    """An episode in one line."""
+    episode = row.episode
+    return {
+        "id": episode.id,
+        "user": episode.user,
+        "task": episode.task,
+        "group": episode.group,
+        "group_size": episode.group_size,
+        "seed": episode.seed,
+        "environment": episode.environment,
+        "state": episode.state.value,
+        "begun_at": episode.begun_s,
+        "ended_at": episode.ended_s,
+        "outcome": episode.outcome,
+        "failure": episode.failure.value,
+        "why": episode.why,
+        "steps": len({step.step.index for step in row.steps if step.state is not None}),
+    }
+
+
+async def episode_json(store: Store, row: EpisodeRow) -> dict[str, Json]:
+    """An episode turn by turn: what each step said, what the environment showed after it, and what became of it."""
+    found: list[Json] = []
+    for step in row.steps:
+        held = await store.row(step.turn)
+        if held is None:
+            continue
+        after = held.next_state
+        samples = await store.effects.samples([step.turn])
+        found.append(
+            {
+                "step": step.step.index,
+                "turn": step.turn,
+                "observation": step.step.observation,
+                "said": held.turn.reply.as_json(),
+                "shown": None if after is None else after.text,
+                "score": step.score,
+                "state": None if held.state is None else held.state.value,
+                "reason": None if held.reason is None else held.reason.value,
+                "version": str(held.turn.completion.version),
+                "peers": len(samples[0].peers) if samples else 0,
+                "trained_version": None if held.trained_version is None else str(held.trained_version),
+            }
+        )
+    return episode_line(row) | {"turns": found}
+
+
 def turn_json(row: TurnRow) -> dict[str, Json]:
     """A turn with all that is known of it."""
     turn, after, said = row.turn, row.next_state, row.feedback
     body = turn_line(row)
     body["explained"] = list(explained(row))
     body["parent"] = turn.parent
+    step = turn.step
+    body["episode"] = (
+        None
+        if step is None
+        else {"id": step.episode, "step": step.index, "observation": step.observation, "score": row.step_score}
+    )
     body["group"] = turn.group
     body["messages"] = [item.as_json() for item in turn.messages]
     body["tools"] = [tool.as_json() for tool in turn.tools]

@@ -11,6 +11,7 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.errors import RequestError
 
 MOST_CHARS = 512
+MOST_EPISODE_CHARS = 200  # of what a request or a report says of its episode
 MOST_CALL_ID = 8192  # some gateways write a model's signed thoughts into the ids of its tool calls
 MOST_METADATA = 16_384  # characters of JSON; OpenAI's own bound of 16 pairs is below it
 HEADERS = (

@@ -203,11 +203,12 @@ def _look(sql: sqlite3.Connection, what: What) -> _Looked:
 
 
 def _states(sql: sqlite3.Connection, found: Going) -> tuple[tuple[object, ...], ...]:
-    """Where the turns of the sessions that lose one stand, the hints and the versions."""
+    """Where the turns of the sessions that lose one stand, the hints, episodes and versions."""
     rows: list[tuple[object, ...]] = []
     for session in found.touched:
         rows += sql.execute("SELECT id, state FROM turns WHERE session = ? ORDER BY seq", (plain(session),))
     rows += sql.execute("SELECT id, changed_s FROM hints ORDER BY id")
+    rows += sql.execute("SELECT id, state FROM episodes ORDER BY id")
     rows += sql.execute("SELECT scope, number, status FROM versions ORDER BY seq")
     return tuple(rows)
 

@@ -35,6 +35,7 @@ def erase(sql: sqlite3.Connection, what: Going) -> None:
         samples.thin(sql, turn, what.turns, what.words)
     _delete(sql, "turns", "id", what.turns)  # and what hangs on them
     _delete(sql, "sessions", "id", what.sessions)
+    _delete(sql, "episodes", "id", what.episodes)
     _drop_texts(sql, texts)
     _take_back(sql, what)
     if what.scope is not None:

@@ -22,16 +22,18 @@ from openclaw_rl.store.tables import hints, ledger, turns, versions
 
 @dataclass(frozen=True, slots=True)
 class What:
-    """What to forget: a session, a user, a turn, or all that is older than a moment."""
+    """What to forget: a session, a user, a turn, an episode, or all that is older than a moment."""
 
     session: str | None = None
     user: str | None = None
     turn: str | None = None
     before_s: float | None = None
+    episode: str | None = None
 
     def __post_init__(self) -> None:
-        if sum(item is not None for item in (self.session, self.user, self.turn, self.before_s)) != 1:
-            raise ConfigError("it is not clear what to forget", fix="name one session, user, turn or date")
+        named = (self.session, self.user, self.turn, self.before_s, self.episode)
+        if sum(item is not None for item in named) != 1:
+            raise ConfigError("it is not clear what to forget", fix="name one session, user, turn, episode or date")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class Going:
     touched: tuple[str, ...] = ()  # the sessions that lose a turn
     thinned: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
+    episodes: tuple[str, ...] = ()  # that are named, or left without a turn
     counts: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -61,7 +64,9 @@ class Going:
     @property
     def is_nothing(self) -> bool:
         """Whether there is nothing to erase."""
-        return not (self.turns or self.unsaid or self.unread or self.hints or self.sessions or self.versions)
+        return not (
+            self.turns or self.unsaid or self.unread or self.hints or self.sessions or self.versions or self.episodes
+        )
 
 
 def going(sql: sqlite3.Connection, what: What) -> Going:
@@ -89,6 +94,7 @@ def going(sql: sqlite3.Connection, what: What) -> Going:
         touched=tuple(sorted(talk.sessions(gone))),
         thinned=tuple(sorted(thinned)),
         words=tuple(sorted(words)),
+        episodes=_episodes(sql, gone, what),
         counts=counts,
     )
 
@@ -110,12 +116,17 @@ def _named(sql: sqlite3.Connection, what: What) -> set[str]:
         found = _ids(sql, "id = ?", plain(what.turn))
         missing = f"there is no turn {what.turn}"
     elif what.session is not None:
-        found = _ids(sql, "session = ?", _session(sql, plain(what.session)))
+        found = _ids(sql, "session = ?", _owned(sql, "sessions", "session", plain(what.session)))
         missing = f"session {what.session} has no turn"
     elif what.user is not None:
         found = _ids(sql, "user = ?", plain(what.user))
         known = found or hints.of_user(sql, what.user)
         missing = "" if known else f"there is no user {what.user}"
+    elif what.episode is not None:
+        name = _owned(sql, "episodes", "episode", plain(what.episode))
+        found = {str(row[0]) for row in sql.execute("SELECT turn FROM episode_steps WHERE episode = ?", (name,))}
+        has_row = sql.execute("SELECT 1 FROM episodes WHERE id = ?", (name,)).fetchone() is not None
+        missing = "" if has_row else f"there is no episode {what.episode}"
     else:
         return _ids(sql, "at_s < ?", what.before_s)
     if missing and not found:
@@ -123,14 +134,14 @@ def _named(sql: sqlite3.Connection, what: What) -> set[str]:
     return found
 
 
-def _session(sql: sqlite3.Connection, given: str) -> str:
-    """The session's full name, where a client's own name for it is given."""
-    named = [str(row[0]) for row in sql.execute("SELECT id FROM sessions")]
+def _owned(sql: sqlite3.Connection, table: str, kind: str, given: str) -> str:
+    """The full name of a session or an episode, where a client's own name for it is given."""
+    named = [str(row[0]) for row in sql.execute(f"SELECT id FROM {table}")]
     if given in named:
         return given
     found = [name for name in named if name.partition(":")[2] == given]
     if len(found) > 1:
-        raise ConfigError(f"several sessions are called {given}", fix=f"name one of {', '.join(found)}")
+        raise ConfigError(f"several {kind}s are called {given}", fix=f"name one of {', '.join(found)}")
     return found[0] if found else given
 
 
@@ -152,6 +163,18 @@ def _emptied(sql: sqlite3.Connection, gone: Collection[str], user: str | None) -
     if user is not None:
         touched |= {str(row[0]) for row in sql.execute("SELECT id FROM sessions WHERE user = ?", (plain(user),))}
     return tuple(sorted(touched - left))
+
+
+def _episodes(sql: sqlite3.Connection, gone: Collection[str], what: What) -> tuple[str, ...]:
+    """Those that are named, of whom is forgotten whole, or left without a turn."""
+    steps = [(str(turn), str(episode)) for turn, episode in sql.execute("SELECT turn, episode FROM episode_steps")]
+    left = {episode for turn, episode in steps if turn not in gone}
+    found = {episode for turn, episode in steps if turn in gone} - left
+    if what.user is not None:
+        found |= {str(row[0]) for row in sql.execute("SELECT id FROM episodes WHERE user = ?", (plain(what.user),))}
+    if what.episode is not None:
+        found.add(_owned(sql, "episodes", "episode", plain(what.episode)))
+    return tuple(sorted(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +285,7 @@ class _Talk:
 
     def read_behind(self, words: set[str], gone: set[str], unsaid: set[str]) -> tuple[set[str], set[str]]:
         """Other turns whose samples' hints hold any of these words, and those of which only what is said to other
-        requests does, or was asked in a turn that is gone.
+        requests does, or was asked in a turn that is gone, or that were compared with one.
         """
         read: set[str] = set()
         beside: set[str] = set()
@@ -273,7 +296,9 @@ class _Talk:
             others = [[str(part) for part in listed(one)[2:]] for one in listed(body.get("elsewhere", []))]
             if any(word in str(text) for word in words for text in listed(body["hints"])):
                 read.add(str(name))
-            elif any(turn in gone or any(word in hint for word in words) for turn, hint in others):
+            elif any(
+                turn in gone or any(word in hint for word in words) for turn, hint in others
+            ) or not gone.isdisjoint(str(listed(peer)[0]) for peer in listed(body.get("peers", []))):
                 beside.add(str(name))
         return read, beside
 

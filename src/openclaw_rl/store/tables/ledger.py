@@ -112,8 +112,12 @@ def paired(
 
 
 def waiting(sql: sqlite3.Connection, state: State, limit: int) -> list[str]:
-    """The turns in this state, oldest first."""
-    rows = sql.execute("SELECT id FROM turns WHERE state = ? ORDER BY seq LIMIT ?", (state.value, limit)).fetchall()
+    """The turns in this state, oldest first; steps of episodes, which the environment judges, are left out."""
+    rows = sql.execute(
+        "SELECT id FROM turns WHERE state = ? AND NOT EXISTS (SELECT 1 FROM episode_steps WHERE turn = turns.id) "
+        "ORDER BY seq LIMIT ?",
+        (state.value, limit),
+    ).fetchall()
     return [str(row[0]) for row in rows]
 
 

@@ -10,7 +10,7 @@ from openclaw_rl.core.scope import Owner, owner_of
 from openclaw_rl.errors import DamageError
 from openclaw_rl.store.codec import plain
 from openclaw_rl.store.rows import Judged, TurnRow
-from openclaw_rl.store.tables import ledger, sessions, turns, versions
+from openclaw_rl.store.tables import episodes, ledger, sessions, turns, versions
 
 COLUMNS = (
     "turns.id, turns.state, turns.reason, turns.step, "
@@ -76,13 +76,15 @@ def judged(sql: sqlite3.Connection, limit: int, looked: int) -> tuple[list[Judge
     """What waits to be admitted as a sample, in the order of judging, and the turns among them that cannot be read.
 
     Those judged up to `looked` only where their session has a sample by now, or is over with every turn judged: the
-    others were looked at and wait for that, in thousands where thousands of sessions are open.
+    others were looked at and wait for that, in thousands where thousands of sessions are open. Steps of episodes are
+    left out: they wait for their group.
     """
     found, damaged = [], []
     rows = sql.execute(
         "SELECT turns.id, verdicts.seq FROM turns INDEXED BY turns_state "
         "CROSS JOIN verdicts ON verdicts.turn = turns.id CROSS JOIN sessions ON sessions.id = turns.session "
-        f"WHERE turns.state = 'judged' AND (verdicts.seq > ? OR {_WITH_SAMPLE} OR {_COMPLETE}) "
+        "WHERE turns.state = 'judged' AND NOT EXISTS (SELECT 1 FROM episode_steps WHERE turn = turns.id) "
+        f"AND (verdicts.seq > ? OR {_WITH_SAMPLE} OR {_COMPLETE}) "
         "ORDER BY verdicts.seq LIMIT ?",
         (looked, limit),
     ).fetchall()
@@ -126,8 +128,10 @@ def _page(sql: sqlite3.Connection, rest: str, values: Sequence[str | int]) -> li
 
 def _row_of(sql: sqlite3.Connection, item: Sequence[object]) -> TurnRow:
     name, state, reason, step, has_sample, *held = item
+    turn = turns.turn_of(sql, held)
+    attempt = None if turn.step is None else episodes.episode_of(sql, turn.id)
     return TurnRow(
-        turn=turns.turn_of(sql, held),
+        turn=turn,
         state=None if state is None else State(str(state)),
         reason=None if reason is None else DropReason(str(reason)),
         next_state=ledger.next_state_of(sql, str(name)),
@@ -136,4 +140,6 @@ def _row_of(sql: sqlite3.Connection, item: Sequence[object]) -> TurnRow:
         has_sample=bool(has_sample),
         step=None if step is None else str(step),
         trained_version=None if step is None or state != "trained" else versions.of_step(sql, str(step)),
+        episode=None if attempt is None else attempt[0],
+        step_score=None if attempt is None else attempt[1].score,
     )

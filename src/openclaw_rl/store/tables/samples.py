@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Json
-from openclaw_rl.core.sample import Elsewhere, HintPrompt, Outcome, Sample, SampledReply
+from openclaw_rl.core.sample import Elsewhere, HintPrompt, Outcome, Peer, Sample, SampledReply
 from openclaw_rl.core.version import SHARED, parse_version
 from openclaw_rl.errors import DamageError
 from openclaw_rl.store import codec
@@ -41,7 +41,10 @@ def admit(transaction: Transaction, sample: Sample, scopes: Sequence[str] = (SHA
 
 
 def thin(sql: sqlite3.Connection, turn: str, gone: Collection[str], words: Collection[str]) -> None:
-    """Takes out of a sample what is said to other requests: those of turns that go, and behind hints of these words."""
+    """Takes out of a sample what is said to other requests: those of turns that go, and behind hints of these words.
+
+    Steps that go are no longer among those that its own step is compared with.
+    """
     sample = of_turn(sql, turn)
     if sample is None:
         return
@@ -50,7 +53,8 @@ def thin(sql: sqlite3.Connection, turn: str, gone: Collection[str], words: Colle
         for other in sample.elsewhere
         if other.turn not in gone and not any(each in other.hint.text for each in words)
     )
-    body, ids = _written(replace(sample, elsewhere=left))
+    peers = tuple(peer for peer in sample.peers if peer.turn not in gone)
+    body, ids = _written(replace(sample, elsewhere=left, peers=peers))
     sql.execute("UPDATE samples SET body = ?, ids = ? WHERE turn = ?", (body, ids, plain(turn)))
 
 
@@ -66,6 +70,7 @@ def _written(sample: Sample) -> tuple[bytes, bytes]:
         "outcome": None
         if sample.outcome is None
         else [sample.outcome.reward, sample.outcome.is_success, sample.outcome.detail],
+        "peers": [[peer.turn, peer.outcome, peer.score] for peer in sample.peers],
         "hints": [hint.text for hint in sample.hints],
         "group": sample.group,
         "is_promoted": sample.is_promoted,
@@ -187,6 +192,7 @@ def sample_of_row(row: Sequence[object]) -> Sample:
             score=_float_or_none(body["score"]),
             baseline=_float_or_none(body["baseline"]),
             outcome=_outcome(body["outcome"]),
+            peers=tuple(_peer(one) for one in listed(body.get("peers", []))),
             hints=tuple(HintPrompt(text, ids) for text, ids in zip(texts, hinted, strict=True)),
             group=text_or_none(body["group"]),
             is_promoted=bool(body["is_promoted"]),
@@ -237,6 +243,11 @@ def _outcome(held: Json) -> Outcome | None:
         return None
     reward, is_success, detail = listed(held)
     return Outcome(codec.real(reward), bool(number(is_success)), str(detail))
+
+
+def _peer(held: Json) -> Peer:
+    turn, outcome, score = listed(held)
+    return Peer(str(turn), codec.real(outcome), _float_or_none(score))
 
 
 def _float_or_none(value: Json) -> float | None:

@@ -35,10 +35,10 @@ def see(sql: sqlite3.Connection, session: Session) -> None:
 
 
 def end(transaction: Transaction, session: str, *, why: str, at_s: float) -> None:
-    """The conversation is over: no turn of it stays SERVED.
+    """The conversation is over: no turn of it stays SERVED, steps of episodes aside.
 
     A turn the user gave a thumb for keeps it as its next state. A sibling of a turn that was gone on from is
-    NOT_FOLLOWED, any other has NO_NEXT_STATE.
+    NOT_FOLLOWED, any other has NO_NEXT_STATE. A step of an episode waits for the end of that.
     """
     sql = transaction.sql
     sql.execute(
@@ -47,7 +47,8 @@ def end(transaction: Transaction, session: str, *, why: str, at_s: float) -> Non
     )
     waiting = sql.execute(
         "SELECT id, prefix, (SELECT score FROM feedback WHERE feedback.turn = turns.id ORDER BY seq DESC LIMIT 1) "
-        "FROM turns WHERE session = ? AND state = 'served' ORDER BY seq",
+        "FROM turns WHERE session = ? AND state = 'served' "
+        "AND NOT EXISTS (SELECT 1 FROM episode_steps WHERE turn = turns.id) ORDER BY seq",
         (plain(session),),
     ).fetchall()
     for turn, prefix, thumb in waiting:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from openclaw_rl.core.completion import Completion, Finish, Span, SpanKind
+from openclaw_rl.core.episode import EpisodeStep
 from openclaw_rl.core.hint import PlacedHint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import Json
@@ -16,6 +17,7 @@ from openclaw_rl.core.turn import Turn, TurnKind
 from openclaw_rl.core.version import parse_version
 from openclaw_rl.store import codec
 from openclaw_rl.store.codec import listed, mapped, number, plain, text_or_none
+from openclaw_rl.store.tables import episodes
 
 MOST_ALIKE = 64  # turns of one digest that are given: the same short exchange may come a thousand times
 
@@ -52,8 +54,10 @@ class _Texts:
 
 
 def insert(sql: sqlite3.Connection, turn: Turn, *, chain: str, prefix: str, reason: DropReason | None) -> State | None:
-    """Enters the turn; gives the state it is in."""
+    """Enters the turn; gives the state it is in. A step of an episode that has ended teaches nothing."""
     state = None
+    if turn.is_main and reason is None and not episodes.takes(sql, turn.step):
+        reason = DropReason.NO_NEXT_STATE
     if turn.is_main:
         state = State.SERVED if reason is None else State.DROPPED
     elif reason is not None:
@@ -87,6 +91,8 @@ def insert(sql: sqlite3.Connection, turn: Turn, *, chain: str, prefix: str, reas
         "INSERT INTO bodies (seq, body, prompt, response, texts, masked) VALUES (?, ?, ?, ?, ?, ?)",
         (seq, body, codec.pack(codec.ids_bytes(turn.prompt.tokens)), codec.pack(response), texts, _masked(completion)),
     )
+    if turn.step is not None:
+        episodes.enter_step(sql, turn.id, turn.step, turn.at_s)
     return state
 
 
@@ -172,6 +178,7 @@ def turn_of(sql: sqlite3.Connection, row: Sequence[object]) -> Turn:
             options=mapped(held["options"]),
             shown=mapped(held.get("shown", {})),
             carried=tuple(_placed(item) for item in listed(held.get("carried", []))),
+            step=_step(held.get("episode")),
         )
 
 
@@ -212,6 +219,7 @@ def _packed(sql: sqlite3.Connection, turn: Turn) -> tuple[bytes, bytes]:
         "options": dict(turn.options),
         "shown": dict(turn.shown),
         "carried": [[item.at, item.id, item.text] for item in turn.carried],
+        "episode": None if turn.step is None else [turn.step.episode, turn.step.index, turn.step.observation],
         "finish": turn.completion.finish.value,
         "spans": [[span.kind.value, span.start, span.stop] for span in turn.completion.spans],
         "segments": [[item.start, item.stop, item.key] for item in turn.prompt.segments],
@@ -235,6 +243,14 @@ def _prompt(held: dict[str, Json], tokens: tuple[int, ...]) -> Prompt:
 def _placed(item: Json) -> PlacedHint:
     at, name, text = listed(item)
     return PlacedHint(number(at), str(name), str(text))
+
+
+def _step(held: Json) -> EpisodeStep | None:
+    """Which step of an episode; None for a turn of none, and of a store that knew of none."""
+    if held is None:
+        return None
+    episode, index, observation = listed(held)
+    return EpisodeStep(str(episode), number(index), str(observation))
 
 
 def _span(item: Json) -> Span:

@@ -20,6 +20,7 @@ FACTS = (
     "session_id",
     "turn_type",
     "session_done",
+    "episode",
     "user",
     "prompt_cache_key",
     "metadata",

@@ -1,0 +1,135 @@
+"""Episodes over HTTP: begun, each step reported, ended with an outcome, listed, and looked at turn by turn."""
+
+from __future__ import annotations
+
+import math
+import secrets
+
+import msgspec
+from aiohttp import web
+
+from openclaw_rl.core.episode import Episode, EpisodeEnd, EpisodeState, FailureClass
+from openclaw_rl.core.message import Json, Role, message
+from openclaw_rl.errors import RequestError
+from openclaw_rl.serve.apis.chat.wire import parsed
+from openclaw_rl.serve.control.routes import answer, number_of
+from openclaw_rl.serve.control.views import episode_json, episode_line
+from openclaw_rl.serve.parts import ServeParts
+from openclaw_rl.serve.request.names import MOST_EPISODE_CHARS, check_name
+
+_MOST_ROWS = 500
+_MOST_WHY = 4000
+_MOST_SHOWN = 1_000_000  # characters of an observation
+
+
+class EpisodeBody(msgspec.Struct):
+    """The body of POST /v1/rl/episodes; an `id` is made up where none is sent."""
+
+    task: str
+    id: str | None = None
+    group: str | None = None
+    group_size: int | None = None
+    seed: int | None = None
+    environment: str = ""
+
+
+class EpisodeStepBody(msgspec.Struct):
+    """The body of POST /v1/rl/episodes/{id}/steps: a step's own reward, and what the environment showed after it."""
+
+    step: int
+    score: float | None = None
+    observation: str | None = None
+
+
+class EpisodeEndBody(msgspec.Struct):
+    """The body of POST /v1/rl/episodes/{id}/end. `closes_group` says that no other episode of its group will begin."""
+
+    outcome: float | None = None
+    failure: str = FailureClass.NONE.value
+    why: str = ""
+    closes_group: bool = False
+
+
+async def begin(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
+    """Begins an episode: its id is then sent with each chat request (X-Episode-Id).
+
+    Asked again with the same id and task it changes nothing.
+    """
+    body = parsed(await request.read(), EpisodeBody)
+    for name, value in (("id", body.id), ("task", body.task), ("group", body.group), ("environment", body.environment)):
+        check_name(value, name, most=MOST_EPISODE_CHARS)
+    given = body.id or f"ep-{secrets.token_hex(8)}"
+    try:
+        episode = Episode(
+            id=parts.control.session_name(key_name, given),
+            user=request.headers.get("X-User-Id", "").strip() or key_name,
+            task=body.task,
+            begun_s=parts.clock(),
+            group=body.group or None,
+            group_size=body.group_size,
+            seed=body.seed,
+            environment=body.environment,
+        )
+    except ValueError as problem:
+        raise RequestError(str(problem), fix="send a task, and a group_size of at least 1") from problem
+    return answer(episode_line(await parts.store.episodes.begin(episode)))
+
+
+async def report_step(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
+    """Gives a step its own reward (`score`), or says what the environment showed after it (`observation`)."""
+    body = parsed(await request.read(), EpisodeStepBody)
+    if body.score is not None and not math.isfinite(body.score):
+        raise RequestError(f"score is {body.score}", fix="send a finite number", param="score")
+    if body.step < 0:
+        raise RequestError(f"step is {body.step}", fix="send a number from 0 on", param="step")
+    check_name(body.observation, "observation", most=_MOST_SHOWN)
+    shown = () if not body.observation else (message(Role.USER, body.observation),)
+    name = parts.control.session_name(key_name, request.match_info["id"])
+    turns = await parts.store.episodes.report_step(name, body.step, score=body.score, shown=shown)
+    return answer({"id": name, "step": body.step, "turns": list(turns)})
+
+
+async def end(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
+    """Ends an episode with its outcome, or with the class of its failure; synced to disk when this answers.
+
+    A failure of the environment or the infrastructure never reaches a reward.
+    """
+    body = parsed(await request.read(), EpisodeEndBody)
+    check_name(body.why, "why", most=_MOST_WHY)
+    if body.failure not in set(FailureClass):
+        raise RequestError(f"failure is {body.failure!r}", fix=f"use one of {', '.join(FailureClass)}", param="failure")
+    try:
+        ended = EpisodeEnd(body.outcome, FailureClass(body.failure), body.why, body.closes_group)
+    except ValueError as problem:
+        raise RequestError(
+            str(problem), fix="send the outcome as a number, or the class of the failure", param="outcome"
+        ) from problem
+    name = parts.control.session_name(key_name, request.match_info["id"])
+    return answer(episode_line(await parts.store.episodes.end(name, ended, at_s=parts.clock())))
+
+
+async def listed(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
+    """Episodes, newest first; `limit`, `state`, `task` and `before` (an episode's id to page on from) choose which."""
+    query = request.query
+    limit = number_of(query.get("limit", "50"), "limit", most=_MOST_ROWS)
+    state = query.get("state")
+    if state is not None and state not in set(EpisodeState):
+        raise RequestError(f"state is {state!r}", fix=f"use one of {', '.join(EpisodeState)}", param="state")
+    rows = await parts.store.episodes.page(
+        limit=limit,
+        before=query.get("before"),
+        state=None if state is None else EpisodeState(state),
+        task=query.get("task"),
+    )
+    lines: list[Json] = [episode_line(row) for row in rows]
+    return answer({"episodes": lines, "before": rows[-1].episode.id if len(rows) == limit else None})
+
+
+async def episode(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
+    """One episode, turn by turn."""
+    given = request.match_info["id"]
+    row = await parts.store.episodes.get(given)
+    row = row or await parts.store.episodes.get(parts.control.session_name(key_name, given))
+    if row is None:
+        raise RequestError(f"there is no episode {given}", fix="GET /v1/rl/episodes lists them", status=404, param="id")
+    return answer(await episode_json(parts.store, row))
