@@ -28,7 +28,7 @@ from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.render.settings import RenderSettings
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.settings import StoreSettings
-from openclaw_rl.teach.settings import TeachSettings
+from openclaw_rl.teach.settings import EpisodeSettings, TeachSettings
 from openclaw_rl.train.settings import TrainStageSettings
 from openclaw_rl.trainers.settings import TrainerSettings
 
@@ -66,6 +66,8 @@ class Config:
     """How pairs become verdicts."""
     teach: TeachSettings = field(default_factory=TeachSettings)
     """What a verdict teaches, and which hints stand in prompts meanwhile."""
+    episodes: EpisodeSettings = field(default_factory=EpisodeSettings)
+    """How an environment's episodes become samples."""
     train: TrainStageSettings = field(default_factory=TrainStageSettings)
     """When a step is taken."""
     trainer: TrainerSettings = field(default_factory=TrainerSettings)

@@ -103,5 +103,5 @@ def test_a_lesson_says_what_a_turn_is_learned_from_as() -> None:
         "nobody corrected it: it rides along, and holds the policy to what these hints ask for",
         "accepted after corrections, it answers what was asked first; the teacher reads the whole conversation",
         "it was said behind hints: the policy learns to say it without them",
-        "it is learned from by how its environment graded the whole rollout",
+        "it is learned from by the outcome of its episode, 1",
     ]

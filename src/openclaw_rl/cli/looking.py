@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -13,23 +14,72 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from openclaw_rl.cli.common import Home, home_of, print_table, say
+from openclaw_rl.core.message import Json
 
 app = typer.Typer()
 
 
 @app.command()
-def inspect(home: Home = None, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Show what was served, what it taught, and what was left out and why."""
-    from openclaw_rl.owner.inspection import ledger_of
+def inspect(
+    *,
+    episode: Annotated[str | None, typer.Option("--episode", help="An episode's id: show it turn by turn.")] = None,
+    episodes: Annotated[bool, typer.Option("--episodes", help="List the newest episodes.")] = False,
+    limit: Annotated[int, typer.Option("--limit", help="Of them at most so many.", min=1, max=500)] = 20,
+    home: Home = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what was served, what it taught, and what was left out and why; or an episode, turn by turn.
 
-    facts = asyncio.run(ledger_of(home_of(home)))
+    Works while the server runs, and while it does not.
+    """
+    from openclaw_rl.owner.inspection import episode_of, episodes_of, ledger_of
+
+    folder = home_of(home)
+    if episode is not None:
+        found = asyncio.run(episode_of(folder, episode))
+        print(json.dumps(found)) if as_json else _print_episode(found)
+        return
+    if episodes:
+        rows = asyncio.run(episodes_of(folder, limit=limit))
+        print(json.dumps(rows)) if as_json else _print_episodes(rows)
+        return
+    facts = asyncio.run(ledger_of(folder))
     if as_json:
         print(json.dumps(facts))
         return
-    table = Table("what", "turns", title=f"Ledger of {home_of(home)}")
+    table = Table("what", "turns", title=f"Ledger of {folder}")
     for name, count in facts.items():
         table.add_row(name, str(count))
     print_table(table)
+
+
+def _print_episodes(rows: Sequence[Mapping[str, Json]]) -> None:
+    names = ("id", "task", "group", "state", "steps", "outcome", "failure", "why")
+    table = Table(*(Column(name, no_wrap=name == "id") for name in names))
+    for row in rows:
+        table.add_row(*("" if row[name] is None else escape(str(row[name])) for name in names))
+    print_table(table)
+
+
+def _print_episode(found: Mapping[str, Json]) -> None:
+    """What was to be done, then each step: what was said, what the environment showed, and what became of it."""
+    outcome = "none" if found["outcome"] is None else found["outcome"]
+    group = "" if found["group"] is None else f", group {found['group']}"
+    print(f"episode {found['id']}: task {found['task']}{group}, {found['state']}")
+    why = f": {found['why']}" if found["why"] else ""
+    print(f"outcome {outcome}, failure {found['failure']}{why}")
+    turns = found["turns"]
+    assert isinstance(turns, list)
+    for turn in turns:
+        assert isinstance(turn, dict) and isinstance(turn["said"], dict)
+        score = "" if turn["score"] is None else f", score {turn['score']}"
+        became = turn["state"] if turn["reason"] is None else f"{turn['state']}: {turn['reason']}"
+        print(f"\nstep {turn['step']} ({turn['observation']}), turn {turn['turn']}, {became}{score}")
+        print(f"  said:  {turn['said'].get('content') or ''}")
+        if turn["said"].get("tool_calls"):
+            print(f"  calls: {json.dumps(turn['said']['tool_calls'])}")
+        if turn["shown"] is not None:
+            print(f"  shown: {turn['shown']}")
 
 
 @app.command()

@@ -48,10 +48,18 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class StoreFacts:
-    """The ledger's `counts` (turns by state, `main`, `side`, `dropped.REASON`), and how the newest rows look."""
+    """The ledger's `counts`, and how the newest rows look.
+
+    Counted are turns by state, `main`, `side`, `dropped.REASON`, and of the paired those that are `awaiting_outcome`.
+    """
 
     counts: Mapping[str, int] = field(default_factory=dict)
     seen: Overview = field(default_factory=Overview)
+
+    @property
+    def unjudged(self) -> int:
+        """Turns that wait for a judge; steps of episodes wait for the environment's verdict."""
+        return self.count("paired") - self.count("awaiting_outcome")
 
     def count(self, name: str) -> int:
         """A number of the ledger; 0 for what it has none of."""

@@ -49,8 +49,8 @@ def story(facts: StoreFacts, loop: Loop) -> str:
         f"{facts.seen.zeros} judged 0, {loop.train.ready} ready",
         _next_step(facts, loop),
     ]
-    if facts.count("paired"):
-        parts.append(f"{facts.count('paired')} wait for the judge")
+    if facts.unjudged:
+        parts.append(f"{facts.unjudged} wait for the judge")
     if loop.judge.last_error:
         parts.append(f"the judge does not answer ({loop.judge.last_error})")
     elif loop.judge.seconds_p50 is not None:

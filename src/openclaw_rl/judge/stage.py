@@ -76,7 +76,7 @@ class JudgeStage:
         limit, held = self.settings.daily_calls, self.status
         calls = await self.store.judge_calls(int(time.time() // DAY_S)) if limit else 0
         held = replace(held, calls_today=calls, calls_limit=limit)
-        is_settled = facts.count("paired") + held.in_flight == 0
+        is_settled = facts.unjudged + held.in_flight == 0
         found = tuple(judge_findings(facts, held, is_live=True))
         return StageReport(self.name, held, is_settled, held.last_error, found)
 

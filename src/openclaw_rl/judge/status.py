@@ -28,7 +28,7 @@ class JudgeStatus:
 
 def judge_findings(facts: StoreFacts, status: JudgeStatus, *, is_live: bool) -> Iterator[Finding]:
     """Whether the judge answers, and whether what it says tells anything; `is_live` where a server runs."""
-    waiting = facts.count("paired")
+    waiting = facts.unjudged
     if status.calls_limit and status.calls_today >= status.calls_limit:
         yield Finding(
             Level.MEND,

@@ -16,7 +16,7 @@ from openclaw_rl.core.version import parse_version
 from openclaw_rl.errors import ConfigError, StoreError
 from openclaw_rl.home.folder import address_of
 from openclaw_rl.home.reach import answer_of, asked, asking, opened
-from openclaw_rl.serve.control.views import turn_json, turn_line
+from openclaw_rl.serve.control.views import episode_json, episode_line, turn_json, turn_line
 from openclaw_rl.serve.ids import turn_of_response
 
 STREAMED = aiohttp.ClientTimeout(total=None, sock_read=60)
@@ -60,6 +60,27 @@ async def turn_of(home: Path, name: str) -> dict[str, Json]:
     if row is None:
         raise ConfigError(f"there is no turn {name}", fix="`openclaw-rl turns` lists them")
     return turn_json(row)
+
+
+async def episode_of(home: Path, name: str) -> dict[str, Json]:
+    """One episode, turn by turn. Raises ConfigError where there is none."""
+    if address_of(home) is not None:
+        return await asked(home, "GET", f"/v1/rl/episodes/{quote(name, safe='')}")
+    async with opened(home, to_read=True) as store:
+        row = await store.episodes.find(name)
+        if row is None:
+            raise ConfigError(f"there is no episode {name}", fix="`openclaw-rl inspect --episodes` lists them")
+        return await episode_json(store, row)
+
+
+async def episodes_of(home: Path, *, limit: int) -> list[dict[str, Json]]:
+    """The newest episodes, each in a line."""
+    if address_of(home) is not None:
+        rows = (await asked(home, "GET", f"/v1/rl/episodes?limit={limit}"))["episodes"]
+        assert isinstance(rows, list)
+        return [row for row in rows if isinstance(row, dict)]
+    async with opened(home, to_read=True) as store:
+        return [episode_line(row) for row in await store.episodes.page(limit=limit)]
 
 
 async def roll_back(home: Path, name: str) -> str:

@@ -221,6 +221,7 @@ def summary(what: Going) -> dict[str, int]:
         "turns that stay, without their sample": len(what.unread),
         "hints": len(what.hints),
         "sessions": len(what.sessions),
+        "episodes": len(what.episodes),
         "versions that saw it": len(what.versions),
         **{name.replace("_", " "): count for name, count in what.counts.items()},
     }

@@ -53,6 +53,7 @@ from openclaw_rl.serve.door.auth import OWNER, Keys
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.redact.masker import Masker
 from openclaw_rl.teach.bridge import BridgeStage
+from openclaw_rl.teach.outcomes import OutcomeStage
 from openclaw_rl.teach.stage import LearningRules, TeachStage
 from openclaw_rl.train.stage import TrainStage
 from openclaw_rl.trainers.process import TrainerProcess
@@ -246,7 +247,9 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
         version_settled=version_settled,
     )
     bridge = bridge_of(config, store, engine, renderer, served)
-    teaching = teach_stage_of(config, bridge, renderer, _rules(config, keys), publishing)
+    rules, coefficient = _rules(config, keys), config.trainer.method.step_coefficient
+    teaching = teach_stage_of(config, bridge, renderer, rules, publishing)
+    outcomes = OutcomeStage(store, renderer, config.episodes, rules, coefficient)
     remaking = Remaking()
     training = TrainStage(
         store,
@@ -282,7 +285,7 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
         pruning=Pruning(store, served, config.publish, config.home, publishing.prune_due),
         bridge=bridge,
         activity=activity,
-        learning=Learning((judging, teaching, training, publishing, bridge)),
+        learning=Learning((judging, outcomes, teaching, training, publishing, bridge)),
         trainer=built.trainer,
         judge_model=built.judge_model,
         remaking=remaking,

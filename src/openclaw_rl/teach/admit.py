@@ -38,12 +38,19 @@ def refusal(
     turn: Turn, verdict: Verdict, *, may_teach: bool, max_tokens: int, weights_learn: bool = True
 ) -> DropReason | None:
     """Why a turn can never be a sample, whatever else its session holds; None where it can."""
+    is_silent = verdict.score is None and not verdict.hints  # nobody voted, which is not a zero
+    unfit = unfitness(turn, may_teach=may_teach, max_tokens=max_tokens, weights_learn=weights_learn)
+    if is_silent and unfit not in (DropReason.MEMORY_ONLY, DropReason.MAY_NOT_TEACH):
+        return DropReason.NO_SIGNAL
+    return unfit
+
+
+def unfitness(turn: Turn, *, may_teach: bool, max_tokens: int, weights_learn: bool) -> DropReason | None:
+    """Why a turn can be no sample whatever was said to it; None where it can."""
     if not weights_learn:
         return DropReason.MEMORY_ONLY
     if not may_teach:
         return DropReason.MAY_NOT_TEACH
-    if verdict.score is None and not verdict.hints:
-        return DropReason.NO_SIGNAL  # nobody voted, which is not a zero
     if not any(free(turn.completion)):  # nothing was said, or nothing chosen
         return DropReason.EMPTY
     if len(turn.prompt) + len(turn.completion.tokens) > max_tokens:

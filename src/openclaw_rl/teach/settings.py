@@ -14,6 +14,34 @@ class Baseline(StrEnum):
     EMA = "ema"  # a moving average of the user's recent scores
 
 
+class StepGrouping(StrEnum):
+    """Which steps of a group's episodes are compared with each other."""
+
+    STEP_INDEX = "step_index"  # those of the same index, as published
+    TASK = "task"  # all steps of the group
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeSettings:
+    """How episodes become samples, and how long their groups are waited for."""
+
+    grouping: StepGrouping = StepGrouping.STEP_INDEX
+    """Which steps a step's reward is compared with: those of the same index in the group's episodes (step_index), or
+    all of them (task). Change it to task when episodes of one task go different ways, so that equal indexes say
+    little."""
+    group_wait_s: float = 600.0
+    """How long an incomplete group is waited for, counted from when one of its episodes last began, took a step or
+    ended; then it is learned from as it is. Change it when single steps take longer (raise), or when groups often stay
+    incomplete (lower)."""
+    idle_s: float = 3600.0
+    """After so long without a step an open episode is ended as a failure of the infrastructure. Change it when single
+    steps take longer."""
+
+    def __post_init__(self) -> None:
+        if self.group_wait_s < 0 or self.idle_s <= 0:
+            raise ValueError("group_wait_s is at least 0 and idle_s lies above 0")
+
+
 @dataclass(frozen=True, slots=True)
 class TeachSettings:
     """What a judged turn teaches, how many of a user's hints stand in a prompt, and when the weights follow without."""

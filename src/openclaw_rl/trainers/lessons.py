@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from openclaw_rl.algo.advantage import baseline_advantage, group_advantage
+from openclaw_rl.algo.reward import standardised
 from openclaw_rl.core.sample import Elsewhere, HintPrompt, Sample, SampledReply
 from openclaw_rl.trainers.batch import Reading
 from openclaw_rl.trainers.settings import HintSelection, Mean, MethodSettings
@@ -65,7 +66,10 @@ class Shares:
 def lessons(samples: Sequence[Sample], method: MethodSettings) -> list[Lesson]:
     """One lesson for each sample, in their order; more where further replies stand beside what was served."""
     samples = [part for sample in samples for part in parts(sample) if method.w_taught or not part.is_taught]
-    advantages = rl_advantages(samples, method.step_coefficient) if method.weights.rl else [None] * len(samples)
+    advantages = [
+        advantage if method.rl_weight(has_outcome=sample.outcome is not None) else None
+        for sample, advantage in zip(samples, rl_advantages(samples, method.step_coefficient), strict=True)
+    ]
     takes_hints = bool(method.weights.opd or method.weights.distill)
     return [
         Lesson(
@@ -106,20 +110,23 @@ def _said_beside(served: Sample, reply: SampledReply, *, is_taught: bool) -> Sam
 
 
 def _unscored(sample: Sample) -> Sample:
-    return replace(sample, score=None, baseline=None, outcome=None, group=None)
+    return replace(sample, score=None, baseline=None, outcome=None, peers=(), group=None)
 
 
 def rl_advantages(samples: Sequence[Sample], step_coefficient: float) -> list[float | None]:
-    """A_rl of each sample: within its group where that has at least two, else over its baseline.
+    """A_rl of each sample: a step's among its peers, a reply's in its group of at least two, else over its baseline.
 
-    None where nobody scored, where a group's rewards are all alike, and for a promoted zero, which trains the anchor
-    alone.
+    None where nobody scored, where the rewards it is measured against are all alike, and for a promoted zero, which
+    trains the anchor alone.
     """
     found: list[float | None] = [None] * len(samples)
     groups: dict[str, list[int]] = defaultdict(list)
     for index, sample in enumerate(samples):
         reward = reward_of(sample, step_coefficient)
         if reward is None or (sample.is_promoted and reward == 0):
+            continue
+        if sample.peers:
+            found[index] = among_peers(sample, step_coefficient)
             continue
         if sample.group is not None:
             groups[sample.group].append(index)
@@ -132,6 +139,19 @@ def rl_advantages(samples: Sequence[Sample], step_coefficient: float) -> list[fl
         for place, index in enumerate(members):
             found[index] = None if within is None else float(within[place])
     return found
+
+
+def among_peers(sample: Sample, step_coefficient: float) -> float | None:
+    """A step's advantage: its reward, outcome + coefficient * step score, standardised among those of its peers.
+
+    A step without others to compare it with keeps its reward. None where it is 0 or they are all alike, which teaches
+    nothing. Source: arXiv 2603.10165.
+    """
+    rewards = [peer.outcome + step_coefficient * (peer.score or 0.0) for peer in sample.peers]
+    found = standardised({sample.turn: torch.tensor(rewards, dtype=torch.float64)}).get(sample.turn)
+    if found is None:
+        return None
+    return float(found[[peer.turn for peer in sample.peers].index(sample.turn)]) or None
 
 
 def reward_of(sample: Sample, step_coefficient: float) -> float | None:

@@ -299,7 +299,8 @@ class LoraTrainer:
                 )
             if told is not None and weights.opd and not one.is_taught:
                 opd = hindsight_advantage(told, old[index], clip=self._method.clip)
-            advantage = combined_advantage(rl, opd, w_rl=weights.rl, w_opd=weights.opd)
+            w_rl = self._method.rl_weight(has_outcome=one.sample.outcome is not None)
+            advantage = combined_advantage(rl, opd, w_rl=w_rl, w_opd=weights.opd)
             if advantage is not None and one.kept:
                 advantage = kept_advantage(advantage, torch.tensor(one.kept, device=device))
             kept = teacher if weights.distill or one.is_taught else None

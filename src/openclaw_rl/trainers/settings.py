@@ -90,6 +90,9 @@ class MethodSettings:
     w_distill: float | None = None
     """Weight of top-k distillation; left out, the method's own. Change it in experiments with the weight of
     distillation."""
+    w_outcome: float = 1.0
+    """Weight of the advantage of an episode's steps, whatever the method takes of conversations. Use 0 when nothing is
+    to be learned from outcomes."""
     w_taught: float = 1.0
     """Weight of the forward divergence to the teacher on what is said behind a hint: replies that were served so (where
     carry is bridge), and those it shows for a corrected turn (teach.shown_replies). Change it in experiments with the
@@ -106,7 +109,7 @@ class MethodSettings:
     tis_clip: float = 2.0
     """Cap on the ratio to the version that sampled; 0 is off."""
     step_coefficient: float = 1.0
-    """What a step's score counts beside the rollout's outcome, where there is one."""
+    """What a step's own score counts beside its episode's outcome: the step's reward is outcome + this * score."""
     mean: Mean = Mean.TOKEN
     """Whether each token weighs the same, or each reply."""
     hint_selection: HintSelection | None = None
@@ -131,8 +134,8 @@ class MethodSettings:
     """How much of the moving average stays at each step."""
 
     def __post_init__(self) -> None:
-        if min(self.kl_beta, self.clip, self.tis_clip, self.top_k) < 0:
-            raise ValueError("kl_beta, clip, tis_clip and top_k are at least 0")
+        if min(self.kl_beta, self.clip, self.tis_clip, self.top_k, self.w_outcome) < 0:
+            raise ValueError("kl_beta, clip, tis_clip, top_k and w_outcome are at least 0")
         if not (0.0 < self.clip_low < 1.0 and self.clip_high > 0.0):
             raise ValueError(f"clip_low is {self.clip_low} and clip_high {self.clip_high}: they bound a ratio around 1")
         if bool(self.teacher_model) != (self.teacher is Teacher.MODEL):
@@ -142,6 +145,10 @@ class MethodSettings:
             )
         if not 0.0 <= self.ema_decay < 1.0:
             raise ValueError(f"ema_decay is {self.ema_decay}: it is at least 0 and below 1")
+
+    def rl_weight(self, *, has_outcome: bool) -> float:
+        """The weight of a sample's advantage: that of outcomes, or that of scores."""
+        return self.w_outcome if has_outcome else self.weights.rl
 
     @property
     def weights(self) -> Weights:

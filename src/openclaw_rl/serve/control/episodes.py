@@ -128,8 +128,7 @@ async def listed(request: web.Request, parts: ServeParts, key_name: str) -> web.
 async def episode(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
     """One episode, turn by turn."""
     given = request.match_info["id"]
-    row = await parts.store.episodes.get(given)
-    row = row or await parts.store.episodes.get(parts.control.session_name(key_name, given))
+    row = await parts.store.episodes.find(given)
     if row is None:
         raise RequestError(f"there is no episode {given}", fix="GET /v1/rl/episodes lists them", status=404, param="id")
     return answer(await episode_json(parts.store, row))

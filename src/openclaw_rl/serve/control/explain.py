@@ -25,6 +25,9 @@ DROPPED = {
     DropReason.NO_NEXT_STATE: "nothing followed the answer before its session was over",
     DropReason.NOT_FOLLOWED: "the conversation went on from another answer to the same",
     DropReason.NO_SIGNAL: "neither score nor hint gave anything to learn",
+    DropReason.NO_SPREAD: "all steps that it was compared with earned the same, so none was better than another",
+    DropReason.ENVIRONMENT_FAILED: "its episode failed because the task or its grader is broken, so it has no reward",
+    DropReason.INFRASTRUCTURE_FAILED: "its episode failed because of a machine or a network, so it has no reward",
     DropReason.UNHEEDED: "told what was wanted, the base model would have said the same, so it cannot teach it",
     DropReason.MAY_NOT_TEACH: "its API key has not the right to teach",
     DropReason.REDACTED: "it held something private, so its ids were not kept and cannot be learned from",
@@ -49,6 +52,11 @@ STANDS = {
     State.JUDGED: "it waits to become a sample: for its session's end, where the score alone gives no signal",
     State.READY: "it waits for a training step",
 }
+STEP_STANDS = STANDS | {
+    State.SERVED: "it waits for what the environment shows next, or for the end of its episode",
+    State.PAIRED: "it waits for the end of its episode",
+    State.JUDGED: "it waits for the other episodes of its group",
+}
 
 
 def explained(row: TurnRow) -> list[str]:
@@ -56,6 +64,10 @@ def explained(row: TurnRow) -> list[str]:
     told = row.turn.why.split("; ")
     if row.turn.prompt.continued:
         told.append(f"{row.turn.prompt.continued} of {len(row.turn.prompt)} prompt ids are those of the turn before")
+    step, attempt = row.turn.step, row.episode
+    if step is not None and attempt is not None:
+        outcome = "" if attempt.outcome is None else f", which ended with outcome {attempt.outcome:g}"
+        told.append(f"it is step {step.index} of episode {step.episode}{outcome}")
     if row.state is None:
         return [*told, "side turns are served and counted, and never learned from"]
     if row.next_state is not None:
@@ -63,21 +75,27 @@ def explained(row: TurnRow) -> list[str]:
         hidden = f", with {masked_words(masked)} masked before it was stored" if masked else ""
         told.append(f"its next state is {WHO[row.next_state.source]}{hidden}")
     if row.verdict is not None:
-        told.append(_unasked(row.verdict, row.next_state) or _verdict(row.verdict))
+        is_step = row.turn.step is not None
+        told.append(
+            "judged by its episode's outcome"
+            if is_step
+            else _unasked(row.verdict, row.next_state) or _verdict(row.verdict)
+        )
     if row.reason is not None:
         told.append(f"dropped ({row.reason.value}): {DROPPED[row.reason]}")
     elif row.state is State.TRAINED:
         made = "" if row.trained_version is None else f", which made version {row.trained_version}"
         told.append(f"trained on in step {row.step}{made}")
     else:
-        told.append(STANDS[row.state])
+        told.append((STANDS if row.turn.step is None else STEP_STANDS)[row.state])
     return told
 
 
 def lesson_explained(sample: Sample, turn: Turn) -> str:
     """What a turn is learned from as."""
     if sample.outcome is not None:
-        return "it is learned from by how its environment graded the whole rollout"
+        beside = "" if not sample.peers else f", compared with {len(sample.peers) - 1} other steps"
+        return f"it is learned from by the outcome of its episode, {sample.outcome.reward:g}{beside}"
     if sample.is_rider:
         held = "to what these hints ask for" if sample.rehearses else "where the base model is"
         return f"nobody corrected it: it rides along, and holds the policy {held}"

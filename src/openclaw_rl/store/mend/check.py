@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from openclaw_rl.core.episode import EpisodeStep
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.errors import StoreError
 from openclaw_rl.store import codec
@@ -20,11 +21,15 @@ from openclaw_rl.store.codec import damaged
 from openclaw_rl.store.connection import in_plain_words
 from openclaw_rl.store.mend.salvage import drop_parentless
 from openclaw_rl.store.rows import VersionRow
-from openclaw_rl.store.tables import hints, ledger, samples, turns, versions
+from openclaw_rl.store.tables import episodes, hints, ledger, samples, turns, versions
 
 MOST_SAID = 20  # of SQLite's own complaints
 LOST_STEP = "lost"  # the name of a step whose own is lost
 ENDED = (State.TRAINED, State.DROPPED)
+_LEFT = (
+    "SELECT turn FROM episode_steps JOIN turns ON turns.id = turn "
+    "WHERE episode = ? AND state IN ('served', 'paired', 'judged')"
+)
 Mend = Callable[[], object]
 
 
@@ -51,7 +56,7 @@ def check_rows(sql: sqlite3.Connection, *, repair: bool) -> list[Finding]:
     found: list[Finding] = []
     sql.execute("BEGIN IMMEDIATE" if repair else "BEGIN")
     try:
-        for check in (_pages, _texts, _turns, _sessions, _lessons, _steps, _versions, _hints):
+        for check in (_pages, _texts, _turns, _sessions, _lessons, _steps, _episodes, _versions, _hints):
             for fault in list(check(sql)):
                 if repair and fault.work is not None:
                     fault.work()
@@ -179,6 +184,47 @@ def _steps(sql: sqlite3.Connection) -> Iterator[_Fault]:
             before = seen.setdefault((row.version.scope, turn), str(row.version))
             if before != str(row.version):
                 yield _Fault(f"turn {turn} was trained twice: for {before} and for {row.version}")
+
+
+def _episodes(sql: sqlite3.Connection) -> Iterator[_Fault]:
+    """An episode that can be read, and turns that wait for one that is there."""
+    for name, state in sql.execute("SELECT id, state FROM episodes ORDER BY seq").fetchall():
+        problem = _unreadable(lambda name=name: episodes.get(sql, name))  # type: ignore[misc]
+        left = [turn for (turn,) in sql.execute(_LEFT, (name,))]
+        if problem is not None:
+            what = f"episode {name}: {problem}"
+            yield _Fault(what, "remove it, its turns dropped as damaged", _giving_up(sql, name, left))
+        elif state == "settled" and left:
+            what = f"episode {name} is settled, but turn {left[0]} of it waits"
+            back = _running(sql, "UPDATE episodes SET state = 'ended' WHERE id = ?", name)
+            yield _Fault(what, "settle it again", back)
+    lost = "SELECT seq, id FROM turns WHERE state IN ('served', 'paired', 'judged') ORDER BY seq"
+    for seq, name in sql.execute(lost).fetchall():
+        step = _step_of(sql, name)
+        has_row = sql.execute("SELECT 1 FROM episode_steps WHERE turn = ?", (name,)).fetchone() is not None
+        if step is not None and not has_row:
+            what = f"turn {name} is a step of episode {step.episode}, which is not there"
+            yield _Fault(what, "drop it as damaged", _dropping(sql, seq, name))
+
+
+def _step_of(sql: sqlite3.Connection, name: str) -> EpisodeStep | None:
+    """Which step a turn says it is; None for one of no episode, or that cannot be read, which is found elsewhere."""
+    try:
+        turn = turns.get(sql, name)
+    except StoreError:
+        return None
+    return None if turn is None else turn.step
+
+
+def _giving_up(sql: sqlite3.Connection, name: str, left: Sequence[str]) -> Mend:
+    def work() -> None:
+        for turn in left:
+            seq = sql.execute("SELECT seq FROM turns WHERE id = ?", (turn,)).fetchone()[0]
+            _dropping(sql, seq, turn)()
+        sql.execute("DELETE FROM episode_steps WHERE episode = ?", (name,))
+        sql.execute("DELETE FROM episodes WHERE id = ?", (name,))
+
+    return work
 
 
 def _versions(sql: sqlite3.Connection) -> Iterator[_Fault]:

@@ -54,6 +54,10 @@ class EpisodeBook:
         """The episode of this id."""
         return await self._reader.do(lambda sql: episodes.get(sql, name))
 
+    async def find(self, given: str) -> EpisodeRow | None:
+        """The episode of this id, or the only one that its client calls so."""
+        return await self._reader.do(lambda sql: episodes.find(sql, given))
+
     async def page(
         self, *, limit: int, before: str | None = None, state: EpisodeState | None = None, task: str | None = None
     ) -> list[EpisodeRow]:

@@ -79,6 +79,15 @@ def get(sql: sqlite3.Connection, name: str) -> EpisodeRow | None:
     return None if row is None else _with_steps(sql, row)
 
 
+def find(sql: sqlite3.Connection, given: str) -> EpisodeRow | None:
+    """The episode of this id, or the only one whose id is this behind a key's name."""
+    row = get(sql, given)
+    if row is not None:
+        return row
+    names = sql.execute("SELECT id FROM episodes WHERE substr(id, instr(id, ':') + 1) = ?", (plain(given),)).fetchall()
+    return get(sql, str(names[0][0])) if len(names) == 1 else None
+
+
 def page(
     sql: sqlite3.Connection, *, limit: int, before: str | None, state: EpisodeState | None, task: str | None
 ) -> list[EpisodeRow]:

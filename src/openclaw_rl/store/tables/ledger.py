@@ -162,7 +162,10 @@ def verdict_of(sql: sqlite3.Connection, turn: str) -> Verdict | None:
 
 
 def counts(sql: sqlite3.Connection) -> dict[str, int]:
-    """Turns by state, drops by reason (`dropped.REASON`), side turns and main turns."""
+    """Turns by state, drops by reason (`dropped.REASON`), side turns and main turns.
+
+    `awaiting_outcome` are those of the paired that wait for the end of their episode, not for a judge.
+    """
     found = {state.value: 0 for state in State} | {"side": 0, "main": 0}
     for state, many in sql.execute("SELECT state, count(*) FROM turns GROUP BY state"):
         found["side" if state is None else str(state)] = int(many)
@@ -171,6 +174,9 @@ def counts(sql: sqlite3.Connection) -> dict[str, int]:
         "SELECT reason, count(*) FROM turns WHERE reason IS NOT NULL GROUP BY reason ORDER BY reason"
     ):
         found[f"dropped.{reason}"] = int(many)
+    waits = "SELECT count(*) FROM episode_steps JOIN turns ON turns.id = turn WHERE state = 'paired'"
+    if (many := int(sql.execute(waits).fetchone()[0])) > 0:
+        found["awaiting_outcome"] = many
     return found
 
 

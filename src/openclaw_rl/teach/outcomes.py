@@ -1,0 +1,231 @@
+"""Episodes as samples: each step's reward stands beside those it is compared with, once its group is complete.
+
+    r_k = outcome + trainer.method.step_coefficient * step score
+
+The trainer computes the advantage from the rewards that a sample brings along (`Sample.peers`), so that no batch has to
+hold a whole group. What an environment's or a machine's failure ended is masked: it reaches no reward.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from openclaw_rl.core.episode import MASKED, EpisodeEnd, EpisodeState, FailureClass, has_spread
+from openclaw_rl.core.facts import StoreFacts
+from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.core.protocols import Renderer
+from openclaw_rl.core.sample import Outcome, Peer, Sample
+from openclaw_rl.core.scope import trained_scopes
+from openclaw_rl.core.stage import StageReport
+from openclaw_rl.core.verdict import Verdict, VerdictSource
+from openclaw_rl.errors import DamageError
+from openclaw_rl.store.db import Store
+from openclaw_rl.store.tables.episodes import EpisodeRow, GroupKey, StepRow
+from openclaw_rl.teach.admit import unfitness
+from openclaw_rl.teach.assemble import sample_of
+from openclaw_rl.teach.settings import EpisodeSettings, StepGrouping
+from openclaw_rl.teach.stage import LearningRules
+
+log = logging.getLogger(__name__)
+POLL_S = 5.0  # for what only time decides
+NAMED = 5  # groups whose reason for waiting the status gives
+UNSAID = frozenset({DropReason.NOT_FOLLOWED, DropReason.NO_NEXT_STATE, DropReason.CANCELLED, DropReason.DAMAGED})
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeStatus:
+    """How episodes become samples, for people: groups that wait and why, and what was settled since the start."""
+
+    waiting: int = 0
+    why_waiting: tuple[str, ...] = ()
+    settled: int = 0
+    samples: int = 0
+    masked: int = 0  # episodes that failed by no fault of the policy
+    counts: Mapping[str, int] = field(default_factory=dict)  # of all in the store, by state and failure class
+
+
+@dataclass(slots=True)
+class OutcomeStage:
+    """Settles groups of episodes as they become complete; `rules` are those by which any turn becomes a sample."""
+
+    store: Store
+    renderer: Renderer
+    settings: EpisodeSettings
+    rules: LearningRules
+    step_coefficient: float
+    now: Callable[[], float] = time.time
+    status: EpisodeStatus = field(default_factory=EpisodeStatus)
+
+    @property
+    def name(self) -> str:
+        """Its name as a stage."""
+        return "episodes"
+
+    def let_go(self) -> None:
+        """Holds nothing in memory of any turn, as after a restart."""
+        self.status = replace(self.status, waiting=0, why_waiting=())
+
+    def gauges(self) -> Mapping[str, float]:
+        """How many groups wait, and what was settled and masked since the start."""
+        held = self.status
+        return {
+            "episode_groups_waiting": held.waiting,
+            "episodes_settled": held.settled,
+            "episodes_masked": held.masked,
+        }
+
+    async def report(self, facts: StoreFacts) -> StageReport:
+        """Where it stands; settled where no group could become samples now."""
+        counts = await self.store.episodes.counts()
+        is_settled = counts["ended"] == 0 or self.status.waiting > 0
+        return StageReport(self.name, replace(self.status, counts=counts), is_settled)
+
+    async def run(self) -> None:
+        """Settles until cancelled."""
+        while True:
+            await self.once()
+            await self.store.episodes.wait_ended(timeout_s=POLL_S)
+
+    async def once(self) -> bool:
+        """One look at every group with an episode that waits; True where one was settled."""
+        now_s, idle_s = self.now(), self.settings.idle_s
+        lost = EpisodeEnd(None, FailureClass.INFRASTRUCTURE, f"nothing was heard of it for {idle_s:g} s")
+        for name in await self.store.episodes.end_silent(before_s=now_s - idle_s, end=lost, at_s=now_s):
+            log.warning("ended episode=%s: %s", name, lost.why)
+        waiting: list[str] = []
+        has_moved = False
+        for key in await self.store.episodes.waiting_groups():
+            rows = await self.store.episodes.of_group(key)
+            for row in rows:
+                if row.episode.state is EpisodeState.ENDED and row.episode.reward is None:
+                    has_moved = await self._settle(row, {}) or has_moved
+            left = [row for row in rows if row.episode.state is EpisodeState.ENDED and row.episode.reward is not None]
+            why = why_group_waits(rows, now_s, self.settings) if left else ""
+            if why:
+                waiting.append(f"{_named(key)}: {why}")
+                continue
+            for row in left:
+                has_moved = await self._settle(row, peers_of(rows, self.settings.grouping)) or has_moved
+        self.status = replace(self.status, waiting=len(waiting), why_waiting=tuple(waiting[:NAMED]))
+        return has_moved
+
+    async def _settle(self, row: EpisodeRow, peers: dict[str, tuple[Peer, ...]]) -> bool:
+        """Makes an ended episode's steps samples, or drops them; False where it has moved on meanwhile."""
+        episode = row.episode
+        if any(step.state in (State.SERVED, State.PAIRED) for step in row.steps):  # as a repair leaves it
+            await self.store.episodes.judge_left(episode.id)
+            found = await self.store.episodes.get(episode.id)
+            if found is None:
+                return False
+            row = found
+        samples: list[Sample] = []
+        dropped: list[tuple[str, DropReason]] = []
+        for step in row.steps:
+            if step.state is State.JUDGED:
+                made = await self._made(row, step, peers.get(step.turn, ()))
+                if isinstance(made, Sample):
+                    samples.append(made)
+                else:
+                    dropped.append((step.turn, made))
+        scopes = [(one, await self._scopes(one)) for one in samples]
+        try:
+            if not await self.store.episodes.settle(episode.id, scopes, dropped):
+                return False
+        except ValueError:
+            log.info("not settled episode=%s: one of its turns has moved on", episode.id)
+            return False
+        why = dict(Counter(reason.value for _, reason in dropped))
+        log.info("settled episode=%s outcome=%s samples=%d dropped=%s", episode.id, episode.reward, len(samples), why)
+        self.status = replace(
+            self.status,
+            settled=self.status.settled + 1,
+            samples=self.status.samples + len(samples),
+            masked=self.status.masked + (not episode.failure.is_graded),
+        )
+        return True
+
+    async def _made(self, row: EpisodeRow, step: StepRow, peers: tuple[Peer, ...]) -> Sample | DropReason:
+        """The step's sample, or why it is none."""
+        episode = row.episode
+        if not episode.failure.is_graded or episode.reward is None:
+            return MASKED[episode.failure]
+        if (no_signal := silence(peers, self.step_coefficient)) is not None:
+            return no_signal
+        try:
+            turn = await self.store.turn(step.turn)
+        except DamageError:
+            turn = None
+        if turn is None:
+            return DropReason.DAMAGED
+        rules, most = self.rules, self.rules.max_sample_tokens
+        may_teach = rules.may_teach is None or rules.may_teach(turn)
+        unfit = unfitness(turn, may_teach=may_teach, max_tokens=most, weights_learn=rules.weights_learn)
+        if unfit is not None:
+            return unfit
+        verdict = Verdict(turn.id, None, VerdictSource.ENVIRONMENT)
+        sample = sample_of(turn, verdict, self.renderer, baseline=None, max_tokens=most)
+        outcome = Outcome(episode.reward, episode.reward > 0, episode.why)
+        return replace(sample, score=step.score, outcome=outcome, peers=peers, group=None)
+
+    async def _scopes(self, sample: Sample) -> Sequence[str]:
+        turn = await self.store.turn(sample.turn)
+        agent = "" if turn is None else turn.agent
+        return trained_scopes(self.rules.scopes, user=sample.user, agent=agent)
+
+
+def why_group_waits(rows: Sequence[EpisodeRow], now_s: float, settings: EpisodeSettings) -> str:
+    """What a group still waits for; empty where it is complete, or was waited for long enough.
+
+    A place that an environment's or a machine's failure left open may be taken by another attempt.
+    """
+    graded = sum(row.episode.reward is not None for row in rows)
+    still = sum(row.episode.is_open for row in rows)
+    sizes = [row.episode.group_size for row in rows if row.episode.group_size is not None]
+    size, is_closed = max(sizes, default=None), any(row.episode.closes_group for row in rows)
+    is_alone = all(row.episode.group is None for row in rows)
+    is_complete = is_alone or is_closed or (size is not None and graded >= size)
+    if is_complete and not still:
+        return ""
+    last_s = max(max(row.seen_s, row.episode.ended_s or 0.0) for row in rows)
+    left_s = last_s + settings.group_wait_s - now_s
+    if left_s <= 0:
+        return ""
+    expected = "nobody said how many there will be" if size is None else f"{graded} of {size} are graded"
+    open_ones = f", {still} still open" if still else ""
+    return f"{expected}{open_ones}; learned from as it is in {left_s:.0f} s unless something happens"
+
+
+def peers_of(rows: Sequence[EpisodeRow], grouping: StepGrouping) -> dict[str, tuple[Peer, ...]]:
+    """The steps that each turn of a group's graded episodes is compared with, itself among them, by turn."""
+    buckets: dict[int, list[Peer]] = {}
+    places: dict[str, int] = {}
+    for row in rows:
+        reward = row.episode.reward
+        for step in row.steps if reward is not None else ():
+            if reward is None or step.state is None or step.reason in UNSAID:
+                continue
+            key = bucket_of(step, grouping)
+            buckets.setdefault(key, []).append(Peer(step.turn, reward, step.score))
+            places[step.turn] = key
+    return {turn: tuple(buckets[key]) for turn, key in places.items()}
+
+
+def bucket_of(step: StepRow, grouping: StepGrouping) -> int:
+    """What steps that are compared have in common, within one group."""
+    return {StepGrouping.STEP_INDEX: step.step.index, StepGrouping.TASK: 0}[grouping]
+
+
+def silence(peers: Sequence[Peer], step_coefficient: float) -> DropReason | None:
+    """Why a step's comparison teaches nothing; None where it does. A step without others keeps its own reward."""
+    rewards = [peer.outcome + step_coefficient * (peer.score or 0.0) for peer in peers]
+    if len(rewards) == 1:
+        return None if rewards[0] else DropReason.NO_SIGNAL
+    return None if rewards and has_spread(rewards) else DropReason.NO_SPREAD
+
+
+def _named(key: GroupKey) -> str:
+    return f"task {key.task}" if key.group is None else f"task {key.task}, group {key.group}"
