@@ -70,7 +70,7 @@ class Served:
             tools=arrival.tools,
             parent=None if placement.parent is None else placement.parent.id,
         )
-        turn = replace(turn, messages=arrival.messages, why=placement.why, agent=placement.agent)
+        turn = replace(turn, messages=arrival.messages, why=placement.why, agent=placement.agent, step=placement.step)
         await self.collect.commit(turn)
         return turn, placement
 

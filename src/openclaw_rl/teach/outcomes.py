@@ -102,18 +102,18 @@ class OutcomeStage:
             rows = await self.store.episodes.of_group(key)
             for row in rows:
                 if row.episode.state is EpisodeState.ENDED and row.episode.reward is None:
-                    has_moved = await self._settle(row, {}) or has_moved
+                    has_moved = await self.settle(row, {}) or has_moved
             left = [row for row in rows if row.episode.state is EpisodeState.ENDED and row.episode.reward is not None]
             why = why_group_waits(rows, now_s, self.settings) if left else ""
             if why:
                 waiting.append(f"{_named(key)}: {why}")
                 continue
             for row in left:
-                has_moved = await self._settle(row, peers_of(rows, self.settings.grouping)) or has_moved
+                has_moved = await self.settle(row, peers_of(rows, self.settings.grouping)) or has_moved
         self.status = replace(self.status, waiting=len(waiting), why_waiting=tuple(waiting[:NAMED]))
         return has_moved
 
-    async def _settle(self, row: EpisodeRow, peers: dict[str, tuple[Peer, ...]]) -> bool:
+    async def settle(self, row: EpisodeRow, peers: dict[str, tuple[Peer, ...]]) -> bool:
         """Makes an ended episode's steps samples, or drops them; False where it has moved on meanwhile."""
         episode = row.episode
         if any(step.state in (State.SERVED, State.PAIRED) for step in row.steps):  # as a repair leaves it

@@ -84,7 +84,7 @@ async def report_step(request: web.Request, parts: ServeParts, key_name: str) ->
         raise RequestError(f"step is {body.step}", fix="send a number from 0 on", param="step")
     check_name(body.observation, "observation", most=_MOST_SHOWN)
     shown = () if not body.observation else (message(Role.USER, body.observation),)
-    name = parts.control.session_name(key_name, request.match_info["id"])
+    name = await _name(request, parts, key_name)
     turns = await parts.store.episodes.report_step(name, body.step, score=body.score, shown=shown)
     return answer({"id": name, "step": body.step, "turns": list(turns)})
 
@@ -104,7 +104,7 @@ async def end(request: web.Request, parts: ServeParts, key_name: str) -> web.Res
         raise RequestError(
             str(problem), fix="send the outcome as a number, or the class of the failure", param="outcome"
         ) from problem
-    name = parts.control.session_name(key_name, request.match_info["id"])
+    name = await _name(request, parts, key_name)
     return answer(episode_line(await parts.store.episodes.end(name, ended, at_s=parts.clock())))
 
 
@@ -132,3 +132,10 @@ async def episode(request: web.Request, parts: ServeParts, key_name: str) -> web
     if row is None:
         raise RequestError(f"there is no episode {given}", fix="GET /v1/rl/episodes lists them", status=404, param="id")
     return answer(await episode_json(parts.store, row))
+
+
+async def _name(request: web.Request, parts: ServeParts, key_name: str) -> str:
+    """The full id of the episode in the path: as it is, where there is one of that id, else behind the key's name."""
+    given = request.match_info["id"]
+    is_known = await parts.store.episodes.get(given) is not None
+    return given if is_known else parts.control.session_name(key_name, given)

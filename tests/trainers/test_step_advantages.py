@@ -1,0 +1,50 @@
+"""A step's advantage: its reward among those of the steps it is compared with, however the batch is put together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from openclaw_rl.core.sample import Outcome, Peer, Sample
+from openclaw_rl.testing.turns import a_sample, a_turn
+from openclaw_rl.trainers.lessons import lessons, rl_advantages
+from openclaw_rl.trainers.settings import Method, MethodSettings
+
+PEERS = (Peer("a", 1.0, None), Peer("b", 0.0, 0.5), Peer("c", 0.0, None), Peer("d", 1.0, None))
+
+
+def step(turn: str, outcome: float, score: float | None = None, peers: tuple[Peer, ...] = PEERS) -> Sample:
+    made = a_sample(a_turn(turn), score=score)
+    return replace(made, outcome=Outcome(outcome, outcome > 0), peers=peers)
+
+
+def test_outcomes_alone_are_standardised_among_all_peers_whatever_the_batch_holds() -> None:
+    # outcomes 1, 0, 0, 1: mean 0.5, population std 0.5
+    assert rl_advantages([step("a", 1.0)], 0.0) == pytest.approx([1.0], abs=1e-12)
+    assert rl_advantages([step("c", 0.0), step("b", 0.0, 0.5)], 0.0) == pytest.approx([-1.0, -1.0], abs=1e-12)
+
+
+def test_the_coefficient_weighs_a_steps_own_score() -> None:
+    # rewards 1, 0 + 0.5, 0, 1: mean 0.625, deviations 0.375, -0.125, -0.625, 0.375; std = sqrt(0.6875 / 4) = 0.414578
+    found = rl_advantages([step("a", 1.0), step("b", 0.0, 0.5), step("c", 0.0), step("d", 1.0)], 1.0)
+    assert found == pytest.approx([0.904534, -0.301511, -1.507557, 0.904534], abs=1e-6)
+    # with coefficient 2 the half-right step earns 1 as the good ones do: rewards 1, 1, 0, 1, mean 0.75, std 0.433013
+    doubled = rl_advantages([step("b", 0.0, 0.5), step("c", 0.0)], 2.0)
+    assert doubled == pytest.approx([0.577350, -1.732051], abs=1e-6)
+
+
+def test_a_step_without_others_keeps_its_reward_and_equal_rewards_teach_nothing() -> None:
+    assert rl_advantages([step("a", 0.75, peers=(Peer("a", 0.75, None),))], 1.0) == [0.75]
+    alike = (Peer("a", 1.0, None), Peer("b", 0.5, 0.5))
+    assert rl_advantages([step("a", 1.0, peers=alike)], 1.0) == [None]
+
+
+def test_outcomes_are_learned_from_under_every_method_unless_their_weight_is_zero() -> None:
+    taken = lessons([step("a", 1.0), a_sample(a_turn("chat"), score=1.0)], MethodSettings(Method.TOPK))
+    assert [one.advantage for one in taken] == [
+        pytest.approx(0.904534, abs=1e-6),
+        None,
+    ]  # topk takes no score of a chat
+    without = lessons([step("a", 1.0), a_sample(a_turn("chat"), score=1.0)], MethodSettings(Method.BINARY, w_outcome=0))
+    assert [one.advantage for one in without] == [None, 1.0]
