@@ -74,6 +74,7 @@ async def test_a_side_request_of_an_episode_is_no_step(tmp_path: Path) -> None:
         ({}, {"episode": {"id": "e1", "task": ["a"]}}, 400, "episode.task is"),
         ({"X-Episode-Id": "over", "X-Episode-Task": "pens"}, {}, 409, "episode key:over has ended"),
         ({"X-Episode-Id": "over", "X-Episode-Task": "nuts"}, {}, 409, "another one's"),
+        ({"X-Episode-Id": "theirs", "X-User-Id": "bob"}, {}, 409, "is one of user key"),
     ],
 )
 async def test_what_is_no_step_is_refused_in_words(
@@ -81,6 +82,7 @@ async def test_what_is_no_step_is_refused_in_words(
 ) -> None:
     async with serving(tmp_path) as served:
         await served.ask("go", headers={"X-Episode-Id": "over", "X-Episode-Task": "pens"})
+        await served.ask("go", headers={"X-Episode-Id": "theirs", "X-Episode-Task": "pens"})
         await served.store.episodes.end("key:over", EpisodeEnd(1.0), at_s=1.0)
         with pytest.raises(RequestError, match=said) as problem:
             await served.ask("go", headers=headers, facts=facts)

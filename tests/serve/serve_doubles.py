@@ -14,6 +14,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.completion import Finish, SampledToken, Scores
+from openclaw_rl.core.episode import EpisodeStep
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.next_state import Feedback
 from openclaw_rl.core.prompt import Prompt
@@ -105,6 +106,7 @@ class Book:
         self.arrivals: list[Arrival] = []
         self.turns: list[Turn] = []
         self.committed: asyncio.Queue[Turn] = asyncio.Queue()
+        self.step: EpisodeStep | None = None  # that every request is said to be
         self.may_commit = asyncio.Event()
         self.may_commit.set()
         self._store = store
@@ -114,7 +116,7 @@ class Book:
         session = f"{arrival.key_name}:{arrival.headers.get('x-session-id', 's')}"
         kind = TurnKind.SIDE if arrival.facts.get("turn_type") == "side" else TurnKind.MAIN
         mine = [turn for turn in self.turns if turn.session == session and turn.is_main]
-        return Placement(session, arrival.key_name, "default", kind, "test", mine[-1] if mine else None)
+        return Placement(session, arrival.key_name, "default", kind, "test", mine[-1] if mine else None, step=self.step)
 
     async def commit(self, turn: Turn) -> None:
         await self.may_commit.wait()

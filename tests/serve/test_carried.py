@@ -9,6 +9,7 @@ import aiohttp
 import pytest_asyncio
 from serve_doubles import Serving, serving
 
+from openclaw_rl.core.episode import Episode, EpisodeStep
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.kept_hint import Carry
 from openclaw_rl.core.message import Json
@@ -162,3 +163,16 @@ async def test_hints_are_added_edited_retired_taken_back_and_removed_over_http(
     await put(path, {"text": "gone"}, 404)
     async with client.get("/v1/rl/hints") as answer:
         assert [item["user"] for item in (await answer.json())["hints"]] == ["bob"]
+
+
+async def test_no_hint_stands_in_a_step_of_an_episode(
+    bridged: Serving, client: aiohttp.ClientSession, store: Store
+) -> None:
+    await store.hints.adopt("alice", WISH, at_s=1.0)
+    await store.episodes.begin(Episode("alice:e", "alice", "pens", 1.0))
+    bridged.book.step = EpisodeStep("alice:e", 0)
+    bridged.says("read it")
+    turn = await say(client, [{"role": "user", "content": "hello there"}])
+    stored = await store.turn(turn)
+    assert stored is not None and stored.carried == () and stored.step == EpisodeStep("alice:e", 0)
+    assert "hint" not in read(bridged)

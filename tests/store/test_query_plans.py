@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from openclaw_rl.core.episode import Episode, EpisodeState, EpisodeStep
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Role, message
@@ -15,7 +16,7 @@ from openclaw_rl.core.next_state import Feedback, NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.store.connection import open_writer
-from openclaw_rl.store.tables import hints, ledger, listing, samples, sessions, turns, versions
+from openclaw_rl.store.tables import episodes, hints, ledger, listing, samples, sessions, turns, versions
 from openclaw_rl.store.writer import Transaction
 from openclaw_rl.testing.turns import a_sample, a_turn
 
@@ -57,6 +58,13 @@ LOOK_UPS: dict[str, Callable[[sqlite3.Connection], object]] = {
     "pairing": lambda sql: ledger.pair(Transaction(sql), SAID),
     "judging": lambda sql: (ledger.pair(Transaction(sql), SAID), ledger.judge(Transaction(sql), VERDICT)),
     "feedback": lambda sql: ledger.add_feedback(Transaction(sql), Feedback("t1", 1, "x", 1.0)),
+    "an episode": lambda sql: episodes.get(sql, "e"),
+    "a turn's episode": lambda sql: episodes.episode_of(sql, "t0"),
+    "episodes of a group": lambda sql: episodes.of_group(sql, episodes.GroupKey("alice", "pens", "g")),
+    "a page of episodes": lambda sql: episodes.page(sql, limit=5, before="e", state=EpisodeState.OPEN, task=None),
+    "groups that wait": episodes.waiting_groups,
+    "silent episodes": lambda sql: episodes.silent(sql, 5.0),
+    "the next step": lambda sql: episodes.next_index(sql, "e", "p"),
     "ending": lambda sql: sessions.end(Transaction(sql), "key:s", why="", at_s=1.0),
 }
 BEST = {  # where two indexes would do, and one of them may hold a thousand alike
@@ -66,7 +74,8 @@ BEST = {  # where two indexes would do, and one of them may hold a thousand alik
 }
 
 
-SORTED = ("what waits for a step", "what waits to be admitted")  # found by state, so only what waits is put in order
+# Found by state, or of one episode, so only what waits or belongs to it is put in order.
+SORTED = ("what waits for a step", "what waits to be admitted", "an episode", "a turn's episode", "episodes of a group")
 
 
 @pytest.mark.parametrize("name", LOOK_UPS)
@@ -83,6 +92,8 @@ def test_nothing_is_looked_up_by_reading_a_whole_table(tmp_path: Path, name: str
             ledger.judge(transaction, Verdict(turn.id, 1, VerdictSource.VOTES))
         if far >= 4:
             samples.admit(transaction, a_sample(turn))
+    episodes.insert(sql, Episode("e", "alice", "pens", 1.0, group="g"))
+    episodes.enter_step(sql, "t0", EpisodeStep("e", 0), 1.0)
     asked: list[str] = []
     sql.set_trace_callback(asked.append)
     LOOK_UPS[name](sql)

@@ -12,13 +12,13 @@ from carry_doubles import LabelRenderer
 from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.episode import Episode, EpisodeEnd, EpisodeStep, FailureClass
 from openclaw_rl.core.ledger import DropReason, State
-from openclaw_rl.core.sample import Peer
+from openclaw_rl.core.sample import Peer, Wants
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.store.db import Store
 from openclaw_rl.teach.outcomes import OutcomeStage, peers_of
 from openclaw_rl.teach.settings import EpisodeSettings, StepGrouping
+from openclaw_rl.teach.stage import LearningRules
 from openclaw_rl.testing.turns import a_turn
-from openclaw_rl.train.settings import TrainStageSettings
 
 SETTINGS = EpisodeSettings(group_wait_s=60.0, idle_s=600.0)
 
@@ -31,15 +31,8 @@ class World:
     def stage(
         self, settings: EpisodeSettings = SETTINGS, *, coefficient: float = 1.0, teach: bool = True
     ) -> OutcomeStage:
-        return OutcomeStage(
-            self.store,
-            LabelRenderer(),
-            settings,
-            TrainStageSettings(),
-            coefficient,
-            may_teach=lambda turn: teach,
-            now=lambda: self.now_s,
-        )
+        rules = LearningRules(Wants.HINT, may_teach=lambda turn: teach)
+        return OutcomeStage(self.store, LabelRenderer(), settings, rules, coefficient, now=lambda: self.now_s)
 
     async def episode(self, name: str, steps: int = 1, *, group: str | None = "g", size: int | None = 4) -> None:
         await self.store.episodes.begin(

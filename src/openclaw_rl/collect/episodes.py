@@ -94,7 +94,7 @@ async def step_of(
     """The step that a request is, None where it is of no episode; what is `shown` follows the step before.
 
     An episode that nobody has begun is begun here where the request names its task. Raises RequestError: 404 where it
-    does not, 409 where the episode has ended.
+    does not, 409 where the episode has ended or is another user's.
     """
     claim = step_claim(arrival)
     if claim is None:
@@ -112,6 +112,13 @@ async def step_of(
         row = await store.episodes.begin(claim.episode(name, user=user, at_s=arrival.at_s))
     if not row.episode.is_open:
         raise RequestError(f"episode {name} has ended", fix="begin another", status=409, param="episode.id")
+    if row.episode.user != user:
+        raise RequestError(
+            f"episode {name} is one of user {row.episode.user}, and this request is {user}'s",
+            fix="send the X-User-Id that the episode was begun with",
+            status=409,
+            param="X-User-Id",
+        )
     index = claim.index if claim.index is not None else await store.episodes.next_index(name, prefix)
     goes_on = parent is not None and parent.step is not None and parent.step.episode == name
     await store.episodes.observe(name, index, shown, after=parent.id if goes_on and parent is not None else None)

@@ -52,10 +52,9 @@ Row = TypeVar("Row")
 
 
 class Store:
-    """The rows of one installation; `hints` are those kept for its users, `episodes` attempts at tasks, `forgettings`
-    what was erased on request, `orders` the owner's standing ones, `effects` what versions did, `exports` records
-    written elsewhere; `keeping` says whose weights stay on the disk, `refusals` what refused versions gave back.
-    """
+    """The rows of one installation; `hints` are users', `episodes` attempts at tasks, `forgettings` what was erased on
+    request, `orders` the owner's standing ones, `effects` what versions did, `exports` records written elsewhere;
+    `keeping` says whose weights stay on the disk, `refusals` what refused versions gave back."""
 
     @classmethod
     async def open(cls, home: Path, *, masker: Masker | None = None) -> Store:

@@ -213,7 +213,8 @@ def _begin(sql: sqlite3.Connection, episode: Episode) -> EpisodeRow:
         episodes.insert(sql, episode)
         return EpisodeRow(episode, episode.begun_s)
     held = row.episode
-    if (held.user, held.task, held.group) != (episode.user, episode.task, episode.group):
+    is_same = (held.user, held.task) == (episode.user, episode.task) and episode.group in (None, held.group)
+    if not is_same:
         raise RequestError(
             f"episode {episode.id} is another one's: it was begun for task {held.task}, group {held.group}",
             fix="give each episode an id of its own",

@@ -9,6 +9,7 @@ from openclaw_rl.core.facts import Contentment, Overview
 from openclaw_rl.store.tables import turns
 
 RECENT_TURNS = 500
+OUTCOME = "score IS NULL AND source = 'environment'"  # of a step: its episode is graded, not its user content
 RECENT_VERDICTS = 200
 RECENT_VERSIONS = 20
 SIDE_LOOKED_AT = 20
@@ -69,7 +70,9 @@ def _refused(newest: list[tuple[str, str, str]]) -> list[str]:
 
 
 def _contentment(sql: sqlite3.Connection) -> tuple[Contentment, ...]:
-    rows = sql.execute("SELECT user, score FROM verdicts ORDER BY seq DESC LIMIT ?", (RECENT_VERDICTS,)).fetchall()
+    rows = sql.execute(
+        f"SELECT user, score FROM verdicts WHERE NOT ({OUTCOME}) ORDER BY seq DESC LIMIT ?", (RECENT_VERDICTS,)
+    ).fetchall()
     scores: dict[str, list[bool]] = {}
     for user, score in reversed(rows):
         scores.setdefault(str(user), []).append(score == -1)
