@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from trainer_models import Recorder, policy_logp, settings_of
 
 from openclaw_rl.core.sample import Outcome, Peer, Sample
 from openclaw_rl.testing.turns import a_sample, a_turn
 from openclaw_rl.trainers.lessons import lessons, rl_advantages
+from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.settings import Method, MethodSettings
 
 PEERS = (Peer("a", 1.0, None), Peer("b", 0.0, 0.5), Peer("c", 0.0, None), Peer("d", 1.0, None))
@@ -48,3 +51,18 @@ def test_outcomes_are_learned_from_under_every_method_unless_their_weight_is_zer
     ]  # topk takes no score of a chat
     without = lessons([step("a", 1.0), a_sample(a_turn("chat"), score=1.0)], MethodSettings(Method.BINARY, w_outcome=0))
     assert [one.advantage for one in without] == [None, 1.0]
+
+
+def test_under_the_default_method_a_better_attempt_becomes_likelier_and_a_worse_one_less(
+    trainer_model: Path, recorder: Recorder
+) -> None:
+    trainer = LoraTrainer.open(trainer_model, settings_of(MethodSettings()))
+    _, good, bad = recorder.batch()
+    peers = (Peer(good.turn, 1.0, None), Peer(bad.turn, 0.0, None))
+    good = replace(good, score=None, outcome=Outcome(1.0, True), peers=peers)
+    bad = replace(bad, score=None, outcome=Outcome(0.0, False), peers=peers)
+    assert trainer.step([good, bad]).took_step
+    assert policy_logp(trainer, good).sum() > sum(good.logp) + 0.01
+    assert policy_logp(trainer, bad).sum() < sum(bad.logp) - 0.01
+    alone = LoraTrainer.open(trainer_model, settings_of(MethodSettings(w_outcome=0.0)))
+    assert not alone.step([good, bad]).took_step

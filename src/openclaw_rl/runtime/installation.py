@@ -47,13 +47,12 @@ from openclaw_rl.runtime.costing import costs_of
 from openclaw_rl.runtime.judge_model import JudgeModel
 from openclaw_rl.runtime.learning import Learning
 from openclaw_rl.runtime.loop_watch import Delays
-from openclaw_rl.runtime.teaching import bridge_of, teach_stage_of
+from openclaw_rl.runtime.teaching import bridge_of, outcome_stage_of, teach_stage_of
 from openclaw_rl.runtime.upkeep import Upkeep
 from openclaw_rl.serve.door.auth import OWNER, Keys
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.redact.masker import Masker
 from openclaw_rl.teach.bridge import BridgeStage
-from openclaw_rl.teach.outcomes import OutcomeStage
 from openclaw_rl.teach.stage import LearningRules, TeachStage
 from openclaw_rl.train.stage import TrainStage
 from openclaw_rl.trainers.process import TrainerProcess
@@ -234,7 +233,6 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
     store, engine, renderer = built.store, built.engine, built.renderer
     keys = built.keys or Keys({OWNER: key})
     served = Served(store, engine, keep_loaded=config.publish.keep_loaded, room=_room(config))
-    wants = _wants(config)
     candidate_made, version_settled = asyncio.Event(), asyncio.Event()
     recipe: dict[str, Json] = msgspec.to_builtins({"train": config.train, "trainer": config.trainer})
     publishing = PublishStage(
@@ -247,16 +245,15 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
         version_settled=version_settled,
     )
     bridge = bridge_of(config, store, engine, renderer, served)
-    rules, coefficient = _rules(config, keys), config.trainer.method.step_coefficient
+    rules, remaking = _rules(config, keys), Remaking()
     teaching = teach_stage_of(config, bridge, renderer, rules, publishing)
-    outcomes = OutcomeStage(store, renderer, config.episodes, rules, coefficient)
-    remaking = Remaking()
+    outcomes = outcome_stage_of(config, store, renderer, rules)
     training = TrainStage(
         store,
         teaching,
         built.trainer,
         config.train,
-        wants,
+        rules.wants,
         config.home,
         recipe=recipe,
         idle_s=activity.idle_s,

@@ -20,6 +20,7 @@ from openclaw_rl.teach.bridge import BridgeStage
 from openclaw_rl.teach.demonstrate import Demonstrator
 from openclaw_rl.teach.elsewhere import Opening, OtherRequests
 from openclaw_rl.teach.in_use import HintsInUse
+from openclaw_rl.teach.outcomes import OutcomeStage
 from openclaw_rl.teach.probes import Prober
 from openclaw_rl.teach.redone import Hindsight
 from openclaw_rl.teach.stage import LearningRules, Teacher, TeachStage
@@ -55,6 +56,11 @@ def teach_stage_of(
         hindsight = Hindsight(prober.engine, renderer)
     teacher = Teacher(prober, base, hindsight, bridge.hints)
     return TeachStage(bridge.store, renderer, config.teach, rules, teacher, publishing)
+
+
+def outcome_stage_of(config: Config, store: Store, renderer: ChatRenderer, rules: LearningRules) -> OutcomeStage:
+    """The stage that makes samples of episodes, by the rules that hold for conversations too."""
+    return OutcomeStage(store, renderer, config.episodes, rules, config.trainer.method.step_coefficient)
 
 
 def _other_requests(bridge: BridgeStage, renderer: ChatRenderer) -> OtherRequests:
