@@ -42,6 +42,7 @@ MAY_LOAD: dict[str, set[str]] = {
     "engines": HEAVY,
     "trainers": HEAVY,
     "tiny": HEAVY,
+    "doctor": {"transformers"},  # whether it knows the model, asked of its configuration alone
 }
 ROOT = {"errors", "__init__", "__main__"}
 
