@@ -33,7 +33,7 @@ from openclaw_rl.collect.sessions import (
     user_of,
 )
 from openclaw_rl.collect.signs import Signs
-from openclaw_rl.collect.speaker import Listener, asks_for_summary, is_vouched_for, newest, side_by_sign
+from openclaw_rl.collect.speaker import Listener, asks_for_summary, is_vouched_for, newest, opening_texts, side_by_sign
 from openclaw_rl.collect.tally import Tally
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import Message, Role, TextPart
@@ -151,7 +151,8 @@ class Collect:
         parent = await self._past.turn(going.links[0].known.turn) if going.links else None
         is_vouched = is_vouched_for(arrival, rules)
         if kind is TurnKind.MAIN and not is_vouched and self._settings.infer_from_prompts:
-            sign = side_by_sign(self._signs, space, told.session if is_named else "", arrival, parent)
+            known = told.session if is_named else ""
+            sign = side_by_sign(self._signs, space, known, arrival, parent, rules=rules)
             kind, rule = (kind, rule) if sign is None else (TurnKind.SIDE, f"side: {sign}")
             told = told if not is_fresh or sign is None else self._quoted(space, arrival) or told
         spoke = self._hear(arrival, history, going, rules, parent, is_main=kind is TurnKind.MAIN, is_vouched=is_vouched)
@@ -297,7 +298,7 @@ class Collect:
 
     def _after_summary(self, space: str, arrival: Arrival) -> Named | None:
         """The session of a conversation that goes on from its summary, where it goes on from nothing else."""
-        first = [item.text for item in arrival.messages[:8] if item.role is Role.USER]
+        first = opening_texts(arrival.messages)
         session = self._signs.summed(space, first) if self._settings.infer_from_prompts else None
         return None if session is None else Named(session, "session from the summary of it that was answered here")
 
@@ -321,13 +322,15 @@ class Collect:
         listener = Listener(self._signs, rules, history.space)
         last, told = history.replies[0] if history.replies else None, ""
         lacks_tools = parent is not None and bool(parent.tools) and not arrival.tools
-        raw = newest(arrival.messages)
+        raw, served = newest(arrival.messages), {link.at for link in going.links}
         if last is None:
             told = listener.heard(raw, None, noted=rules.noted(raw), is_newest=False, is_vouched=True).told
         for link in going.links:
             known, twins = link.known, self._index.find(history.chains[link.at], link.known.session)
             is_newest = link.at == last
             if not is_newest and (not known.is_open or any(twin.is_followed for twin in twins)):
+                continue
+            if not is_newest and not rules.name and not _was_answered_here(history, link.at, served):
                 continue
             heard = listener.heard(
                 following(history, link.at),
@@ -367,6 +370,11 @@ class Collect:
             if found is not None:
                 return found
         return None
+
+
+def _was_answered_here(history: History, at: int, served: Collection[int]) -> bool:
+    """Whether the reply after next was served here too: else it is a program's, and so may be the words it answers."""
+    return at + len(following(history, at)) + 1 in served
 
 
 def _note_pair(known: Known, pairing: asyncio.Future[bool]) -> None:
