@@ -128,7 +128,7 @@ def _is_alike(their: Message, own: Message, found: Alignment) -> bool:
 
 
 def _shares_call(theirs: Message, mine: Message) -> bool:
-    """Whether both made a call of one id; written down in words it is known only with all others, each with its name."""
+    """Whether both made a call of one id; in words a call is known only with all others, each with its name."""
     own = {call_key(call.id, call.name) for call in mine.tool_calls} - {""}
     if not own or any(call_key(call.id) in own for call in theirs.tool_calls):
         return bool(own)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -37,11 +37,17 @@ class Arrival:
     max_tokens: int | None = None
 
 
+async def nothing_to_note() -> None:
+    """Where a request's words count for nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """Where a request belongs, and why we think so.
 
     `parent` is the served turn it goes on from. `is_done` says that the client called this the session's last turn.
+    Placing notes nothing of what the request says: a request may still be refused. Once it is known to be answered
+    `admit` is awaited, and only then what it says counts.
     """
 
     session: str
@@ -51,6 +57,7 @@ class Placement:
     why: str
     parent: Turn | None = None
     is_done: bool = False
+    admit: Callable[[], Awaitable[None]] = field(default=nothing_to_note, compare=False, repr=False)
 
     @property
     def is_main(self) -> bool:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 # What a program writes over its owner's words: of a user other people speak.
 _OVER = re.compile(
-    r"\s*[^\n]{0,80}\b[Tt]he user (?:has )?(?:added|answered|asked|denied|provided|rejected|replied|responded|said|sent|wrote)"
+    r"\s*[^\n]{0,80}\b[Tt]he user (?:has )?"
+    r"(?:added|answered|asked|denied|provided|rejected|replied|responded|said|sent|wrote)"
     r"\b[^\n:]{0,80}:\s+(?=\S)"
 )
 LONGEST = 400_000  # letters; a longer text is taken as it is
@@ -28,7 +29,8 @@ _ALONE = re.compile(
 _RESULT = re.compile(
     r"\s*(?:(?:Observations?|Execution logs|(?:Tool|Function|Command|Execution) (?:result|results|output|response))\s*:"
     r"|<(?:returncode|return_code|exit_code|exitcode|tool_response|tool_result|function_results?)\b[^<>\n]*>"
-    r"|(?:Attached )?(?:[Mm]edia|[Ii]mages?|[Ff]iles?) (?:from|of) (?:the )?tool(?:'s)? (?:call|result|output)s?:\s*(?:\n|\Z)"
+    r"|(?:Attached )?(?:[Mm]edia|[Ii]mages?|[Ff]iles?) (?:from|of) (?:the )?tool(?:'s)? (?:call|result|output)s?:"
+    r"\s*(?:\n|\Z)"
     r"|Call id: \S+[ \t]*\n"
     r"|\[[a-z]+(?:_[a-z]+)+\b[^\]\n]*\] Result:)"
 )
@@ -56,8 +58,8 @@ def without_blocks(text: str) -> tuple[str, tuple[str, ...]]:
         return text, ()
     over = _OVER.match(text)
     if over is not None:
-        left, names = without_blocks(text[over.end() :])
-        return left.strip(), (OVER, *names)
+        inside, found_in = without_blocks(text[over.end() :])
+        return inside.strip(), (OVER, *found_in)
     if "</" not in text:
         return text, ()
     wrapped = list(_elements(text, _OWNER))
