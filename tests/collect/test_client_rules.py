@@ -7,6 +7,7 @@ from pathlib import Path
 
 from conversation import reply, serving, user
 
+from openclaw_rl.collect.classify import CONNECTING
 from openclaw_rl.collect.clients.rules import AnyClient, known_clients
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Message
@@ -55,3 +56,13 @@ async def test_a_header_outranks_what_a_user_could_have_typed(tmp_path: Path) ->
     async with serving(tmp_path, clients=(Chatty(), *known_clients())) as served:
         _, placement = await served.ask([user("#7 title?")], headers={"X-Session-Id": "x", "X-Turn-Type": "main"})
         assert (placement.session, placement.kind) == ("key:x", TurnKind.MAIN)
+
+
+async def test_the_test_turn_of_connect_is_side_and_says_what_it_would_be(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        turn, placed = await served.ask("Hello! This is a test.", headers={CONNECTING: "1"})
+        assert (placed.kind, placed.parent) == (TurnKind.SIDE, None)
+        assert placed.why.startswith("side: connection test (of openclaw-rl connect; otherwise main: no rule")
+        history = [user("Hello! This is a test."), turn.reply, user("again")]
+        await served.ask(history, headers={CONNECTING: "1"})
+        assert await served.next_state(turn) is None and await served.state(turn) is None

@@ -11,6 +11,7 @@ from openclaw_rl.core.turn import Arrival, Turn, TurnKind
 
 LONGEST_UNIT = 200  # letters that come again and again
 LEAST_REPEATS = 6
+CONNECTING = "x-openclaw-rl-connecting"  # on the test turn of `openclaw-rl connect`
 KINDS = {kind.value: kind for kind in TurnKind}
 LEAST_LOOPED = 120  # letters
 END = 8  # letters by which a repetition is looked for
@@ -25,21 +26,10 @@ def is_vouched(arrival: Arrival) -> bool:
 
 def kind_of(arrival: Arrival, rules: ClientRules, *, has_stamped: bool = False) -> tuple[TurnKind, str]:
     """Main or side, and by which rule."""
-    said = arrival.facts.get("turn_type")
-    claims = [("X-Turn-Type", arrival.headers.get("x-turn-type"))]
-    claims.append(("the body's turn_type", said if isinstance(said, str) else None))
-    passed_over = ""
-    for where, claim in claims:
-        if claim is None:
-            continue
-        word = claim.strip().lower()
-        if word in KINDS:
-            return KINDS[word], f"{word}: {where} says so"
-        passed_over += f", {where} is neither main nor side"
-    known = rules.kind(arrival, has_stamped=has_stamped)
-    if known is not None:
-        return known[0], f"{known[0].value}: {known[1]}{passed_over}"
-    return TurnKind.MAIN, f"main: no rule says otherwise{passed_over}"
+    kind, rule = _kind_of(arrival, rules, has_stamped=has_stamped)
+    if arrival.headers.get(CONNECTING, "").strip():
+        return TurnKind.SIDE, f"side: connection test (of openclaw-rl connect; otherwise {rule})"
+    return kind, rule
 
 
 def degenerate(turn: Turn, control_tokens: Collection[str]) -> DropReason | None:
@@ -69,3 +59,21 @@ def loops(text: str) -> bool:
         if text[-looped + unit :] == text[-looped:-unit]:
             return True
     return False
+
+
+def _kind_of(arrival: Arrival, rules: ClientRules, *, has_stamped: bool) -> tuple[TurnKind, str]:
+    said = arrival.facts.get("turn_type")
+    claims = [("X-Turn-Type", arrival.headers.get("x-turn-type"))]
+    claims.append(("the body's turn_type", said if isinstance(said, str) else None))
+    passed_over = ""
+    for where, claim in claims:
+        if claim is None:
+            continue
+        word = claim.strip().lower()
+        if word in KINDS:
+            return KINDS[word], f"{word}: {where} says so"
+        passed_over += f", {where} is neither main nor side"
+    known = rules.kind(arrival, has_stamped=has_stamped)
+    if known is not None:
+        return known[0], f"{known[0].value}: {known[1]}{passed_over}"
+    return TurnKind.MAIN, f"main: no rule says otherwise{passed_over}"
