@@ -157,6 +157,16 @@ async def test_a_task_that_smolagents_sends_behind_a_result_is_its_owners(tmp_pa
         assert heard is not None and [(item.role, item.text) for item in heard] == [(Role.USER, "in words, please")]
 
 
+async def test_two_tasks_of_smolagents_behind_one_result_are_both_its_owners(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        one, _ = await send(served, chat(("user", "New task:\nsix by seven"), system=CODE), THOUGHT)
+        seen = "Observation:\n42\nNew task:\nin words, please\nNew task:\nin German"
+        said_ = (("user", "New task:\nsix by seven"), ("assistant", f"{THOUGHT}</code>"), ("user", seen))
+        await send(served, chat(*said_, system=CODE), "Thought: in words.\n<code>\n")
+        heard = await served.next_state(one)
+        assert heard is not None and [item.text for item in heard] == ["in words, please\nin German"]
+
+
 async def test_a_reply_whose_object_a_client_wrote_anew_and_words_behind_a_label_are_known_again(
     tmp_path: Path,
 ) -> None:

@@ -74,7 +74,7 @@ def _seconds(told: dict[str, Json], name: str) -> float:
 
 
 def _read_yaml(path: Path) -> dict[str, Json]:
-    """What the file holds; nothing where that is no table. Raises TaskError, and ConfigError where nothing reads YAML."""
+    """What the file holds; nothing where that is no table. Raises TaskError, ConfigError where nothing reads YAML."""
     try:
         import yaml
     except ModuleNotFoundError as problem:
