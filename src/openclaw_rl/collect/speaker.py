@@ -133,8 +133,9 @@ def side_by_sign(
 
 
 def opening_texts(messages: Sequence[Message]) -> list[str]:
-    """What users say at the beginning, where a summary of what was before would stand."""
-    return [item.text for item in messages[:8] if item.role is Role.USER]
+    """What stands where a summary of what was before would: users' words at the beginning, or a first reply."""
+    spoken = [item for item in messages[:8] if item.role is not Role.SYSTEM]
+    return [item.text for at, item in enumerate(spoken) if item.role is Role.USER or at == 0]
 
 
 def _is_summed(signs: Signs, space: str, session: str, arrival: Arrival, rules: ClientRules) -> bool:
