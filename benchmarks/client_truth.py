@@ -106,7 +106,7 @@ def _look_at_sessions(findings: Findings, labels: Sequence[Label], made: Mapping
 def _look_at_next_state(
     findings: Findings, label: Label, row: Made, due: Sequence[Label], made: Mapping[int, Made]
 ) -> None:
-    """The first request that answers a reply and was answered itself is its next state; one refused counts for nothing."""
+    """The first answered request that goes on from a reply is its next state; a refused one counts for nothing."""
     served = [each for each in due if each.at in made]
     said = " ".join(text for role, text in row.heard or () if role == "user")
     is_due = bool(served) and not label.was_cut and not served[0].after_summary
