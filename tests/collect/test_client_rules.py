@@ -7,11 +7,10 @@ from pathlib import Path
 
 from conversation import SYSTEM, reply, serving, user
 
-from openclaw_rl.collect.classify import CONNECTING
 from openclaw_rl.collect.clients.rules import AnyClient, known_clients
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Message, message
-from openclaw_rl.core.turn import Arrival, TurnKind
+from openclaw_rl.core.turn import CONNECTING, Arrival, TurnKind
 
 
 class Chatty(AnyClient):

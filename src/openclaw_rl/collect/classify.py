@@ -7,11 +7,10 @@ from collections.abc import Collection
 from openclaw_rl.collect.clients.rules import ClientRules
 from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.ledger import DropReason
-from openclaw_rl.core.turn import Arrival, Turn, TurnKind
+from openclaw_rl.core.turn import CONNECTING, Arrival, Turn, TurnKind
 
 LONGEST_UNIT = 200  # letters that come again and again
 LEAST_REPEATS = 6
-CONNECTING = "x-openclaw-rl-connecting"  # on the test turn of `openclaw-rl connect`
 KINDS = {kind.value: kind for kind in TurnKind}
 LEAST_LOOPED = 120  # letters
 END = 8  # letters by which a repetition is looked for

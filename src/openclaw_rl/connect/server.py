@@ -12,9 +12,8 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-from openclaw_rl.collect.classify import CONNECTING
 from openclaw_rl.core.message import Json
-from openclaw_rl.core.turn import TurnKind
+from openclaw_rl.core.turn import CONNECTING, TurnKind
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.home.folder import KEY, address_of
 

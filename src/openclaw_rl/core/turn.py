@@ -11,6 +11,8 @@ from openclaw_rl.core.hint import PlacedHint, with_hints
 from openclaw_rl.core.message import Json, Message, Tool
 from openclaw_rl.core.prompt import Prompt
 
+CONNECTING = "x-openclaw-rl-connecting"  # a header: the test turn of `openclaw-rl connect`, which teaches nothing
+
 
 class TurnKind(StrEnum):
     """Whether a turn may be learned from."""
