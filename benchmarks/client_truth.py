@@ -106,7 +106,7 @@ def _look_at_sessions(findings: Findings, labels: Sequence[Label], made: Mapping
 def _look_at_next_state(
     findings: Findings, label: Label, row: Made, due: Sequence[Label], made: Mapping[int, Made]
 ) -> None:
-    """Any of the exchanges that answer a reply may be the one that is its next state."""
+    """The first answered request that goes on from a reply is its next state; a refused one counts for nothing."""
     served = [each for each in due if each.at in made]
     said = " ".join(text for role, text in row.heard or () if role == "user")
     is_due = bool(served) and not label.was_cut and not served[0].after_summary
@@ -116,10 +116,7 @@ def _look_at_next_state(
         if is_due:
             findings.next_states_wrong.append(f"{label.at}: none, though {served[0].at} answers it ({row.why})")
         return
-    problems = [_residue(said, each.words) for each in due] or [("", said.strip())]
-    if not any(missed or rest for missed, rest in problems):
-        return
-    missed, rest = problems[0]
+    missed, rest = _residue(said, served[0].words) if served else ("", said.strip())
     if rest:
         findings.words.append(f"{label.at}: {rest[:100]!r}")
     if rest or missed:

@@ -85,3 +85,13 @@ def test_a_reply_that_was_cancelled_needs_no_next_state() -> None:
     assert not found(labels, {0: _made("a"), 1: _made("b", parent="a")}).next_states_wrong
     labels[0].was_cut = False
     assert len(found(labels, {0: _made("a"), 1: _made("b", parent="a")}).next_states_wrong) == 1
+
+
+def test_the_words_of_a_refused_request_are_due_with_those_of_the_one_that_was_answered() -> None:
+    refused = Label(1, "talk", "main", None, ["Sum it up."], answers=0, is_refused=True)
+    again = Label(2, "talk", "main", None, ["Shorter."], answers=0)
+    labels = [Label(0, "talk", "main", None, ["What is it?"]), refused, again]
+    made = {0: _made("a", heard="Shorter."), 2: _made("c", parent="a")}
+    assert not found(labels, made).next_states_wrong
+    made[0] = _made("a", heard="Sum it up.")
+    assert len(found(labels, made).next_states_wrong) == len(found(labels, made).words) == 1

@@ -68,6 +68,7 @@ async def ask(
     """One request with tools, placed and entered as the server does it."""
     arrival = replace(an_arrival(messages, headers=headers), tools=(READ,))
     placement = await served.collect.place(arrival)
+    await placement.admit()
     turn = a_turn(f"claw-{next(TURNS)}", messages, answer, session=placement.session, kind=placement.kind)
     turn = replace(turn, messages=arrival.messages)
     await served.collect.commit(turn)

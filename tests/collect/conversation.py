@@ -58,6 +58,7 @@ class Served:
         arrival = an_arrival(messages, key_name=key, headers=headers, facts=facts, at_s=self.clock())
         arrival = replace(arrival, tools=tuple(tools))
         placement = await self.collect.place(arrival)
+        await placement.admit()
         turn = a_turn(
             f"turn-{next(NUMBERS)}",
             arrival.messages,

@@ -39,6 +39,7 @@ async def test_answers_to_one_request_are_none_of_them_asked_again(tmp_path: Pat
         for before in (None, "one-b"):
             arrival = an_arrival((user("hi"),), headers=NAMED)
             placement = await served.collect.place(arrival)
+            await placement.admit()
             for letter in "ab":
                 name = f"{'one' if before is None else 'two'}-{letter}"
                 turn = a_turn(name, arrival.messages, "4", session=placement.session, kind=placement.kind)

@@ -44,6 +44,7 @@ async def test_a_turn_whose_conversation_was_forgotten_while_it_was_answered_is_
             at_s=served.clock(),
         )
         placed = await served.collect.place(arrival)
+        await placed.admit()
         assert placed.parent is not None
         assert served.collect.held["collect_closing"] == 1
         await served.store.forgettings.begin(What(session="ann"), name="f", at_s=1.0, planned=no_plan)

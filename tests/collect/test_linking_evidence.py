@@ -96,6 +96,35 @@ async def test_a_malformed_call_that_comes_back_under_another_name_is_known_by_i
         assert heard is not None and heard[0].role is Role.TOOL
 
 
+WRITTEN = "Calling tools:\n[{{'id': '{}', 'type': 'function', 'function': {{'name': '{}', 'arguments': {{}}}}}}]"
+
+
+@BOTH
+async def test_a_reply_whose_calls_a_client_wrote_down_in_words_is_known_by_their_ids(
+    tmp_path: Path, clients: tuple[AnyClient, ...]
+) -> None:
+    given = "call_0a1b2c3d4e5f0"
+    async with serving(tmp_path, clients=clients) as served:
+        one, begun = await send(served, chat(("user", "run"), tools=TOOLS), calling("bash", "{}", given))
+        said_ = (("user", "run"), ("assistant", WRITTEN.format(given, "bash")), ("user", "Observation:\nfine"))
+        two, placed = await send(served, chat(*said_, tools=TOOLS), calling("bash", "{}", "call_ffffffffffff0"))
+        assert (placed.parent, placed.session) == (one, begun.session)
+        assert "by the id of its call" in placed.why
+        heard = await served.next_state(one)
+        assert heard is not None and heard[0].role is Role.TOOL
+        rest = (("assistant", WRITTEN.format("call_ffffffffffff0", "bash")), ("user", "Observation:\nfine again"))
+        _, placed = await send(served, chat(*said_, *rest, tools=TOOLS), "Done.")
+        assert placed.parent == two
+
+
+@pytest.mark.parametrize("text", ["call_0a1b2c3d4e5f0 has failed", WRITTEN.format("call_0a1b2c3d4e5f1", "bash")])
+async def test_a_call_that_is_only_spoken_of_and_another_id_are_no_evidence(tmp_path: Path, text: str) -> None:
+    async with serving(tmp_path) as served:
+        await send(served, chat(("user", "run"), tools=TOOLS), calling("bash", "{}", "call_0a1b2c3d4e5f0"))
+        _, placed = await send(served, chat(("user", "what?"), ("assistant", text), ("user", "so")), "so")
+        assert placed.parent is None
+
+
 async def test_a_call_id_that_names_its_function_is_no_evidence(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         await send(served, chat(("user", "run"), tools=TOOLS), calling("bash", '{"command": "a"}', "functions.bash:0"))
@@ -126,6 +155,16 @@ async def test_a_task_that_smolagents_sends_behind_a_result_is_its_owners(tmp_pa
         await send(served, chat(*said_, system=CODE), "Thought: in words.\n<code>\n")
         heard = await served.next_state(one)
         assert heard is not None and [(item.role, item.text) for item in heard] == [(Role.USER, "in words, please")]
+
+
+async def test_two_tasks_of_smolagents_behind_one_result_are_both_its_owners(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        one, _ = await send(served, chat(("user", "New task:\nsix by seven"), system=CODE), THOUGHT)
+        seen = "Observation:\n42\nNew task:\nin words, please\nNew task:\nin German"
+        said_ = (("user", "New task:\nsix by seven"), ("assistant", f"{THOUGHT}</code>"), ("user", seen))
+        await send(served, chat(*said_, system=CODE), "Thought: in words.\n<code>\n")
+        heard = await served.next_state(one)
+        assert heard is not None and [item.text for item in heard] == ["in words, please\nin German"]
 
 
 async def test_a_reply_whose_object_a_client_wrote_anew_and_words_behind_a_label_are_known_again(

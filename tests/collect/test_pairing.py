@@ -212,6 +212,7 @@ async def test_the_same_short_exchange_a_thousand_times_is_still_told_apart(tmp_
 async def test_a_turn_entered_long_after_it_was_placed_is_found_all_the_same(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         placement = await served.collect.place(an_arrival("hi"))
+        await placement.admit()
         turn = a_turn("late", [user("hi")], "hello", session=placement.session)  # messages of its own
         await served.collect.commit(turn)
         _, onward = await served.ask([user("hi"), reply("hello"), user("thanks")])

@@ -13,7 +13,7 @@ from openclaw_rl.collect.clients.rules import AnyClient, known_clients, readable
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Json, Role
 from openclaw_rl.core.next_state import NextStateSource
-from openclaw_rl.core.turn import TurnKind
+from openclaw_rl.core.turn import Arrival, TurnKind
 
 CLAUDE = "You are Claude Code, Anthropic's official CLI for Claude.\nYou help with software engineering."
 CODEX = "You are Codex, based on GPT-5. You are running as a coding agent in the Codex CLI on a user's computer."
@@ -291,3 +291,87 @@ async def test_calls_and_results_are_heard_as_before(tmp_path: Path) -> None:
         assert placed.parent == one
         assert await served.next_state(one) is not None
         assert BASH["name"] == "bash"
+
+
+@BOTH
+async def test_a_conversation_that_claude_code_compacted_by_itself_goes_on_as_main_in_its_session(
+    tmp_path: Path, clients: tuple[AnyClient, ...]
+) -> None:
+    def system(digest: str) -> str:
+        return f"x-anthropic-billing-header: cc_version=2.1.330.{digest}; cc_entrypoint=sdk-cli;\n{CLAUDE}"
+
+    def asked(*said: tuple[str, Json], digest: str) -> Arrival:
+        return anthropic(*said, system=system(digest), tools=CLAUDE_TOOLS, **SESSION)
+
+    async with serving(tmp_path, clients=clients) as served:
+        _, begun = await send(served, asked(("user", "three apples?"), digest="a25"), "Three.")
+        said: list[tuple[str, Json]] = [("user", "three apples?"), ("assistant", "Three."), ("user", "and pears?")]
+        await send(served, asked(*said, digest="a25"), "Four.")
+        said += [("assistant", "Four."), ("user", COMPACT)]
+        await send(served, asked(*said, digest="a25"), "<summary>\nThey counted.\n</summary>")
+        summary = "This session is being continued from a previous conversation that ran out of context. The summary:"
+        parts: Json = [{"type": "text", "text": f"{summary}\nThey counted."}, {"type": "text", "text": "and plums?"}]
+        _, after = await send(served, asked(("user", parts), digest="232"), "Five.")
+        assert (after.kind, after.session) == (TurnKind.MAIN, begun.session)
+
+
+@BOTH
+async def test_a_compacted_conversation_whose_system_text_is_another_stays_main(
+    tmp_path: Path, clients: tuple[AnyClient, ...]
+) -> None:
+    headers = {"X-Session-Id": "s"}
+    line = "What was done until now: the parser stands in dates.py."
+    opening = f"This session is being continued from a previous conversation that ran out of context.\n{line}"
+    async with serving(tmp_path, clients=clients) as served:
+        said: list[tuple[str, Json]] = [("user", "a parser")]
+        await send(served, anthropic(*said, system=CLAUDE, tools=CLAUDE_TOOLS, headers=headers), "It stands.")
+        said += [("assistant", "It stands."), ("user", "and tests")]
+        _, begun = await send(served, anthropic(*said, system=CLAUDE, tools=CLAUDE_TOOLS, headers=headers), "Done.")
+        said += [("assistant", "Done."), ("user", COMPACT)]
+        await send(served, anthropic(*said, system=CLAUDE, tools=CLAUDE_TOOLS, headers=headers), line)
+        other = CLAUDE.replace("You help with", "Your place is a terminal, and you help with")
+        other = f"Be short. {other}"
+        again = anthropic(("user", opening), ("user", "go on"), system=other, tools=CLAUDE_TOOLS, headers=headers)
+        _, after = await send(served, again, "I go on.")
+        assert (after.kind, after.session) == (TurnKind.MAIN, begun.session)
+        fresh = anthropic(("user", "find files"), system=other, tools=CLAUDE_TOOLS, headers=headers)
+        _, errand = await send(served, fresh, "Two.")
+        assert errand.why.startswith("side: errand (it begins anew within its session, with another system text)")
+
+
+@BOTH
+async def test_a_picture_that_a_tool_gave_back_is_not_its_users_word(
+    tmp_path: Path, clients: tuple[AnyClient, ...]
+) -> None:
+    async with serving(tmp_path, clients=clients) as served:
+        call = calling("read", '{"path": "red.png"}', "call_00000000ab010")
+        one, _ = await send(served, chat(("user", '"what is it?"'), system=OPENCODE, tools=TOOLS), call)
+        shown: Json = [
+            {"type": "text", "text": "Attached media from tool result:"},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0K"}},
+        ]
+        said = [called("read", '{"path": "red.png"}', "call_00000000ab010"), result("call_00000000ab010", "Read.")]
+        asked = chat(("user", '"what is it?"'), *said, {"role": "user", "content": shown}, system=OPENCODE, tools=TOOLS)
+        await send(served, asked, "A red one.")
+        heard = await served.next_state(one)
+        assert heard is not None and {item.role for item in heard} == {Role.TOOL}
+
+
+async def test_what_a_program_wrote_over_its_users_words_is_left_out_without_a_rule(tmp_path: Path) -> None:
+    async with serving(tmp_path, clients=(AnyClient(),)) as served:
+        one, _ = await send(served, chat(("user", "sort the list")), "Sorted.")
+        over = "Commands not executed. The user rejected your commands with the following message: "
+        said = (("user", "sort the list"), ("assistant", "Sorted."), ("user", f"{over}the other way round"))
+        await send(served, chat(*said), "Sorted again.")
+        heard = await served.next_state(one)
+        assert heard is not None and [item.text for item in heard] == ["the other way round"]
+
+
+async def test_words_that_a_program_answered_itself_are_nobodys_without_a_rule(tmp_path: Path) -> None:
+    async with serving(tmp_path, clients=(AnyClient(),)) as served:
+        one, _ = await send(served, chat(("user", "note the fruit")), "I noted it in fruit.txt.")
+        said = [("user", "note the fruit"), ("assistant", "I noted it in fruit.txt.")]
+        said += [("user", "I committed the changes with git hash 71ae323"), ("assistant", "Ok.")]
+        await send(served, chat(*said, ("user", "and in German?")), "Obst.")
+        assert await served.state(one) is State.SERVED
+        assert await served.next_state(one) is None

@@ -61,6 +61,7 @@ def anthropic(
 async def send(served: Served, arrival: Arrival, answer: Message | str) -> tuple[Turn, Placement]:
     """One request from its coming in to its turn's being in the store."""
     placement = await served.collect.place(arrival)
+    await placement.admit()
     turn = a_turn(
         f"wire-{next(TURNS):04d}",
         arrival.messages,

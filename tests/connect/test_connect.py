@@ -16,6 +16,8 @@ import pytest_asyncio
 
 from openclaw_rl.evals.server import Server, serving
 
+OTHERWISE = "side: connection test (of openclaw-rl connect; otherwise main: "
+
 
 @pytest_asyncio.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
@@ -45,7 +47,7 @@ async def test_openclaw_is_connected_and_the_server_recognises_its_turns(server:
     assert code == 0, said
     provider = json.loads(path.read_text("utf-8"))["models"]["providers"]["openclaw-rl"]
     assert provider["baseUrl"] == server.base_url and provider["apiKey"] == server.key
-    assert "test turn over /v1/chat/completions: main" in said
+    assert "test turn over /v1/chat/completions: side" in said and OTHERWISE in said
     assert "session from the Runtime line" in said
 
     code, _, said = await _connect(server, "openclaw", "--no-test")
@@ -64,12 +66,12 @@ async def test_openclaw_is_connected_and_the_server_recognises_its_turns(server:
 
     code, printed, said = await _connect(server, "claude-code")
     assert code == 0 and f"ANTHROPIC_BASE_URL={server.base_url.removesuffix('/v1')}\n" in printed
-    assert "test turn over /v1/messages: main" in said
+    assert "test turn over /v1/messages: side" in said and OTHERWISE in said
     assert "claude-code needs 64000 at least" in said  # the bundled model's context is short
 
     profile = server.home / ".codex" / "openclaw-rl.config.toml"
     code, _, said = await _connect(server, "codex")
-    assert code == 0 and "test turn over /v1/responses: main" in said, said
+    assert code == 0 and "test turn over /v1/responses: side" in said and OTHERWISE in said, said
     assert tomllib.loads(profile.read_text("utf-8"))["model_provider"] == "openclaw-rl"
     profile.write_text("model = 'mine'\n", "utf-8")
     code, _, said = await _connect(server, "codex", "--no-test")

@@ -206,4 +206,4 @@ async def _connect(tools: Tools, server: Server, path: Path, *more: str) -> None
     said = err.decode()
     assert child.returncode == 0, said
     assert "OpenClaw's own check accepts it" in said, said
-    assert "test turn over /v1/chat/completions: main" in said, said
+    assert "test turn over /v1/chat/completions: side" in said and "otherwise main" in said, said

@@ -45,6 +45,7 @@ def _installation(home: Path, store: Store) -> Installation:
 async def _served(parts: Installation, name: str) -> Turn:
     asked = (message(Role.USER, f"hello {name}"),)
     placement = await parts.collect.place(Arrival(asked, (), {"x-session-id": name}, {}, "owner", 1.0))
+    await placement.admit()
     turn = a_turn(name, asked, session=placement.session)
     await parts.collect.commit(turn)
     return turn

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import aiohttp
 import pytest
 from anthropic import AsyncAnthropic
 from anthropic import BadRequestError as AnthropicRefusal
 from openai import APIError, AsyncOpenAI, BadRequestError
-from serve_doubles import Serving
+from serve_doubles import Serving, serving
 
+from openclaw_rl.collect.stage import Collect, CollectSettings
+from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Role, message
+from openclaw_rl.render.renderer import ChatRenderer
+from openclaw_rl.serve.parts import ServeParts
+from openclaw_rl.store.db import Store
 
 LONG = "hello there " * 900
 KEY = {"Authorization": "Bearer secret"}
@@ -88,3 +94,31 @@ async def test_a_responses_stream_fails_with_the_code_that_codex_looks_for(
             pass
     assert caught.value.code == "context_length_exceeded"
     assert not server.book.turns
+
+
+async def test_what_a_refused_request_says_counts_once_it_is_asked_again_in_short(
+    renderer: ChatRenderer, store: Store
+) -> None:
+    def collecting(parts: ServeParts) -> ServeParts:
+        return replace(parts, collector=Collect(store, CollectSettings(), lambda: 1000.0))
+
+    async with serving(renderer, store, change=collecting) as server, aiohttp.ClientSession(headers=KEY) as http:
+
+        async def ask(*messages: tuple[str, str], done: bool = False) -> tuple[int, str]:
+            body = {"messages": [{"role": role, "content": text} for role, text in messages], "session_done": done}
+            async with http.post(f"{server.url}/v1/chat/completions", json=body) as answer:
+                await answer.read()
+                return answer.status, answer.headers.get("x-openclaw-rl-turn", "")
+
+        server.says("Three.")
+        _, turn = await ask(("user", "apples?"))
+        said = (("user", "apples?"), ("assistant", "Three."))
+        assert (await ask(*said, ("user", f"no, four. {LONG}"), done=True))[0] == 400
+        row = await store.row(turn)
+        assert row is not None and (row.state, row.next_state) == (State.SERVED, None)
+        server.says("Four.")
+        assert (await ask(*said, ("user", "no, four.")))[0] == 200
+        row = await store.row(turn)
+        assert row is not None and row.next_state is not None
+        assert [item.text for item in row.next_state.messages] == ["no, four."]
+        assert [each.id for each in await store.open_sessions(seen_before_s=2000.0)] == [row.turn.session]

@@ -214,13 +214,13 @@ async def test_the_model_is_told_of_functions_alone_where_an_agent_offers_more(
     server: Serving, client: AsyncOpenAI
 ) -> None:
     server.says("x")
-    offered: list[object] = [{"type": "web_search"}, READ, {"type": "custom", "name": "apply_patch"}]
+    offered: list[object] = [{"type": "web_search"}, READ, {"type": "image_generation"}]
     answer = await client.responses.create(model="tiny", input="hello", tools=offered)  # type: ignore[arg-type]
     assert [tool.type for tool in answer.tools] == ["function"]
     assert [tool.name for tool in server.book.turns[0].tools] == ["read"]
     async with aiohttp.ClientSession(server.url) as http, http.get("/metrics") as told:
         text = await told.text()
-    assert 'name="tools.custom"} 1.0' in text and 'name="tools.web_search"} 1.0' in text
+    assert 'name="tools.image_generation"} 1.0' in text and 'name="tools.web_search"} 1.0' in text
 
 
 async def test_half_a_surrogate_pair_does_not_refuse_the_request(server: Serving) -> None:

@@ -195,5 +195,5 @@ def _show_turn(target: Target, api: Api, *, as_openclaw: bool) -> None:
     say.print(f"test turn over {api.value}: [bold]{escape(told.kind)}[/], answered by version {escape(told.version)}")
     say.print(f"  session {escape(told.session)}", soft_wrap=True)
     say.print(f"  why     {escape(told.why)}", soft_wrap=True)
-    if told.kind == "side":
-        say.print("[yellow]note:[/] side turns are never learned from; docs/clients.md says what makes a turn main")
+    if not told.would_teach:
+        say.print("[yellow]note:[/] turns like it are never learned from; docs/clients.md says what makes a turn main")

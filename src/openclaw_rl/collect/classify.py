@@ -8,7 +8,7 @@ from openclaw_rl.collect.clients.rules import ClientRules
 from openclaw_rl.collect.episodes import names_episode
 from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.ledger import DropReason
-from openclaw_rl.core.turn import Arrival, Turn, TurnKind
+from openclaw_rl.core.turn import CONNECTING, Arrival, Turn, TurnKind
 
 LONGEST_UNIT = 200  # letters that come again and again
 LEAST_REPEATS = 6
@@ -28,23 +28,10 @@ def is_vouched(arrival: Arrival) -> bool:
 
 def kind_of(arrival: Arrival, rules: ClientRules, *, has_stamped: bool = False) -> tuple[TurnKind, str]:
     """Main or side, and by which rule."""
-    said = arrival.facts.get("turn_type")
-    claims = [("X-Turn-Type", arrival.headers.get("x-turn-type"))]
-    claims.append(("the body's turn_type", said if isinstance(said, str) else None))
-    passed_over = ""
-    for where, claim in claims:
-        if claim is None:
-            continue
-        word = claim.strip().lower()
-        if word in KINDS:
-            return KINDS[word], f"{word}: {where} says so"
-        passed_over += f", {where} is neither main nor side"
-    if names_episode(arrival):
-        return TurnKind.MAIN, f"main: it is a step of an episode{passed_over}"
-    known = rules.kind(arrival, has_stamped=has_stamped)
-    if known is not None:
-        return known[0], f"{known[0].value}: {known[1]}{passed_over}"
-    return TurnKind.MAIN, f"main: no rule says otherwise{passed_over}"
+    kind, rule = _kind_of(arrival, rules, has_stamped=has_stamped)
+    if arrival.headers.get(CONNECTING, "").strip():
+        return TurnKind.SIDE, f"side: connection test (of openclaw-rl connect; otherwise {rule})"
+    return kind, rule
 
 
 def degenerate(turn: Turn, control_tokens: Collection[str]) -> DropReason | None:
@@ -74,3 +61,23 @@ def loops(text: str) -> bool:
         if text[-looped + unit :] == text[-looped:-unit]:
             return True
     return False
+
+
+def _kind_of(arrival: Arrival, rules: ClientRules, *, has_stamped: bool) -> tuple[TurnKind, str]:
+    said = arrival.facts.get("turn_type")
+    claims = [("X-Turn-Type", arrival.headers.get("x-turn-type"))]
+    claims.append(("the body's turn_type", said if isinstance(said, str) else None))
+    passed_over = ""
+    for where, claim in claims:
+        if claim is None:
+            continue
+        word = claim.strip().lower()
+        if word in KINDS:
+            return KINDS[word], f"{word}: {where} says so"
+        passed_over += f", {where} is neither main nor side"
+    if names_episode(arrival):
+        return TurnKind.MAIN, f"main: it is a step of an episode{passed_over}"
+    known = rules.kind(arrival, has_stamped=has_stamped)
+    if known is not None:
+        return known[0], f"{known[0].value}: {known[1]}{passed_over}"
+    return TurnKind.MAIN, f"main: no rule says otherwise{passed_over}"

@@ -46,6 +46,19 @@ class StepClaim:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimedStep:
+    """The step that a request is, and what is `shown` in it, which follows the step's turn before (`after`)."""
+
+    step: EpisodeStep
+    shown: Sequence[Message]
+    after: str | None
+
+    async def note(self, store: Store) -> None:
+        """Has what is shown follow the step before."""
+        await store.episodes.observe(self.step.episode, self.step.index, self.shown, after=self.after)
+
+
 def names_episode(arrival: Arrival) -> bool:
     """Whether the request says that it is a step of an episode."""
     return bool(_field(arrival, "id"))
@@ -90,8 +103,8 @@ def episode_session(arrival: Arrival) -> Named | None:
 
 async def step_of(
     store: Store, arrival: Arrival, shown: Sequence[Message], parent: Turn | None, *, user: str, prefix: str
-) -> EpisodeStep | None:
-    """The step that a request is, None where it is of no episode; what is `shown` follows the step before.
+) -> ClaimedStep | None:
+    """The step that a request is, None where it is of no episode. Nothing of what it shows is noted yet.
 
     An episode that nobody has begun is begun here where the request names its task. Raises RequestError: 404 where it
     does not, 409 where the episode has ended or is another user's.
@@ -121,8 +134,8 @@ async def step_of(
         )
     index = claim.index if claim.index is not None else await store.episodes.next_index(name, prefix)
     goes_on = parent is not None and parent.step is not None and parent.step.episode == name
-    await store.episodes.observe(name, index, shown, after=parent.id if goes_on and parent is not None else None)
-    return EpisodeStep(name, index, claim.observation)
+    after = parent.id if goes_on and parent is not None else None
+    return ClaimedStep(EpisodeStep(name, index, claim.observation), shown, after)
 
 
 def _field(arrival: Arrival, name: str) -> Json:

@@ -18,6 +18,7 @@ LEAST_WITH_MORE = 16  # letters of a reply behind which a client may write as mu
 _THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>\s*", re.DOTALL)
 _TAG = re.compile(r"\s*(?:</?[\w|:-]{1,40}>|```|<\|?[\w-]{1,40}\|?>)\s*")
 _MARKS = re.compile("[^0-9A-Za-z]+")
+_ID = re.compile(r"\bcall_?[0-9a-f]{12}\d{1,3}\b")  # as they are given out here
 
 
 @dataclass(slots=True)
@@ -60,6 +61,11 @@ def call_key(name: str | None, function: str = "") -> str:
     if not name or (function and function in name) or name.startswith("functions."):
         return ""
     return _MARKS.sub("", name)
+
+
+def quoted_keys(text: str) -> tuple[str, ...]:
+    """The ids of calls that a reply holds as text, where a client writes calls down in words."""
+    return tuple(dict.fromkeys(call_key(name) for name in _ID.findall(text))) if "call" in text else ()
 
 
 def openings(text: str) -> tuple[str, ...]:
@@ -122,8 +128,12 @@ def _is_alike(their: Message, own: Message, found: Alignment) -> bool:
 
 
 def _shares_call(theirs: Message, mine: Message) -> bool:
+    """Whether both made a call of one id; in words a call is known only with all others, each with its name."""
     own = {call_key(call.id, call.name) for call in mine.tool_calls} - {""}
-    return any(call_key(call.id) in own for call in theirs.tool_calls)
+    if not own or any(call_key(call.id) in own for call in theirs.tool_calls):
+        return bool(own)
+    quoted = () if theirs.tool_calls else quoted_keys(theirs.text)
+    return set(quoted) == own and all(call.name in theirs.text for call in mine.tool_calls)
 
 
 def _calls(item: Message) -> list[tuple[str, str]]:

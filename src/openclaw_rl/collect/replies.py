@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from openclaw_rl.collect.evidence import call_key, openings
+from openclaw_rl.collect.evidence import call_key, openings, quoted_keys
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Message
 
@@ -61,7 +61,8 @@ class Replies:
     def find(self, space: str, reply: Message) -> list[Known]:
         """The turns whose reply this may be, oldest first."""
         found: dict[str, Known] = {}
-        for name in _names(space, reply):
+        quoted = (_call_name(space, key) for key in quoted_keys(reply.text))
+        for name in (*_names(space, reply), *quoted):
             for known in self._held.get(name, ()):
                 found.setdefault(known.turn, known)
         return list(found.values())
@@ -78,9 +79,13 @@ def _names(space: str, reply: Message) -> Iterator[str]:
     for call in reply.tool_calls:
         key = call_key(call.id, call.name)
         if key:
-            yield _digest(f"{space}:call:{key}")
+            yield _call_name(space, key)
     for text in openings(reply.text):
         yield _digest(f"{space}:says:{text}")
+
+
+def _call_name(space: str, key: str) -> str:
+    return _digest(f"{space}:call:{key}")
 
 
 def _digest(text: str) -> str:

@@ -31,6 +31,7 @@ RECURRING, OPENING = 200, 100  # letters of a text, and of its beginning, that r
 SESSIONS = 2  # others in which a text recurred
 UNANSWERED, LONG_OPENING = 3, 40  # sessions that begin alike and are never gone on with; letters of such a first line
 PROBE_TOKENS, PROBE_LETTERS = 8, 24  # of a request that only tries the connection
+_NUMBERED = re.compile(r"\S*\d\S*")  # a release, a date or a digest, which may change within a session
 _ELEMENT = re.compile(r"<[a-z][^<>]{0,60}>(?P<said>[^<]+)</[a-z][^<>]{0,40}>")
 _LABEL = re.compile(r"""[\W_]*[^\s:]{1,16}[*_"')\]]{0,3}\s?[:：]\s*["']?(?P<said>\S.*)""")
 
@@ -239,7 +240,7 @@ class Signs:
     def missing(self, session: str, arrival: Arrival, parent: Turn | None) -> Missing | None:
         """What the session's requests have and this one has not."""
         if parent is not None:
-            before = Baseline(bool(parent.tools), system_text(parent.messages)[:OPENING])
+            before = Baseline(bool(parent.tools), _opening_of(parent.messages))
         else:
             known = self._baselines.get(session)
             if known is None:
@@ -289,7 +290,12 @@ def is_probe(arrival: Arrival) -> bool:
 
 
 def _baseline(arrival: Arrival) -> Baseline:
-    return Baseline(bool(arrival.tools), system_text(arrival.messages)[:OPENING])
+    return Baseline(bool(arrival.tools), _opening_of(arrival.messages))
+
+
+def _opening_of(messages: Sequence[Message]) -> str:
+    """How the system text begins, without words that hold a number: some clients put a digest of the request there."""
+    return _NUMBERED.sub("", system_text(messages)[: 2 * OPENING])[:OPENING]
 
 
 def _has_reply(arrival: Arrival) -> bool:

@@ -104,7 +104,9 @@ class Listener:
         return LONG if is_newest and any(is_long_form(text) for text in said) else ""
 
 
-def side_by_sign(signs: Signs, space: str, session: str, arrival: Arrival, parent: Turn | None) -> str | None:
+def side_by_sign(
+    signs: Signs, space: str, session: str, arrival: Arrival, parent: Turn | None, *, rules: ClientRules
+) -> str | None:
     """Why a request is a program's own though no rule says so, or None where it may be the owner's."""
     if is_probe(arrival):
         return "connection test (a word, to be answered with next to nothing)"
@@ -121,11 +123,24 @@ def side_by_sign(signs: Signs, space: str, session: str, arrival: Arrival, paren
         if signs.never_gone_on(space, session, arrival):
             return "errand (what begins like it was never gone on from)"
     missing = signs.missing(session, arrival, parent)
+    if missing is Missing.HISTORY and _is_summed(signs, space, session, arrival, rules):
+        return None  # it begins anew because it was compacted
     if missing is Missing.TOOLS:
         is_sure = any(len(text.strip()) >= LEAST_ERRAND for text in texts)
     else:
         is_sure = missing is Missing.HISTORY or any(is_long_form(text) for text in texts)
     return f"errand ({missing.value})" if missing is not None and is_sure else None
+
+
+def opening_texts(messages: Sequence[Message]) -> list[str]:
+    """What stands where a summary of what was before would: users' words at the beginning, or a first reply."""
+    spoken = [item for item in messages[:8] if item.role is not Role.SYSTEM]
+    return [item.text for at, item in enumerate(spoken) if item.role is Role.USER or at == 0]
+
+
+def _is_summed(signs: Signs, space: str, session: str, arrival: Arrival, rules: ClientRules) -> bool:
+    is_known = rules.is_summed(tuple(item for item in arrival.messages if item.role is not Role.SYSTEM))
+    return is_known or signs.summed(space, opening_texts(arrival.messages)) == session
 
 
 def asks_for_summary(turn: Turn) -> bool:

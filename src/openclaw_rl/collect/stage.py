@@ -14,11 +14,11 @@ from urllib.parse import unquote
 from openclaw_rl.collect.classify import degenerate, kind_of
 from openclaw_rl.collect.clients.by_rules import RuleClient
 from openclaw_rl.collect.clients.rules import AnyClient, ClientRules, Directory, known_clients, without_headers
-from openclaw_rl.collect.episodes import names_episode, step_of
+from openclaw_rl.collect.episodes import ClaimedStep, names_episode, step_of
+from openclaw_rl.collect.hearing import Answer, heard_in, note
 from openclaw_rl.collect.naming import claimed, family
-from openclaw_rl.collect.next_state import next_state_of
 from openclaw_rl.collect.past import Belonging, Going, Past
-from openclaw_rl.collect.prefixes import History, Index, digested, extended, following, history_of
+from openclaw_rl.collect.prefixes import History, Index, digested, extended, history_of
 from openclaw_rl.collect.remembered import Noted, Remembered
 from openclaw_rl.collect.replies import Known
 from openclaw_rl.collect.sessions import (
@@ -33,7 +33,7 @@ from openclaw_rl.collect.sessions import (
     user_of,
 )
 from openclaw_rl.collect.signs import Signs
-from openclaw_rl.collect.speaker import Listener, asks_for_summary, is_vouched_for, newest, side_by_sign
+from openclaw_rl.collect.speaker import Listener, asks_for_summary, is_vouched_for, newest, opening_texts, side_by_sign
 from openclaw_rl.collect.tally import Tally
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import Message, Role, TextPart
@@ -116,9 +116,9 @@ class Collect:
         self.tally = Tally()
 
     async def place(self, arrival: Arrival) -> Placement:
-        """Session, kind, and the served turn the request goes on from; what followed that turn is noted.
+        """Session, kind, and the served turn the request goes on from; every decision is told in `why`.
 
-        Every decision is told in `why`.
+        What followed that turn is noted when the placement is admitted: a request that is refused leaves no trace.
         """
         rules, space = self._clients.client_of(arrival), space_of(arrival.key_name)
         history = await self._history(space, rules, arrival.messages)
@@ -148,33 +148,54 @@ class Collect:
         parent = await self._past.turn(going.links[0].known.turn) if going.links else None
         is_vouched = is_vouched_for(arrival, rules)
         if kind is TurnKind.MAIN and not is_vouched and self._settings.infer_from_prompts:
-            sign = side_by_sign(self._signs, space, told.session if is_named else "", arrival, parent)
+            known = told.session if is_named else ""
+            sign = side_by_sign(self._signs, space, known, arrival, parent, rules=rules)
             kind, rule = (kind, rule) if sign is None else (TurnKind.SIDE, f"side: {sign}")
             told = told if not is_fresh or sign is None else self._quoted(space, arrival) or told
-        spoke = self._hear(arrival, history, going, rules, parent, is_main=kind is TurnKind.MAIN, is_vouched=is_vouched)
-        if kind is TurnKind.MAIN:
-            await self._end(going)
-            if going.links:
-                self._signs.goes_on(space, told.session, arrival)
-        is_done = says_done(arrival)
+        spoke, answers, step = "", tuple[Answer, ...](), None
         user = user_of(arrival, may_name=self._may_name(arrival.key_name))
-        step = (
-            await step_of(self._store, arrival, newest(arrival.messages), parent, user=user, prefix=history.prefix)
-            if kind is TurnKind.MAIN
-            else None
-        )
-        self._announce(told.session, is_done=is_done)
-        self.tally.placed(kind, is_fresh=is_fresh, goes_on=bool(going.links), has_history=bool(history.replies))
-        return Placement(
+        if kind is TurnKind.MAIN and names_episode(arrival):  # what an environment shows is noted as it is
+            asked = newest(arrival.messages)
+            step = await step_of(self._store, arrival, asked, parent, user=user, prefix=history.prefix)
+        elif kind is TurnKind.MAIN:
+            hear = partial(heard_in, parent=parent, is_vouched=is_vouched)
+            spoke, answers = hear(arrival, history, going, Listener(self._signs, rules, space), self._index)
+        placement = Placement(
             session=told.session,
             user=user,
             agent=agent_of(arrival),
             kind=kind,
             why="; ".join(each for each in (rule, told.how, going.why, spoke) if each),
             parent=parent,
-            is_done=is_done,
-            step=step,
+            is_done=says_done(arrival),
+            step=None if step is None else step.step,
         )
+        flags = {"is_fresh": is_fresh, "goes_on": bool(going.links), "has_history": bool(history.replies)}
+        tally = partial(self.tally.placed, kind, **flags)
+        return replace(
+            placement, admit=partial(self._admit, placement, arrival, going, answers, step=step, tally=tally)
+        )
+
+    async def _admit(
+        self,
+        placement: Placement,
+        arrival: Arrival,
+        going: Going,
+        answers: Sequence[Answer],
+        *,
+        step: ClaimedStep | None,
+        tally: Callable[[], None],
+    ) -> None:
+        """Notes what the request says: it will be answered."""
+        if placement.is_main:
+            note(self._store, answers)
+            if step is not None:
+                await step.note(self._store)
+            await self._end(going)
+            if going.links:
+                self._signs.goes_on(space_in(placement.session), placement.session, arrival)
+        self._announce(placement.session, is_done=placement.is_done)
+        tally()
 
     async def commit(self, turn: Turn) -> None:
         """Returns once the turn is in the store; ends the session where this was announced as its last turn."""
@@ -301,56 +322,9 @@ class Collect:
 
     def _after_summary(self, space: str, arrival: Arrival) -> Named | None:
         """The session of a conversation that goes on from its summary, where it goes on from nothing else."""
-        first = [item.text for item in arrival.messages[:8] if item.role is Role.USER]
+        first = opening_texts(arrival.messages)
         session = self._signs.summed(space, first) if self._settings.infer_from_prompts else None
         return None if session is None else Named(session, "session from the summary of it that was answered here")
-
-    def _hear(
-        self,
-        arrival: Arrival,
-        history: History,
-        going: Going,
-        rules: ClientRules,
-        parent: Turn | None,
-        *,
-        is_main: bool,
-        is_vouched: bool,
-    ) -> str:
-        """Gives every turn in the history that still waits for one its next state; of twins, one. Says who spoke.
-
-        The request does not wait for the writing: it comes before its own turn's, in the one queue both stand in.
-        """
-        if not is_main or names_episode(arrival):  # what an environment shows is noted as it is
-            return ""
-        listener = Listener(self._signs, rules, history.space)
-        last, told = history.replies[0] if history.replies else None, ""
-        lacks_tools = parent is not None and bool(parent.tools) and not arrival.tools
-        raw = newest(arrival.messages)
-        if last is None:
-            told = listener.heard(raw, None, noted=rules.noted(raw), is_newest=False, is_vouched=True).told
-        for link in going.links:
-            known, twins = link.known, self._index.find(history.chains[link.at], link.known.session)
-            is_newest = link.at == last
-            if not is_newest and (not known.is_open or any(twin.is_followed for twin in twins)):
-                continue
-            heard = listener.heard(
-                following(history, link.at),
-                known.session,
-                noted=rules.noted(raw) if is_newest else (),
-                is_newest=is_newest,
-                is_vouched=is_vouched,
-                lacks_tools=lacks_tools and not is_vouched,
-                history=history.spoken[:MANY] if is_newest else (),
-            )
-            told = heard.told if is_newest else told
-            if not known.is_open or any(twin.is_followed for twin in twins):
-                continue
-            next_state = next_state_of(known.turn, heard.messages, arrival.headers)
-            if next_state is not None:
-                pairing = self._store.begin_pair(next_state)
-                known.state = State.PAIRED  # or further: the store has the last word
-                pairing.add_done_callback(partial(_note_pair, known))
-        return told
 
     async def _end(self, going: Going) -> None:
         """Ends the sessions that are over, unless a reply in them was kept and still waits for an answer."""
@@ -371,13 +345,3 @@ class Collect:
             if found is not None:
                 return found
         return None
-
-
-def _note_pair(known: Known, pairing: asyncio.Future[bool]) -> None:
-    """What became of it; where it could not be written, the conversation's next request tries again."""
-    problem = None if pairing.cancelled() else pairing.exception()
-    if problem is not None:
-        known.state = State.SERVED
-        log.warning("a next state could not be stored turn=%s: %s", known.turn, problem)
-    else:
-        log.debug("paired turn=%s", known.turn)

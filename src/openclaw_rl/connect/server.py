@@ -13,6 +13,7 @@ import aiohttp
 import msgspec
 
 from openclaw_rl.core.message import Json
+from openclaw_rl.core.turn import CONNECTING, TurnKind
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.home.folder import KEY, address_of
 
@@ -56,13 +57,18 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the server made of a test turn."""
+    """What the server made of a test turn, which is side; `why` says what one like it is otherwise."""
 
     kind: str
     why: str
     session: str
     version: str
     reply: str
+
+    @property
+    def would_teach(self) -> bool:
+        """Whether a turn like it, sent by the client itself, may be learned from."""
+        return self.kind == TurnKind.MAIN or f"otherwise {TurnKind.MAIN}" in self.why
 
 
 def found_address(home: Path, given: str | None) -> str:
@@ -102,10 +108,10 @@ async def reached(url: str, key: str) -> Target:
 
 
 async def try_turn(target: Target, api: Api, *, as_openclaw: bool) -> Told:
-    """What the server makes of one request in the client's words. Its session ends at once: it teaches nothing."""
+    """What the server makes of one request in the client's words. It is a side turn, and its session ends at once."""
     body = _body(api, as_openclaw=as_openclaw)
     async with _client(target.key) as client:
-        async with client.post(f"{target.url}{api.value}", json=body) as answer:
+        async with client.post(f"{target.url}{api.value}", json=body, headers={CONNECTING: "1"}) as answer:
             if answer.status == 404:
                 raise ConfigError(f"this server has no {api.value}", fix="update openclaw-rl")
             held = _object(await answer.read())

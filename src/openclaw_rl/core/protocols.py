@@ -81,7 +81,7 @@ class Collector(Protocol):
     """Where a request belongs, and the book its turn is entered in."""
 
     async def place(self, arrival: Arrival) -> Placement:
-        """Session, kind, and the served turn the request goes on from. Notes next states as a side effect."""
+        """Session, kind, and the served turn the request goes on from. `admit` of it notes what was said."""
         ...
 
     async def commit(self, turn: Turn) -> None:

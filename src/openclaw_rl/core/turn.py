@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -11,6 +11,8 @@ from openclaw_rl.core.episode import EpisodeStep
 from openclaw_rl.core.hint import PlacedHint, with_hints
 from openclaw_rl.core.message import Json, Message, Tool
 from openclaw_rl.core.prompt import Prompt
+
+CONNECTING = "x-openclaw-rl-connecting"  # a header: the test turn of `openclaw-rl connect`, which teaches nothing
 
 
 class TurnKind(StrEnum):
@@ -38,11 +40,17 @@ class Arrival:
     max_tokens: int | None = None
 
 
+async def nothing_to_note() -> None:
+    """Where a request's words count for nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """Where a request belongs, and why we think so.
 
     `parent` is the served turn it goes on from. `is_done` says that the client called this the session's last turn.
+    Placing notes nothing of what the request says: a request may still be refused. Once it is known to be answered
+    `admit` is awaited, and only then what it says counts.
     """
 
     session: str
@@ -53,6 +61,7 @@ class Placement:
     parent: Turn | None = None
     is_done: bool = False
     step: EpisodeStep | None = None  # where the request is a step of an episode
+    admit: Callable[[], Awaitable[None]] = field(default=nothing_to_note, compare=False, repr=False)
 
     @property
     def is_main(self) -> bool:

@@ -273,6 +273,7 @@ async def begin(parts: ServeParts, asked: Asked, headers: Mapping[str, str], key
         sampling = replace(sampling, grammar=await _grammar(parts, asked, prompt, first))
     choices = tuple(_choice(parts, asked, prompt, index) for index in range(asked.count))
     version = await parts.own(placement) or parts.current(placement.user)
+    await placement.admit()
     return Generation(parts, asked, placement, prompt, sampling, version, choices, at_s, carried)
 
 

@@ -65,7 +65,7 @@ _SHARE: dict[str, Json] = {"minimum": 0, "maximum": 1}
 _NARROWER: dict[tuple[str, str], dict[str, Json]] = {
     ("MessageSpec", "role"): {"enum": ["system", "developer", "user", "assistant", "tool"]},
     ("FunctionSpec", "parameters"): {"type": "object"},
-    ("FunctionTool", "parameters"): {"type": ["object", "null"]},
+    ("OfferedTool", "parameters"): {"type": ["object", "null"]},
     ("Item", "role"): {"enum": ["system", "developer", "user", "assistant"]},
     ("MessageParam", "role"): {"enum": ["user", "assistant"]},
     ("ToolChoice", "type"): {"enum": ["auto", "any", "tool", "none"]},

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from talking import LONG, call, calls, direct, note, play, red_square, say, slow, small_room, wait_quiet
+from drivers.notes import logged, make_files
+from talking import LONG, call, calls, direct, note, play, say, slow, small_room, wait_quiet
 
 SUMMARY = "<analysis>The talk so far.</analysis>\n<summary>The owner asked small things and was answered.</summary>"
 ERRANDS = [
@@ -62,8 +63,7 @@ class Claude:
             **self.variables,
             **variables,
         )
-        with (self.place.home.parent / "client.log").open("a") as log:
-            log.write(f"--- {text[:80]} {more}\n{done.stdout[-1500:]}{done.stderr[-1500:]}\n")
+        logged(self.place, text, done)
         try:
             held = json.loads(done.stdout)
         except ValueError:
@@ -76,10 +76,8 @@ class Talks:
 
     def __init__(self, place) -> None:
         self.claude, project = Claude(place), place.project
-        (project / "notes.txt").write_text("apples 3\npears 4\n")
         (project / "more.txt").write_text("plums 5\n")
-        (project / "red.png").write_bytes(red_square())
-        self.notes, self.more = str(project / "notes.txt"), str(project / "more.txt")
+        self.notes, self.more = str(make_files(place)), str(project / "more.txt")
 
     def plain(self) -> None:
         first = self.claude.ask(say("ask", "It is **seven**, of course."))

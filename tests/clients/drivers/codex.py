@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from talking import LONG, call, calls, direct, note, play, red_square, say, slow, small_room, wait_quiet
+from drivers.notes import logged, make_files
+from talking import LONG, call, calls, direct, note, play, say, slow, small_room, wait_quiet
 
 SUMMARY = "The owner asked small things and was answered; nothing is left to do."
 ERRANDS = [
@@ -69,8 +70,7 @@ class Codex:
     def ask(self, text: str, session: str | None = None, *more: str, timeout_s: float = 150.0) -> tuple[str, str]:
         """What it said at last, and the session."""
         done = self.place.run(self.command(text, session, *more), timeout_s=timeout_s, **self.variables)
-        with (self.place.home.parent / "client.log").open("a") as log:
-            log.write(f"--- {text[:80]}\n{done.stdout[-2500:]}{done.stderr[-1500:]}\n")
+        logged(self.place, text, done)
         said, name = "", session or ""
         for line in done.stdout.splitlines():
             if not line.startswith("{"):
@@ -93,8 +93,7 @@ class Talks:
 
     def __init__(self, place) -> None:
         self.codex = Codex(place)
-        (place.project / "notes.txt").write_text("apples 3\npears 4\n")
-        (place.project / "red.png").write_bytes(red_square())
+        make_files(place)
 
     def plain(self) -> None:
         first, name = self.codex.ask(say("ask", "It is **seven**, of course."))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from talking import LONG, call, calls, direct, note, play, red_square, say, slow, small_room, wait_quiet
+from drivers.notes import logged, make_files
+from talking import LONG, call, calls, direct, note, play, say, slow, small_room, wait_quiet
 
 SUMMARY = "## Goal\nSmall things.\n## Accomplished\nThey were answered."
 ERRANDS = [
@@ -79,8 +80,7 @@ class OpenCode:
         """What it said at last, and the session."""
         named = ("--session", session) if session else ()
         done = self.place.run(self.command(text, *named, *more), timeout_s=timeout_s, **self.variables)
-        with (self.place.home.parent / "client.log").open("a") as log:
-            log.write(f"--- {text[:80]}\n{done.stdout[-2500:]}{done.stderr[-1500:]}\n")
+        logged(self.place, text, done)
         said, name = "", session or ""
         for line in done.stdout.splitlines():
             if not line.startswith("{"):
@@ -97,9 +97,7 @@ class Talks:
     """Its conversations."""
 
     def __init__(self, place) -> None:
-        self.code, self.notes = OpenCode(place), place.project / "notes.txt"
-        self.notes.write_text("apples 3\npears 4\n")
-        (place.project / "red.png").write_bytes(red_square())
+        self.code, self.notes = OpenCode(place), make_files(place)
 
     def plain(self) -> None:
         first, name = self.code.ask(say("ask", "It is **seven**, of course."))

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from PIL import Image
 from smolagents import CodeAgent, OpenAIModel, ToolCallingAgent, tool
-from talking import API_KEY, BASE_URL, LONG, call, calls, note, play, say, slow, small_room, wait_quiet
+from talking import API_KEY, BASE_URL, LONG, call, calls, direct, note, play, say, slow, small_room, wait_quiet
 from talking import weather as looked_up
 
 model = OpenAIModel(model_id="default", api_base=f"{BASE_URL}/v1", api_key=API_KEY, client_kwargs={"max_retries": 0})
@@ -73,9 +73,10 @@ def streamed() -> None:
 
 def planned() -> None:
     agent = ToolCallingAgent(tools=[get_weather], model=model, max_steps=4, verbosity_level=0, planning_interval=2)
-    plan = "1. Look.\n2. Say it.\n<end_plan>"
-    text = str(agent.run(say("ask", plan, call("get_weather", city="Porto"), answer("Sun."))))
-    again = str(agent.run(say("correction", plan, answer("Sunny.")), reset=False))
+    plan = {"kind": "plan", "where": "any", "has": ["You are a world expert at analyzing a situation"]}
+    direct("errands", errands=[{**plan, "reply": "1. Look.\n2. Say it.\n<end_plan>"}])
+    text = str(agent.run(say("ask", call("get_weather", city="Porto"), answer("Sun."))))
+    again = str(agent.run(say("correction", answer("Sunny.")), reset=False))
     note("planning", (text, again) == ("Sun.", "Sunny."), [text, again])
 
 

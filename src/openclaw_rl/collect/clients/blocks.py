@@ -9,6 +9,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+# What a program writes over its owner's words: of a user other people speak.
+_OVER = re.compile(
+    r"\s*[^\n]{0,80}\b[Tt]he user (?:has )?"
+    r"(?:added|answered|asked|denied|provided|rejected|replied|responded|said|sent|wrote)"
+    r"\b[^\n:]{0,80}:\s+(?=\S)"
+)
 LONGEST = 400_000  # letters; a longer text is taken as it is
 # The names under which programs hand on what their owner typed; what stands around such an element is the program's.
 _OWNERS = (
@@ -23,11 +29,14 @@ _ALONE = re.compile(
 _RESULT = re.compile(
     r"\s*(?:(?:Observations?|Execution logs|(?:Tool|Function|Command|Execution) (?:result|results|output|response))\s*:"
     r"|<(?:returncode|return_code|exit_code|exitcode|tool_response|tool_result|function_results?)\b[^<>\n]*>"
+    r"|(?:Attached )?(?:[Mm]edia|[Ii]mages?|[Ff]iles?) (?:from|of) (?:the )?tool(?:'s)? (?:call|result|output)s?:"
+    r"\s*(?:\n|\Z)"
     r"|Call id: \S+[ \t]*\n"
     r"|\[[a-z]+(?:_[a-z]+)+\b[^\]\n]*\] Result:)"
 )
 _NOTICE = re.compile(r"\s*\[(?=[^\]\n]* )[A-Z][A-Z0-9 _:,/-]{11,120}\][ \t]*\n")
 RESULT, NOTICE = "<result of a step>", "<notice under a heading in brackets>"
+OVER = "<line that speaks of the user>"
 _OWNER = re.compile(rf"<(?P<tag>{_OWNERS})>", re.IGNORECASE)
 _BLOCK = re.compile(r"<(?P<tag>[A-Za-z][A-Za-z0-9]{0,40}(?:[-_:][A-Za-z0-9]{1,40}){1,8})(?:[ \t][^<>\n]{0,300})?>")
 MOST_ELEMENTS = 200  # of a text that are looked at: each may have to be looked for to its end
@@ -44,8 +53,14 @@ def is_notice(text: str) -> bool:
 
 
 def without_blocks(text: str) -> tuple[str, tuple[str, ...]]:
-    """The text without such elements, and their names."""
-    if "</" not in text or len(text) > LONGEST:
+    """The text without such elements, and their names; and without a line over it that speaks of the user."""
+    if len(text) > LONGEST:
+        return text, ()
+    over = _OVER.match(text)
+    if over is not None:
+        inside, found_in = without_blocks(text[over.end() :])
+        return inside.strip(), (OVER, *found_in)
+    if "</" not in text:
         return text, ()
     wrapped = list(_elements(text, _OWNER))
     if wrapped:

@@ -306,7 +306,8 @@ def _unwrapped(wrapper: Wrapper, text: str) -> str | None:
     stop = text.rfind(wrapper.end) if wrapper.end else len(text)
     if start < 0 or stop < start:
         return None
-    return text[start + len(wrapper.begin) : stop].strip()
+    inside = text[start + len(wrapper.begin) : stop].strip()
+    return inside if wrapper.end else inside.replace(f"\n{wrapper.begin}", "\n")  # it heads each of several words
 
 
 def _fact(path: str, arrival: Arrival) -> Json:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from openclaw_rl.core.sampling import Grammar
 from openclaw_rl.engines.local.guides import Guide
+from openclaw_rl.engines.local.recent import Recent
 from openclaw_rl.errors import RequestError
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ class Grammars:
         self._end = end
         self._tokenizer: LLTokenizer | None = None
         self._lock = threading.Lock()
-        self._kept: OrderedDict[str, LLMatcher] = OrderedDict()
-        self._chars = 0
+        self._kept: Recent[LLMatcher] = Recent(most=MOST_KEPT, most_chars=MOST_KEPT_CHARS)
 
     def holds(self, grammar: Grammar) -> bool:
         """Whether it is compiled already."""
@@ -53,19 +52,13 @@ class Grammars:
         if seconds > MOST_COMPILE_S:
             raise _refused(f"it took {seconds:.1f} s to compile, at most {MOST_COMPILE_S:.0f} s are given to one")
         with self._lock:
-            self._kept[grammar.text] = made
-            self._chars += len(grammar.text)
-            while len(self._kept) > MOST_KEPT or (self._chars > MOST_KEPT_CHARS and len(self._kept) > 1):
-                gone, _ = self._kept.popitem(last=False)
-                self._chars -= len(gone)
+            self._kept.put(grammar.text, made)
 
     def guide(self, grammar: Grammar, said: tuple[int, ...] = ()) -> Guide:
         """A guide that stands behind what was said already. Raises RequestError as `compile`."""
         self.compile(grammar)
         with self._lock:
             held = self._kept.get(grammar.text)
-            if held is not None:
-                self._kept.move_to_end(grammar.text)
         guide = Guide((held or self._compiled(grammar.text)).deep_copy(), grammar.ends, self._end)
         if said:
             guide.go_on(said)

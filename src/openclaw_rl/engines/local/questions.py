@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable
 
 from openclaw_rl.core.sampling import Grammar
 from openclaw_rl.engines.local import wire
+from openclaw_rl.engines.local.recent import Recent
 from openclaw_rl.engines.local.settings import EngineStats
 from openclaw_rl.errors import EngineError, RequestError
 
@@ -23,8 +23,7 @@ class Questions:
         self._send = send
         self._stats: dict[int, asyncio.Future[EngineStats]] = {}
         self._compiles: dict[int, asyncio.Future[None]] = {}
-        self._known: OrderedDict[str, None] = OrderedDict()  # grammars that were found good
-        self._chars = 0
+        self._known: Recent[bool] = Recent(most=MOST_KNOWN, most_chars=MOST_KNOWN_CHARS)  # grammars found good
 
     async def stats(self, request: int) -> EngineStats:
         """The child's counters. Raises EngineError where it goes before it answers."""
@@ -38,8 +37,7 @@ class Questions:
 
     async def compile(self, request: int, grammar: Grammar) -> None:
         """Raises RequestError for a grammar that cannot be followed, or takes too long to compile."""
-        if grammar.text in self._known:
-            self._known.move_to_end(grammar.text)
+        if self._known.get(grammar.text):
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._compiles[request] = future
@@ -55,7 +53,7 @@ class Questions:
             ) from error
         finally:
             del self._compiles[request]
-        self._remember(grammar.text)
+        self._known.put(grammar.text, True)
 
     def answered(self, answer: wire.Stats | wire.Compiled) -> None:
         """Hands an answer to whoever waits for it."""
@@ -80,11 +78,3 @@ class Questions:
         for waiting in self._compiles.values():
             if not waiting.done():
                 waiting.set_exception(error)
-
-    def _remember(self, text: str) -> None:
-        if text not in self._known:
-            self._known[text] = None
-            self._chars += len(text)
-        while len(self._known) > MOST_KNOWN or (self._chars > MOST_KNOWN_CHARS and len(self._known) > 1):
-            gone, _ = self._known.popitem(last=False)
-            self._chars -= len(gone)

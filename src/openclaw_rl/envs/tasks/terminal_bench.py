@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import yaml
-
 from openclaw_rl.core.message import Json
 from openclaw_rl.envs.task import Limits, Resources, Task
 from openclaw_rl.envs.tasks.harbor import Parts
-from openclaw_rl.errors import TaskError
+from openclaw_rl.errors import ConfigError, TaskError
 
 KEPT = ("difficulty", "category", "tags", "parser_name", "author_name")
 # Such test scripts begin by fetching a test runner; pytest is here already.
@@ -21,11 +19,9 @@ PYTEST = "python3 -m pytest -q -p no:cacheprovider /tests"
 
 def read_terminal_bench(folder: Path) -> tuple[Task, Parts]:
     """A task in that layout. TaskError says what is wrong with it."""
-    try:
-        told = yaml.safe_load((folder / "task.yaml").read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
-        raise TaskError(f"task.yaml cannot be read: {' '.join(str(problem).split())}") from problem
-    if not isinstance(told, dict) or not isinstance(told.get("instruction"), str) or not told["instruction"].strip():
+    told = _read_yaml(folder / "task.yaml")
+    instruction = told.get("instruction")
+    if not isinstance(instruction, str) or not instruction.strip():
         raise TaskError("task.yaml has no instruction")
     if not (folder / "Dockerfile").is_file():
         raise TaskError("Dockerfile is missing")
@@ -33,7 +29,7 @@ def read_terminal_bench(folder: Path) -> tuple[Task, Parts]:
         raise TaskError("tests/ is missing")
     task = Task(
         folder.name,
-        told["instruction"].strip(),
+        instruction.strip(),
         resources=Resources(memory_mb=2048, disk_mb=1024),
         limits=Limits(600.0, _seconds(told, "max_agent_timeout_sec"), _seconds(told, "max_test_timeout_sec")),
         metadata={name: told[name] for name in KEPT if name in told},
@@ -63,11 +59,8 @@ def _unsupported(folder: Path) -> str:
     composed = folder / "docker-compose.yaml"
     if not composed.is_file():
         return ""
-    try:
-        told = yaml.safe_load(composed.read_text("utf-8"))
-    except (UnicodeDecodeError, yaml.YAMLError) as problem:
-        raise TaskError(f"docker-compose.yaml cannot be read: {' '.join(str(problem).split())}") from problem
-    services = told.get("services") if isinstance(told, dict) else None
+    told = _read_yaml(composed)
+    services = told.get("services")
     if isinstance(services, dict) and len(services) > 1:
         return f"it needs several containers: {', '.join(sorted(map(str, services)))}"
     return ""
@@ -78,3 +71,19 @@ def _seconds(told: dict[str, Json], name: str) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
         raise TaskError(f"{name} in task.yaml is {value!r}: a number of seconds is needed")
     return float(value)
+
+
+def _read_yaml(path: Path) -> dict[str, Json]:
+    """What the file holds; nothing where that is no table. Raises TaskError, ConfigError where nothing reads YAML."""
+    try:
+        import yaml
+    except ModuleNotFoundError as problem:
+        raise ConfigError(
+            "tasks in Terminal-Bench's layout are written in YAML, and PyYAML is not installed",
+            fix="install it: pip install 'openclaw-rl[envs]'",
+        ) from problem
+    try:
+        held = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
+        raise TaskError(f"{path.name} cannot be read: {' '.join(str(problem).split())}") from problem
+    return held if isinstance(held, dict) else {}

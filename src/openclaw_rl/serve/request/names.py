@@ -30,6 +30,13 @@ def check_name(name: str | None, where: str, *, most: int = MOST_CHARS) -> None:
         )
 
 
+def flat_name(name: str, namespace: str | None) -> str:
+    """The name under which the model knows a tool."""
+    if not namespace:
+        return name
+    return f"{namespace}{name}" if namespace.endswith("__") else f"{namespace}__{name}"
+
+
 def check_headers(headers: Mapping[str, str]) -> None:
     """Raises RequestError where a header holds a name that is too long."""
     for name in HEADERS:

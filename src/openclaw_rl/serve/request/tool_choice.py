@@ -13,6 +13,7 @@ from openclaw_rl.errors import RequestError
 from openclaw_rl.render.called import Called
 from openclaw_rl.render.forms import AnswerForm
 from openclaw_rl.serve.request.held_text import HeldText
+from openclaw_rl.serve.request.names import flat_name
 
 
 class Calling(StrEnum):
@@ -58,7 +59,7 @@ def tool_choice_of(value: Json) -> ToolChoice:
         return ToolChoice(Calling(value))
     if isinstance(value, dict):
         name = _name_of(value)
-        if value.get("type") == "function" and name is not None:
+        if value.get("type") in ("function", "custom") and name is not None:
             return ToolChoice(Calling.REQUIRED, (name,), is_one=True)
         if value.get("type") == "allowed_tools":
             return _allowed(value.get("allowed_tools", value))
@@ -105,9 +106,12 @@ def _allowed(value: Json) -> ToolChoice:
 
 
 def _name_of(value: Json) -> str | None:
-    """The function's name, in the shape of either API."""
+    """The tool's name as the model knows it, in the shape of either API."""
     if not isinstance(value, dict):
         return None
     inner = value.get("function", value)
     name = inner.get("name") if isinstance(inner, dict) else None
-    return name if isinstance(name, str) and name else None
+    space = inner.get("namespace") if isinstance(inner, dict) else None
+    if not isinstance(name, str) or not name:
+        return None
+    return flat_name(name, space) if isinstance(space, str) else name

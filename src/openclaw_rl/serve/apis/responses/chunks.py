@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 
 from openclaw_rl.core.completion import SampledToken
-from openclaw_rl.core.message import Json
+from openclaw_rl.core.message import Json, ToolCall
 from openclaw_rl.errors import ContextError
 from openclaw_rl.render.detokenise import TokenBytes
 from openclaw_rl.render.parsers import ArgumentsDelta, CallDelta, ReasoningDelta, ReplyDelta, TextDelta
@@ -25,6 +26,7 @@ from openclaw_rl.serve.apis.responses.items import (
     shows_summary,
     text_part,
 )
+from openclaw_rl.serve.apis.responses.tools import shape_of
 from openclaw_rl.serve.failures import context_problem, error_body, told_of
 from openclaw_rl.serve.generate import Asked, Generation
 from openclaw_rl.serve.ids import new_turn_id
@@ -48,7 +50,9 @@ class ResponseChunks:
         self._open = ""  # the kind of the item that is open
         self._name = ""  # its id
         self._pieces: list[str] = []  # its text
-        self._call = ("", "")  # its call's id and function
+        self._shapes = generation.asked.shown.get("tool_shapes")
+        self._call = ToolCall("", "", "")  # without its arguments
+        self._number = 0  # of that call
         self._head = b""  # of its deltas: all that does not change from one to the next
         self._weighed = 0  # tokens of the text whose log-probabilities have been given
         self._logprobs: list[Json] = []  # those of the open message
@@ -90,6 +94,9 @@ class ResponseChunks:
             case CallDelta():
                 return self._call_begins(delta)
             case ArgumentsDelta():
+                if shape_of(self._call.name, self._shapes)[2]:  # its text stands in JSON until the call has ended
+                    self._pieces.append(delta.text)
+                    return b""
                 return self._grown(delta.text)
 
     def _message_begins(self) -> bytes:
@@ -110,9 +117,10 @@ class ResponseChunks:
         return start + self._event("response.content_part.added", self._at(content_index=0, part=part))
 
     def _call_begins(self, delta: CallDelta) -> bytes:
-        name = self._names.call(delta.index)
-        start = self._begins(_CALL, name, call_item(name, (delta.id, delta.name, ""), IN_PROGRESS))
-        self._call = (delta.id, delta.name)
+        call = ToolCall(delta.id, delta.name, "")
+        item = call_item(self._names, delta.index, call, IN_PROGRESS, shapes=self._shapes)
+        start = self._begins(_CALL, str(item["id"]), item)
+        self._call, self._number = call, delta.index
         self._head = self._delta("response.function_call_arguments.delta", "")
         return start
 
@@ -128,10 +136,10 @@ class ResponseChunks:
             return b""
         kind, text, self._open = self._open, "".join(self._pieces), ""
         if kind == _CALL:
-            item = call_item(self._name, (*self._call, text), status)
-            done = self._event(
-                "response.function_call_arguments.done", {**self._at(arguments=text), "name": self._call[1]}
+            item = call_item(
+                self._names, self._number, replace(self._call, arguments=text), status, shapes=self._shapes
             )
+            done = self._called(item)
         elif kind == _MESSAGE:
             part = text_part(text, self._logprobs)
             item = message_item(self._name, [part], status)
@@ -144,6 +152,14 @@ class ResponseChunks:
         ending: dict[str, Json] = {"output_index": len(self._output), "item": item}
         self._output.append(item)
         return done + self._event("response.output_item.done", ending)
+
+    def _called(self, item: dict[str, Json]) -> bytes:
+        """The end of a call's arguments; the text of a custom tool comes whole."""
+        if item["type"] == "function_call":
+            told = self._at(arguments=item["arguments"], name=item["name"])
+            return self._event("response.function_call_arguments.done", told)
+        grown = self._event("response.custom_tool_call_input.delta", self._at(delta=item["input"]))
+        return grown + self._event("response.custom_tool_call_input.done", self._at(input=item["input"]))
 
     def _thought(self, text: str) -> bytes:
         if self._as_summary:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from openclaw_rl.core.completion import Finish, SpanKind
-from openclaw_rl.core.message import Json, Message, Role, Tool
+from openclaw_rl.core.message import Json, Message, Role, Tool, ToolCall
 from openclaw_rl.core.turn import Turn
+from openclaw_rl.serve.apis.responses.tools import input_of, shape_of, tools_as_sent
 from openclaw_rl.serve.generate import Asked, Generation
 
 COMPLETED, INCOMPLETE, IN_PROGRESS = "completed", "incomplete", "in_progress"
@@ -28,9 +29,9 @@ class ItemNames:
         """The id of what it says."""
         return _numbered(f"msg_{self.turn}", number)
 
-    def call(self, number: int) -> str:
+    def call(self, number: int, *, is_custom: bool = False) -> str:
         """The id of one of its calls."""
-        return f"fc_{self.turn}_{number}"
+        return f"{'ctc' if is_custom else 'fc'}_{self.turn}_{number}"
 
 
 def reasoning_item(name: str, text: str, status: str, *, as_summary: bool) -> dict[str, Json]:
@@ -51,29 +52,27 @@ def text_part(text: str, logprobs: list[Json]) -> dict[str, Json]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
 
 
-def call_item(name: str, call: tuple[str, str, str], status: str) -> dict[str, Json]:
-    """A call; `call` is its own id, the function's name and the arguments so far."""
-    call_id, function, arguments = call
-    return {
-        "id": name,
-        "type": "function_call",
-        "status": status,
-        "call_id": call_id,
-        "name": function,
-        "arguments": arguments,
-    }
+def call_item(names: ItemNames, number: int, call: ToolCall, status: str, *, shapes: Json) -> dict[str, Json]:
+    """A call, in the shape in which its tool was sent."""
+    function, namespace, is_custom = shape_of(call.name, shapes)
+    item: dict[str, Json] = {"id": names.call(number, is_custom=is_custom)}
+    item |= {"type": "custom_tool_call" if is_custom else "function_call", "status": status}
+    item |= {"call_id": call.id, "name": function} | ({"namespace": namespace} if namespace else {})
+    return {**item, "input": input_of(call.arguments)} if is_custom else {**item, "arguments": call.arguments}
 
 
-def output_of(reply: Message, turn: str, finish: Finish, *, as_summary: bool, logprobs: list[Json]) -> list[Json]:
-    """The items of a whole answer. Where it was cut, the last one is incomplete."""
+def output_of(
+    reply: Message, turn: str, finish: Finish, *, shown: Mapping[str, Json], logprobs: list[Json]
+) -> list[Json]:
+    """The items of a whole answer to what `shown` says was asked. Where it was cut, the last one is incomplete."""
     names = ItemNames(turn)
     found: list[dict[str, Json]] = []
     if reply.reasoning:
-        found.append(reasoning_item(names.reasoning(), reply.reasoning, COMPLETED, as_summary=as_summary))
+        found.append(reasoning_item(names.reasoning(), reply.reasoning, COMPLETED, as_summary=shows_summary(shown)))
     if reply.text:
         found.append(message_item(names.message(), [text_part(reply.text, logprobs)], COMPLETED))
     for number, call in enumerate(reply.tool_calls):
-        found.append(call_item(names.call(number), (call.id, call.name, call.arguments), COMPLETED))
+        found.append(call_item(names, number, call, COMPLETED, shapes=shown.get("tool_shapes")))
     if found and finish is not Finish.STOP:
         found[-1]["status"] = INCOMPLETE
     return [*found]
@@ -109,7 +108,7 @@ def fetched(turn: Turn) -> dict[str, Json]:
         **_head(turn.id, turn.messages, turn.tools, turn.shown),
         "created_at": int(turn.at_s),
         **_ending(completion.finish, turn.shown),
-        "output": output_of(turn.reply, turn.id, completion.finish, as_summary=shows_summary(turn.shown), logprobs=[]),
+        "output": output_of(turn.reply, turn.id, completion.finish, shown=turn.shown, logprobs=[]),
         "usage": _usage(len(turn.prompt), cached, len(completion.tokens), thought),
     }
 
@@ -123,10 +122,14 @@ def shows_summary(shown: Mapping[str, Json]) -> bool:
 def input_items(turn: Turn) -> list[dict[str, Json]]:
     """All that the model was given but the instructions, the oldest first."""
     found: list[dict[str, Json]] = []
+    shapes = turn.shown.get("tool_shapes")
+    calls = [call for item in turn.messages for call in item.tool_calls]
+    customs = {call.id for call in calls if shape_of(call.name, shapes)[2]}
     for item in turn.messages[1:] if turn.shown.get("has_instructions") else turn.messages:
         name = f"{turn.id}_in{len(found)}"
         if item.role is Role.TOOL:
-            output: dict[str, Json] = {"id": f"fco_{name}", "type": "function_call_output", "status": COMPLETED}
+            kind = "custom_tool_call_output" if item.tool_call_id in customs else "function_call_output"
+            output: dict[str, Json] = {"id": f"fco_{name}", "type": kind, "status": COMPLETED}
             found.append({**output, "call_id": item.tool_call_id or "", "output": item.text})
             continue
         if item.role is not Role.ASSISTANT:
@@ -140,7 +143,7 @@ def input_items(turn: Turn) -> list[dict[str, Json]]:
         if item.text:
             found.append(message_item(f"msg_{name}", [text_part(item.text, [])], COMPLETED))
         for number, call in enumerate(item.tool_calls):
-            found.append(call_item(f"fc_{name}_{number}", (call.id, call.name, call.arguments), COMPLETED))
+            found.append(call_item(ItemNames(name), number, call, COMPLETED, shapes=shapes))
     return found
 
 
@@ -149,7 +152,7 @@ def _head(turn: str, messages: Sequence[Message], tools: Sequence[Tool], shown: 
     said: dict[str, Json] = {
         name: value
         for name, value in shown.items()
-        if name not in ("has_instructions", "completed_at", "cached_tokens")
+        if name not in ("has_instructions", "tool_shapes", "completed_at", "cached_tokens")
     }
     return {
         "id": f"resp_{turn}",
@@ -160,7 +163,7 @@ def _head(turn: str, messages: Sequence[Message], tools: Sequence[Tool], shown: 
         "error": None,
         "incomplete_details": None,
         "instructions": messages[0].text if shown.get("has_instructions") else None,
-        "tools": [_tool_json(tool) for tool in tools],
+        "tools": tools_as_sent(tools, shown.get("tool_shapes")),
         "output": [],
         "usage": None,
         "max_tool_calls": None,
@@ -169,17 +172,6 @@ def _head(turn: str, messages: Sequence[Message], tools: Sequence[Tool], shown: 
         "safety_identifier": None,
         "service_tier": "default",
         **said,
-    }
-
-
-def _tool_json(tool: Tool) -> dict[str, Json]:
-    parameters = dict(tool.parameters)
-    return {
-        "type": "function",
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": parameters,
-        "strict": False,
     }
 
 

@@ -18,7 +18,8 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.errors import ContextError, RequestError
 from openclaw_rl.serve.apis.chat.wire import SamplingSpec, facts_of, fields_of, value_of
 from openclaw_rl.serve.apis.responses.chunks import ResponseChunks, refused_stream
-from openclaw_rl.serve.apis.responses.items import ended, fetched, input_items, output_of, shows_summary
+from openclaw_rl.serve.apis.responses.items import ended, fetched, input_items, output_of
+from openclaw_rl.serve.apis.responses.tools import functions_of, shapes_of, strict_of
 from openclaw_rl.serve.apis.responses.wire import (
     LOGPROBS,
     REFUSED,
@@ -26,7 +27,6 @@ from openclaw_rl.serve.apis.responses.wire import (
     Item,
     ResponsesBody,
     format_of,
-    functions_of,
     messages_of_input,
     passed_over,
     turns_named,
@@ -212,7 +212,7 @@ def _asked(
     )
     choice, has_one_call = tool_choice_of(value_of(body.tool_choice)), body.parallel_tool_calls is False
     tools = choice.offered(functions_of(body.tools or ()))
-    strict = {tool.name for tool in body.tools or () if tool.strict}
+    strict = strict_of(body.tools or ())
     held = held_text(body, format_of(body), "text.format")
     options = _options(parts, body)
     return Asked(
@@ -245,6 +245,7 @@ def _shown(body: ResponsesBody, model: str, sampling: Sampling, facts: dict[str,
     return {
         "model": model,
         "has_instructions": bool(body.instructions),
+        "tool_shapes": shapes_of(body.tools or ()),
         "previous_response_id": body.previous_response_id,
         "max_output_tokens": body.max_output_tokens,
         "temperature": sampling.temperature,
@@ -266,7 +267,6 @@ def _answer(generation: Generation, *, has_logprobs: bool) -> web.Response:
     choice = generation.choices[0]
     assert choice.finish is not None
     logprobs = token_entries(choice.said(), generation.parts.renderer.table) if has_logprobs else []
-    as_summary = shows_summary(generation.asked.shown)
-    output = output_of(choice.reply(), choice.turn, choice.finish, as_summary=as_summary, logprobs=logprobs)
+    output = output_of(choice.reply(), choice.turn, choice.finish, shown=generation.asked.shown, logprobs=logprobs)
     body = msgspec.json.encode(ended(generation, output))
     return web.Response(body=body, content_type="application/json", headers=generation.headers)

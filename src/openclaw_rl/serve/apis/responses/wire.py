@@ -1,20 +1,20 @@
-"""What a request of OpenAI's Responses API may hold, and how its items become messages and tools."""
+"""What a request of OpenAI's Responses API may hold, and how its items become messages."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
-from openclaw_rl.core.message import Json, Message, Role, TextPart, Tool, ToolCall
+from openclaw_rl.core.message import Json, Message, Role, TextPart, ToolCall
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.apis.chat.wire import object_of, value_of
+from openclaw_rl.serve.apis.responses.tools import OfferedTool, called_with, passed_over_tools
 from openclaw_rl.serve.request.extras import Extras
-from openclaw_rl.serve.request.names import MOST_CALL_ID, check_name
+from openclaw_rl.serve.request.names import MOST_CALL_ID, check_name, flat_name
 from openclaw_rl.serve.request.params import Refused
 from openclaw_rl.serve.request.unseen import Unseen, data_facts, own_line, text_in, texts_of
 
@@ -25,7 +25,7 @@ _ROLES = {
     "user": Role.USER,
     "assistant": Role.ASSISTANT,
 }
-_OWN_ITEM = re.compile(r"(rs|msg|fc)_([0-9a-f]{32})(?:_([0-9]{1,4}))?")
+_OWN_ITEM = re.compile(r"(rs|msg|fc|ctc)_([0-9a-f]{32})(?:_([0-9]{1,4}))?")
 _TEXTS = ("input_text", "output_text", "text", "reasoning_text", "summary_text")
 LOGPROBS = "message.output_text.logprobs"
 # What this API alone may ask for and cannot have: the values that ask for nothing, and why not.
@@ -65,19 +65,10 @@ class Item(msgspec.Struct):
     encrypted_content: str | None = None
     call_id: str | None = None
     name: str | None = None
+    namespace: str | None = None
     arguments: str | dict[str, msgspec.Raw] | None = None
     input: str | None = None
     output: msgspec.Raw = _EMPTY
-
-
-class FunctionTool(msgspec.Struct):
-    """A tool; the model is told of functions alone."""
-
-    type: str
-    name: str = ""
-    description: str | None = None
-    parameters: msgspec.Raw = _EMPTY
-    strict: bool | None = None
 
 
 class Reasoning(msgspec.Struct):
@@ -102,7 +93,7 @@ class CountBody(Extras, kw_only=True):
     input: str | list[Item] | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
-    tools: list[FunctionTool] | None = None
+    tools: list[OfferedTool] | None = None
     tool_choice: msgspec.Raw = _EMPTY
     parallel_tool_calls: bool | None = None
     reasoning: Reasoning | None = None
@@ -142,32 +133,12 @@ def passed_over(body: CountBody) -> list[str]:
         found.append("truncation")
     if body.text is not None and body.text.verbosity is not None:
         found.append("text.verbosity")
-    found.extend(sorted({f"tools.{tool.type}" for tool in body.tools or () if tool.type != "function"}))
+    found.extend(passed_over_tools(body.tools or ()))
     if isinstance(body.input, list) and any(item.type == "reasoning" and _is_sealed(item) for item in body.input):
         found.append("input.encrypted_content")
     if isinstance(body, ResponsesBody):
         found.extend(f"include.{name}" for name in body.include or () if name != LOGPROBS)
     return found
-
-
-def functions_of(specs: Sequence[FunctionTool]) -> tuple[Tool, ...]:
-    """The tools that are functions. The others are brought along by OpenAI's own servers or models: agents offer them
-    beside their functions in every request, and the model is told of the functions alone.
-    """
-    found: list[Tool] = []
-    for index, spec in enumerate(specs):
-        if spec.type != "function":
-            continue
-        if not spec.name:
-            raise RequestError(f"tools[{index}] has no name", fix="send functions with a name", param="tools")
-        check_name(spec.name, f"tools[{index}].name")
-        parameters = value_of(spec.parameters)
-        if parameters is None:
-            parameters = {"type": "object", "properties": {}}
-        if not isinstance(parameters, dict):
-            raise RequestError(f"tools[{index}].parameters is no object", fix="send a JSON schema", param="tools")
-        found.append(Tool(spec.name, spec.description or "", parameters))
-    return tuple(found)
 
 
 def turns_named(given: str | Sequence[Item] | None) -> list[str]:
@@ -199,6 +170,7 @@ def messages_of_input(
         check_name(item.id, f"{where}.id")
         check_name(item.call_id, f"{where}.call_id", most=MOST_CALL_ID)
         check_name(item.name, f"{where}.name")
+        check_name(item.namespace, f"{where}.namespace")
         if spoken.takes(item, where, referred):
             continue
         spoken.put_down(found)
@@ -228,10 +200,10 @@ class _Spoken:
             case "function_call":
                 if not item.call_id or not item.name:
                     raise RequestError(f"{where} lacks a call_id or a name", fix="send both", param=where)
-                self.calls.append(ToolCall(item.call_id, item.name, _arguments(item)))
+                self.calls.append(ToolCall(item.call_id, flat_name(item.name, item.namespace), _arguments(item)))
             case "custom_tool_call" if item.call_id and item.name:
-                given = json.dumps({"input": item.input or ""}, ensure_ascii=False)
-                self.calls.append(ToolCall(item.call_id, item.name, given))
+                name = flat_name(item.name, item.namespace)
+                self.calls.append(ToolCall(item.call_id, name, called_with(item.input)))
             case "item_reference":
                 self._refers(item, where, referred)
             case "message" | "function_call_output":
@@ -267,7 +239,7 @@ class _Spoken:
                 self.thought.append(turn.reply.reasoning)
             case "msg" if not number:  # the first message item holds the place of all the text
                 self.said.extend(part for part in turn.reply.content if isinstance(part, TextPart))
-            case "fc" if number < len(turn.reply.tool_calls):
+            case "fc" | "ctc" if number < len(turn.reply.tool_calls):
                 self.calls.append(turn.reply.tool_calls[number])
 
 
