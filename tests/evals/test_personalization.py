@@ -14,9 +14,8 @@ from typer.testing import CliRunner
 
 from openclaw_rl.config import read_config
 from openclaw_rl.errors import ConfigError
-from openclaw_rl.evals.people.memory import MOST_NOTES, Memory
 from openclaw_rl.evals.personalization.figures import figures, median
-from openclaw_rl.evals.personalization.methods import METHODS, chosen, config_text, read_recipe
+from openclaw_rl.evals.personalization.methods import METHODS, MOST_NOTES, Memory, chosen, config_text, read_recipe
 from openclaw_rl.evals.personalization.modes import Mode
 from openclaw_rl.evals.personalization.plan import Kept, Plan, conditions_of, run_plan
 from openclaw_rl.evals.personalization.plots import running
