@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from openclaw_rl.core.message import Json
+from openclaw_rl.core.message import Json, json_list
 from openclaw_rl.evals.personalization import plots as pictures
 from openclaw_rl.evals.personalization.modes import Mode
 from openclaw_rl.evals.personalization.plan import Plan
@@ -73,7 +73,7 @@ def table(plan: Plan, figures: dict[str, Json]) -> list[list[str]]:
                 [
                     method.name,
                     user,
-                    " ".join("–" if at is None else str(at) for at in _list(_at(own, "sessions"))),
+                    " ".join("–" if at is None else str(at) for at in json_list(_at(own, "sessions"))),
                     f"{_number(_at(own, 'median'))} ({_range(_at(own, 'spread'))})",
                     _number(_at(own, "raw", "median")),
                     _sum(_at(own, "corrections")),
@@ -110,10 +110,10 @@ def _degenerate(plan: Plan, figures: dict[str, Json]) -> str:
     """The degenerate replies that were kept, to be read; nothing where there were none."""
     items = [
         f"<li>{escape(method.name)}, {escape(user)}, seed {_at(odd, 'seed')}, after session {_at(odd, 'after_session')}"
-        f" ({escape(', '.join(map(str, _list(_at(odd, 'why')))))}): {escape(str(_at(odd, 'reply')))}</li>"
+        f" ({escape(', '.join(map(str, json_list(_at(odd, 'why')))))}): {escape(str(_at(odd, 'reply')))}</li>"
         for method in plan.methods
         for user, own in _items(_at(figures, "methods", method.name))
-        for odd in _list(_at(own, "degenerate_replies"))
+        for odd in json_list(_at(own, "degenerate_replies"))
     ]
     if not items:
         return ""
@@ -134,10 +134,6 @@ def _items(value: Json) -> list[tuple[str, Json]]:
     return list(value.items()) if isinstance(value, dict) else []
 
 
-def _list(value: Json) -> list[Json]:
-    return value if isinstance(value, list) else []
-
-
 def _number(value: Json) -> str:
     return f"{value:g}" if isinstance(value, int | float) else "–"
 
@@ -147,10 +143,10 @@ def _percent(value: Json) -> str:
 
 
 def _range(value: Json) -> str:
-    return " to ".join("–" if item is None else str(item) for item in _list(value))
+    return " to ".join("–" if item is None else str(item) for item in json_list(value))
 
 
 def _sum(value: Json) -> str:
     """The mean over the seeds."""
-    numbers = [item for item in _list(value) if isinstance(item, int)]
+    numbers = [item for item in json_list(value) if isinstance(item, int)]
     return f"{sum(numbers) / len(numbers):.1f}" if numbers else "–"
