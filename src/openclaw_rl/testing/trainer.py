@@ -20,7 +20,7 @@ def honest(samples: Sequence[Sample]) -> StepReport:
     """What an honest step would report: one is taken where any sample has a signal."""
     if not any(sample.has_signal for sample in samples):
         return StepReport(took_step=False, metrics={}, why="no sample has a signal")
-    return StepReport(took_step=True, metrics={"loss": LOSS, "train_samples": float(len(samples))})
+    return StepReport(took_step=True, metrics={"loss": LOSS})
 
 
 @dataclass
