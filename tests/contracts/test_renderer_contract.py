@@ -8,7 +8,7 @@ import pytest
 from contract_kinds import RENDERERS, RendererKind
 
 from openclaw_rl.core.completion import Completion, Finish
-from openclaw_rl.core.hint import Hint
+from openclaw_rl.core.hint import Hint, PlacedHint, with_hints
 from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
@@ -83,6 +83,15 @@ def test_the_turns_own_messages_are_read_as_they_were_served(kind: RendererKind)
     assert kind.renderer.reread(turn, turn.messages) == turn.prompt
     other: list[Message] = [ASKED[0].with_text("What is 5 + 5?")]
     assert kind.renderer.reread(turn, other).tokens != turn.prompt.tokens
+
+
+def test_without_the_hints_it_was_served_with_a_turn_is_read_as_if_they_had_not_been(kind: RendererKind) -> None:
+    bare = served(kind)
+    placed = (PlacedHint(0, "hint-1", "Be brief."),)
+    read = kind.renderer.prompt(with_hints(ASKED, placed), (), None)
+    turn = replace(bare, prompt=read, carried=placed)
+    assert kind.renderer.reread(turn, turn.read) == read
+    assert kind.renderer.reread(turn, turn.messages).tokens == bare.prompt.tokens
 
 
 def test_an_answer_is_read_whole_and_its_spans_cover_its_tokens(kind: RendererKind) -> None:

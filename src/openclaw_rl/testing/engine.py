@@ -29,6 +29,8 @@ class Asked:
 class ScriptedEngine:
     """Gives the replies in turn, or what a function of the request gives; each token at a log-probability of `logp`.
 
+    With `scoring` that function says what ids cost, those it gives itself too.
+
     Like a real engine it stops at `max_tokens` and at a stop id (which it gives), refuses what is not loaded, does not
     fit or is damaged, and unloads a version once nothing runs on it; `tests/contracts` hold both to that. A reply that
     the script ends by itself ends as `ends` says. `asked`, `scored` and `calls` hold what came, `closed` what was given
@@ -84,14 +86,16 @@ class ScriptedEngine:
             tokens = list(self._script(prompt, sampling, version))
             if not tokens:
                 raise EngineError("a scripted reply is empty: an engine samples at least one token")
+            whole = Prompt((*prompt.tokens, *tokens))
+            nats = self._scoring(whole, len(prompt), version, sampling.top_logprobs)
             for at, token in enumerate(tokens):
                 if at and self._hold is not None:
                     await self._hold.wait()
                 await asyncio.sleep(max(0.0, begin_s + at * self._gap_s - loop.time()) if self._gap_s else 0)
                 finish = self._finish(at, token, tokens, sampling)
                 is_whole = finish is not None
-                top = self._top(token, sampling.top_logprobs)
-                yield SampledToken(token, self._logp, self._logp, version, top, finish=finish)
+                top = nats.top[at] if sampling.top_logprobs else ()
+                yield SampledToken(token, nats.logp[at], nats.logp[at], version, top, finish=finish)
                 if is_whole:
                     return
         finally:

@@ -57,11 +57,11 @@ class LetterRenderer:
 
     def hinted(self, turn: Turn, hint: Hint) -> Prompt:
         """The turn's messages with the hint where it belongs. Raises ValueError without a user message."""
-        return self.reread(turn, hinted(turn.messages, hint))
+        return self.reread(turn, hinted(turn.read, hint))
 
     def reread(self, turn: Turn, messages: Sequence[Message]) -> Prompt:
-        """The ids of these messages; as served where they are the turn's own."""
-        return turn.prompt if tuple(messages) == turn.messages else Prompt(ids_of(self._written(messages)))
+        """The ids of these messages; as served where they are what was read then."""
+        return turn.prompt if tuple(messages) == turn.read else Prompt(ids_of(self._written(messages)))
 
     def user_opening(self) -> tuple[Prompt, int] | None:
         """Nothing stands in front of a user's words."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Sequence
@@ -68,18 +69,20 @@ class ScriptedTrainer:
         if self.before_export is not None:
             await self.before_export()
             self.before_export = None
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / CONFIG).write_text(json.dumps({"peft_type": "LORA"}), "utf-8")
-        (folder / WEIGHTS).write_bytes(_safetensors(self._made_of))
-        (folder / "optimizer").mkdir(exist_ok=True)
-        (folder / "optimizer" / "state.bin").write_bytes(b"state")
-        if self.export_error is not None:
-            raise self.export_error
-        return Adapter(folder, digest_of_folder(folder), version)
+        return await asyncio.to_thread(self._written, folder, version, self._made_of)
 
     async def aclose(self) -> None:
         """Forgets the weights at hand."""
         self._made_of = None
+
+    def _written(self, folder: Path, version: PolicyVersion, made_of: str) -> Adapter:
+        (folder / "optimizer").mkdir(parents=True, exist_ok=True)
+        (folder / CONFIG).write_text(json.dumps({"peft_type": "LORA"}), "utf-8")
+        (folder / WEIGHTS).write_bytes(_safetensors(made_of))
+        (folder / "optimizer" / "state.bin").write_bytes(b"state")
+        if self.export_error is not None:
+            raise self.export_error
+        return Adapter(folder, digest_of_folder(folder), version)
 
 
 def scripted(reports: Sequence[StepReport | TrainerError]) -> Callable[[Sequence[Sample]], StepReport]:
