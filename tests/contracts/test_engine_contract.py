@@ -125,6 +125,13 @@ async def test_scores_belong_to_the_prompts_own_ids(kind: EngineKind) -> None:
     assert (await kind.engine.score(PROMPT, start=2, version=BASE)).top == ()
 
 
+async def test_what_was_sampled_costs_what_a_score_says(kind: EngineKind) -> None:
+    tokens = await said(kind)
+    whole = Prompt((*PROMPT.tokens, *(token.token for token in tokens)))
+    scores = await kind.engine.score(whole, start=len(PROMPT), version=BASE)
+    assert scores.logp == pytest.approx([token.logp for token in tokens], abs=1e-4)
+
+
 @pytest.mark.parametrize("start", [0, 5])
 async def test_where_there_is_nothing_to_score_the_request_is_refused(kind: EngineKind, start: int) -> None:
     with pytest.raises(RequestError, match=f"cannot score from token {start} of 5"):

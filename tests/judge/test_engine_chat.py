@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from openclaw_rl.core.message import Role, message
-from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling
-from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import EngineError, JudgeError, RequestError
 from openclaw_rl.judge.local import EngineChat
-from openclaw_rl.testing.engine import ScriptedEngine
+from openclaw_rl.testing.engine import Says, ScriptedEngine
 from openclaw_rl.testing.renderer import END, LetterRenderer, ids_of, text_of
 
 
@@ -34,10 +31,7 @@ async def test_the_base_model_is_asked_and_its_text_is_the_answer() -> None:
 
 @pytest.mark.parametrize("problem", [EngineError("the engine is gone"), RequestError("the queue is full", status=429)])
 async def test_an_engine_that_cannot_answer_is_a_judge_that_is_away(problem: Exception) -> None:
-    def fails(prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> Sequence[int]:
-        raise problem
-
-    _, renderer = talking("")
-    chat = EngineChat(ScriptedEngine(fails), renderer, stop_ids=())
+    engine = ScriptedEngine([Says(ids_of("half"), fails_at=2, problem=problem)])
+    chat = EngineChat(engine, LetterRenderer(), stop_ids=())
     with pytest.raises(JudgeError, match="the local judge cannot answer"):
         await chat.reply([message(Role.USER, "a")], temperature=0, max_tokens=5)

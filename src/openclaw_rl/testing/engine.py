@@ -13,7 +13,23 @@ from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import AdapterError, EngineError, RequestError
 
-Script = Callable[[Prompt, Sampling, PolicyVersion], Sequence[int]]
+
+@dataclass(frozen=True, slots=True)
+class Says:
+    """One answer, and what happens on the way to it.
+
+    Before the token `waits_at` it waits until the engine's `go` is set; instead of the token `fails_at` it ends in
+    `problem`.
+    """
+
+    ids: Sequence[int]
+    waits_at: int | None = None
+    fails_at: int | None = None
+    problem: Exception | None = None
+
+
+Reply = Sequence[int] | Says
+Script = Callable[[Prompt, Sampling, PolicyVersion], Reply]
 Scoring = Callable[[Prompt, int, PolicyVersion, int], Scores]  # of a prompt from an id on, with so many likeliest
 
 
@@ -33,20 +49,24 @@ class ScriptedEngine:
 
     Like a real engine it stops at `max_tokens` and at a stop id (which it gives), refuses what is not loaded, does not
     fit or is damaged, and unloads a version once nothing runs on it; `tests/contracts` hold both to that. A reply that
-    the script ends by itself ends as `ends` says. `asked`, `scored` and `calls` hold what came, `closed` what was given
-    up midway. With `hold`, each token after the first waits until the event is set; with `gap_s`, it is due that long
-    after the last. While it `is_away`, whatever is asked of it raises EngineError.
+    the script ends by itself ends as `ends` says. With `hold`, each token after the first waits until the event is set;
+    with `gap_s`, each is due that long after the last. The first says that `cached` ids of the prompt were reused.
+
+    `asked`, `scored` and `calls` hold what came, `closed` what was given up midway; `on_end` hears how many tokens each
+    answer gave. While it `is_away`, whatever is asked of it raises EngineError.
     """
 
     def __init__(
         self,
-        replies: Sequence[Sequence[int]] | Script,
+        replies: Sequence[Reply] | Script,
         *,
         logp: float = -0.5,
         scoring: Scoring | None = None,
         ends: Finish = Finish.STOP,
         hold: asyncio.Event | None = None,
         gap_s: float = 0.0,
+        cached: int = 0,
+        on_end: Callable[[int], None] = lambda given: None,
         context_length: int = 1 << 20,
     ) -> None:
         self._script = replies if callable(replies) else _in_turn(replies)
@@ -55,10 +75,13 @@ class ScriptedEngine:
         self._ends = ends
         self._hold = hold
         self._gap_s = gap_s
+        self._cached = cached
+        self._on_end = on_end
         self._context_length = context_length
         self._running: dict[PolicyVersion, int] = {}
         self._leaving: set[PolicyVersion] = set()
         self.is_away = False
+        self.go = asyncio.Event()
         self.versions: dict[PolicyVersion, Adapter | None] = {BASE: None}
         self.asked: list[Asked] = []
         self.scored: list[Asked] = []
@@ -79,23 +102,24 @@ class ScriptedEngine:
         asked = Asked(prompt, sampling, version)
         self.asked.append(asked)
         self._running[version] = self._running.get(version, 0) + 1
-        is_whole = False
+        is_whole, given = False, 0
         loop = asyncio.get_running_loop()
         begin_s = loop.time()
         try:
-            tokens = list(self._script(prompt, sampling, version))
-            if not tokens:
+            reply = self._script(prompt, sampling, version)
+            says = reply if isinstance(reply, Says) else Says(reply)
+            if not says.ids:
                 raise EngineError("a scripted reply is empty: an engine samples at least one token")
-            whole = Prompt((*prompt.tokens, *tokens))
+            whole = Prompt((*prompt.tokens, *says.ids))
             nats = self._scoring(whole, len(prompt), version, sampling.top_logprobs)
-            for at, token in enumerate(tokens):
-                if at and self._hold is not None:
-                    await self._hold.wait()
-                await asyncio.sleep(max(0.0, begin_s + at * self._gap_s - loop.time()) if self._gap_s else 0)
-                finish = self._finish(at, token, tokens, sampling)
+            for at, token in enumerate(says.ids):
+                await self._due(says, at, begin_s)
+                finish = self._finish(at, token, says.ids, sampling)
                 is_whole = finish is not None
                 top = nats.top[at] if sampling.top_logprobs else ()
-                yield SampledToken(token, nats.logp[at], nats.logp[at], version, top, finish=finish)
+                cached = 0 if at else self._cached
+                given += 1
+                yield SampledToken(token, nats.logp[at], nats.logp[at], version, top, finish=finish, cached=cached)
                 if is_whole:
                     return
         finally:
@@ -103,6 +127,7 @@ class ScriptedEngine:
                 self.closed.append(asked)
             self._running[version] -= 1
             self._let_go()
+            self._on_end(given)
 
     async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
         """What `scoring` says; without it `logp` for each id, and as likeliest the ids themselves and those after them.
@@ -138,6 +163,17 @@ class ScriptedEngine:
             self._leaving.add(version)
             self._let_go()
 
+    async def _due(self, says: Says, at: int, begin_s: float) -> None:
+        """Returns when the token may be given. Raises the problem that stands in its place."""
+        if at == says.fails_at and says.problem is not None:
+            raise says.problem
+        if at == says.waits_at:
+            await self.go.wait()
+        if at and self._hold is not None:
+            await self._hold.wait()
+        late_s = begin_s + at * self._gap_s - asyncio.get_running_loop().time()
+        await asyncio.sleep(max(0.0, late_s) if self._gap_s else 0)
+
     def _alike(self, prompt: Prompt, start: int, version: PolicyVersion, top_k: int) -> Scores:
         rest = prompt.tokens[start:]
         top = tuple(self._top(token, top_k) for token in rest) if top_k else ()
@@ -171,10 +207,10 @@ class ScriptedEngine:
         return self._ends if at == len(tokens) - 1 else None
 
 
-def _in_turn(replies: Sequence[Sequence[int]]) -> Script:
+def _in_turn(replies: Sequence[Reply]) -> Script:
     rest = iter(replies)
 
-    def reply(prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> Sequence[int]:
+    def reply(prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> Reply:
         found = next(rest, None)
         if found is None:
             raise EngineError(f"the script is over: it held {len(replies)} replies")
