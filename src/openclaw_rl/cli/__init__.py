@@ -116,6 +116,15 @@ def main() -> None:
         sys.exit(130)
 
 
+def command_names() -> list[str]:
+    """Every command as it is typed, those of groups too. Imports all of them."""
+    found: list[str] = []
+    for name in COMMANDS:
+        command = _imported(name)
+        found += [f"{name} {inner}" for inner in command.commands] if isinstance(command, TyperGroup) else [name]
+    return found
+
+
 def _imported(name: str) -> TyperCommand | TyperGroup:
     source = COMMANDS[name]
     group = get_group(import_module(source.module).app)
