@@ -59,6 +59,8 @@ GAP_S = 0.001
 class WritingTrainer:
     """A trainer whose steps take a moment and whose versions are real folders."""
 
+    progress: None = None  # a step is over in a moment
+
     def __init__(self) -> None:
         self._turns: tuple[str, ...] = ()
 
@@ -77,6 +79,9 @@ class WritingTrainer:
     async def export(self, folder: Path, version: PolicyVersion) -> Adapter:
         """Writes an adapter that tells what it was made of."""
         return await asyncio.to_thread(self._write, folder, version)
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
 
     def _write(self, folder: Path, version: PolicyVersion) -> Adapter:
         header = json.dumps({"w": {"dtype": "U8", "shape": [64], "data_offsets": [0, 64]}}).encode()

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-
-import typer
 
 TASKS = str(Path(__file__).parent.parent / "examples" / "tasks" / "code")
 HINT = "Answer in one sentence."
@@ -112,22 +109,11 @@ def calls(*costs: Cost, has_home: bool = True) -> list[Call]:
     return [call for call in CALLS if call.cost in costs and (call.has_home or not has_home)]
 
 
-def names_of(group: typer.Typer, before: tuple[str, ...] = ()) -> Iterator[str]:
-    """Every command of the program, as it is typed."""
-    for command in group.registered_commands:
-        assert command.callback is not None
-        yield " ".join((*before, command.name or command.callback.__name__.replace("_", "-")))
-    for inner in group.registered_groups:
-        assert inner.typer_instance is not None
-        name = inner.name or inner.typer_instance.info.name
-        yield from names_of(inner.typer_instance, (*before, name) if isinstance(name, str) else before)
-
-
 def check_complete() -> None:
     """Ends the benchmark where the program has a command that no call is of, or a call is of no command."""
-    from openclaw_rl.cli import app
+    from openclaw_rl.cli import command_names
 
-    known = set(names_of(app))
+    known = set(command_names())
     called = {call.command for call in CALLS}
     if known != called:
         raise SystemExit(f"commands without a case: {sorted(known - called)}; cases of none: {sorted(called - known)}")

@@ -203,6 +203,9 @@ class SoakTrainer:
         """A whole adapter of one number."""
         return await asyncio.to_thread(self._written, folder, version)
 
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
     def _written(self, folder: Path, version: PolicyVersion) -> Adapter:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / CONFIG).write_text(json.dumps({"peft_type": "LORA", "version": str(version)}), "utf-8")

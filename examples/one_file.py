@@ -17,8 +17,7 @@ from __future__ import annotations
 import argparse
 import re
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -53,21 +52,11 @@ def problem(rng: Random) -> Problem:
     """A fresh word problem."""
     (who, other), things = rng.sample(("Mia", "Ben", "Lena", "Tom", "Anna", "Paul"), 2), rng.choice(("apples", "cards"))
     start, more, count = rng.randint(6, 15), rng.randint(2, 9), rng.randint(2, 5)
+    given = f"{who} has {start} {things}. {other} gives {who} {more} more. How many {things} does {who} have now?"
+    taken = f"{who} has {start + more} {things} and gives {more} of them to {other}. How many {things} are left?"
+    bought = f"{who} buys {count} boxes with {more} {things} in each. How many {things} does {who} have?"
     return rng.choice(
-        (
-            Problem(
-                f"{who} has {start} {things}. {other} gives {who} {more} more. How many {things} does {who} have now?",
-                str(start + more),
-            ),
-            Problem(
-                f"{who} has {start + more} {things} and gives {more} of them to {other}. How many {things} are left?",
-                str(start),
-            ),
-            Problem(
-                f"{who} buys {count} boxes with {more} {things} in each. How many {things} does {who} have?",
-                str(count * more),
-            ),
-        )
+        (Problem(given, str(start + more)), Problem(taken, str(start)), Problem(bought, str(count * more)))
     )
 
 
@@ -122,10 +111,8 @@ class Model:
         self.optimizer = torch.optim.AdamW(self.adapter, lr=RATE, weight_decay=0.0)
         self.version = 0
 
-    @contextmanager
-    def _weights(self, *, base: bool) -> Iterator[None]:
-        with self.net.disable_adapter() if base else nullcontext():
-            yield
+    def _weights(self, *, base: bool) -> AbstractContextManager[None]:
+        return self.net.disable_adapter() if base else nullcontext()
 
     def ids(self, chat: Chat) -> Tensor:
         text = self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
@@ -238,7 +225,7 @@ def step(model: Model, turns: list[Turn]) -> dict[str, float]:
 
 
 def with_hint(chat: Chat, hint: str) -> Chat:
-    """The chat with the hint behind the last thing the user said: what the teacher reads."""
+    """The chat with the hint after the last thing the user said: what the teacher reads."""
     return [*chat[:-1], {"role": "user", "content": f"{chat[-1]['content']}\n\n[user's hint] {hint}"}]
 
 

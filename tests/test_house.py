@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,8 @@ ROOT = Path(__file__).parent.parent
 MOST_LINES_OF_A_FILE = 400
 MOST_LINES_OF_A_FUNCTION = 60
 MOST_POSITIONAL = 5
+# Folders of tests that are not a room: whole loops, what all kinds of a part must do, the examples, and other programs.
+NOT_ROOMS = {"flow", "contracts", "examples", "node", "openclaw", "clients"}
 
 
 def _sources() -> list[Path]:
@@ -44,3 +47,19 @@ def test_nothing_names_a_package_registry_or_a_place_on_the_machine_it_was_writt
         text = path.read_text("utf-8")
         for word in forbidden:
             assert word not in text, f"{path} names {word}"
+
+
+def test_tests_stand_in_the_folder_of_the_room_they_test() -> None:
+    """Under a name that says which behaviour; a room's modules may come and go without them."""
+    package = ROOT / "src" / "openclaw_rl"
+    rooms = {path.parent.name for path in package.glob("*/__init__.py")}
+    folders = {path.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").rglob("*.py")}
+    about_the_whole = {"test_house.py", "test_layout.py"}
+    assert folders - about_the_whole <= rooms | NOT_ROOMS
+    assert about_the_whole <= folders
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """Without packages, pytest knows a module by its name alone."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py")
+    assert [name for name, count in names.items() if count > 1] == []

@@ -11,14 +11,12 @@ import hashlib
 import os
 import shutil
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from openclaw_rl.cli import app
+from openclaw_rl.cli import app, command_names
 from openclaw_rl.core.hint import Hint, HintSource
 from openclaw_rl.core.rights import Right
 from openclaw_rl.core.version import PolicyVersion
@@ -75,15 +73,6 @@ WITH_A_MODEL |= {"tiny build", "tiny score"}
 REFUSED = {"connect openclaw": "no server runs on"}
 
 
-def commands(group: typer.Typer, before: tuple[str, ...] = ()) -> Iterator[str]:
-    for command in group.registered_commands:
-        assert command.callback is not None
-        yield " ".join((*before, command.name or command.callback.__name__))
-    for inner in group.registered_groups:
-        assert inner.typer_instance is not None
-        yield from commands(inner.typer_instance, (*before, inner.name) if isinstance(inner.name, str) else before)
-
-
 def bytes_of(*folders: Path) -> dict[str, tuple[str, int]]:
     return {
         str(path): ("" if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
@@ -107,7 +96,7 @@ async def filled(home: Path, records: Path) -> dict[str, str]:
 
 
 def test_every_command_is_called_on_a_copy_here_or_loads_a_model() -> None:
-    assert set(commands(app)) == CALLS.keys() | WITH_A_MODEL
+    assert set(command_names()) == CALLS.keys() | WITH_A_MODEL
 
 
 def test_no_command_changes_anything_outside_the_folder_in_hand(

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from openclaw_rl.connect.files import old_text, put
-from openclaw_rl.connect.openclaw import MODEL, Wanted, config_path, merged, parsed, plugin_folder
-from openclaw_rl.connect.openclaw_check import complaint
+from openclaw_rl.connect.openclaw import MODEL, Wanted, complaint, config_path, merged, parsed, plugin_folder
 from openclaw_rl.connect.server import Target
 from openclaw_rl.errors import ConfigError
 

@@ -14,13 +14,12 @@ from typer.testing import CliRunner
 
 from openclaw_rl.config import read_config
 from openclaw_rl.errors import ConfigError
-from openclaw_rl.evals.people.memory import MOST_NOTES, Memory
 from openclaw_rl.evals.personalization.figures import figures, median
-from openclaw_rl.evals.personalization.methods import METHODS, chosen, config_text, read_recipe
+from openclaw_rl.evals.personalization.methods import METHODS, MOST_NOTES, Memory, chosen, config_text, read_recipe
 from openclaw_rl.evals.personalization.modes import Mode
 from openclaw_rl.evals.personalization.plan import Kept, Plan, conditions_of, run_plan
 from openclaw_rl.evals.personalization.plots import running
-from openclaw_rl.evals.personalization.report import as_html, put_section, table, write_results
+from openclaw_rl.evals.personalization.report import as_html, table, write_results
 from openclaw_rl.evals.personalization.trials import (
     AGAIN,
     BEFORE,
@@ -33,6 +32,7 @@ from openclaw_rl.evals.personalization.trials import (
     Trial,
 )
 from openclaw_rl.evals.personalization.view import line
+from openclaw_rl.evals.report import put_section
 
 KEYS = {
     "sessions",

@@ -19,7 +19,7 @@ from openclaw_rl.core.adapter import WEIGHTS
 from openclaw_rl.core.manifest import version_folder
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import AdapterError, ConfigError
-from openclaw_rl.owner.inspection import roll_back
+from openclaw_rl.owner.versions import roll_back
 from openclaw_rl.publish.pruning import Pruning
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.swap import Served

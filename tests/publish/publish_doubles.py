@@ -1,33 +1,32 @@
-"""Versions on disk and in a real store, and an engine whose versions speak as they are told."""
+"""Versions on disk and in a real store, and what each of them says."""
 
 from __future__ import annotations
 
 import json
 import math
 import struct
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter, digest_of_folder
-from openclaw_rl.core.completion import Completion, Finish, SampledToken, Scores, Span
-from openclaw_rl.core.hint import Hint
+from openclaw_rl.core.completion import Completion, Finish, Scores
 from openclaw_rl.core.manifest import Manifest, version_folder, write_manifest
-from openclaw_rl.core.message import Json, Message, Role, Tool, message
+from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Session, Turn, TurnKind
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
-from openclaw_rl.errors import AdapterError, EngineError
 from openclaw_rl.publish.gate import Gate
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.stage import PublishStage
 from openclaw_rl.publish.swap import Served
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
+from openclaw_rl.testing.engine import ScriptedEngine
+from openclaw_rl.testing.renderer import END, LetterRenderer, ids_of, text_of
 
-END = ord("$")
 GOOD = "It is four.$"
 
 
@@ -55,100 +54,39 @@ def turn(name: str, asked: str = "", *, answer: str = GOOD, kind: TurnKind = Tur
 
 
 @dataclass
-class ToldEngine:
-    """Each version says its text (`GOOD` where none is given) and has its chance of the likeliest token.
-
-    Ids are code points. A loaded version whose weights hold `nan` is refused, as a real engine does.
-    """
+class Minds:
+    """What each version says (`GOOD` where nothing is given), and its chance of the likeliest token."""
 
     says: dict[PolicyVersion, str] = field(default_factory=dict)
     chance: dict[PolicyVersion, float] = field(default_factory=dict)
-    loaded: list[PolicyVersion] = field(default_factory=list)
-    calls: list[str] = field(default_factory=list)
-    prompts: list[str] = field(default_factory=list)
-    away: bool = False
 
-    async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
-        self._check(version)
-        self.calls.append(f"generate {version}")
-        self.prompts.append("".join(map(chr, prompt.tokens)))
-        text = self.says.get(version, GOOD)[: sampling.max_tokens]
-        for index, letter in enumerate(text):
-            is_last = index + 1 == len(text)
-            finish = (Finish.STOP if letter == "$" else Finish.LENGTH) if is_last else None
-            yield SampledToken(ord(letter), -0.1, -0.1, version, finish=finish)
+    def reply(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> Sequence[int]:
+        return ids_of(self.says.get(version, GOOD))
 
-    async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
-        self._check(version)
-        self.calls.append(f"score {version}")
+    def scores(self, prompt: Prompt, start: int, version: PolicyVersion, top_k: int) -> Scores:
         chance = self.chance.get(version, 0.9)
-        if math.isnan(chance):
-            return Scores(start, (math.nan,) * (len(prompt) - start))
-        top = ((1, math.log(chance)), (2, math.log((1.0 - chance) / 2)))
         many = len(prompt) - start
+        if math.isnan(chance):
+            return Scores(start, (math.nan,) * many)
+        top = ((1, math.log(chance)), (2, math.log((1.0 - chance) / 2)))
         return Scores(start, (math.log(chance),) * many, (top,) * many)
 
-    async def load(self, adapter: Adapter) -> None:
-        if self.away:
-            self.calls.append("nobody there")
-            raise EngineError("the engine is gone")
-        if b"nan" in (adapter.folder / WEIGHTS).read_bytes():
-            raise AdapterError(f"the adapter in {adapter.folder} is not finite", fix="roll back")
-        self.loaded.append(adapter.version)
-        self.calls.append(f"load {adapter.version}")
-
-    async def unload(self, version: PolicyVersion) -> None:
-        self.loaded.remove(version)
-        self.calls.append(f"unload {version}")
-
-    def _check(self, version: PolicyVersion) -> None:
-        if self.away:
-            raise EngineError("the engine is gone")
-        if not version.is_base and version not in self.loaded:
-            raise EngineError(f"version {version} is not loaded")
+    def engine(self) -> ScriptedEngine:
+        return ScriptedEngine(self.reply, scoring=self.scores, ends=Finish.LENGTH)
 
 
-class Letters:
-    """A renderer for which each letter is an id; `?` at an answer's start cannot be read."""
-
-    def prompt(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[Tool],
-        served: Turn | None,
-        *,
-        options: Mapping[str, Json] | None = None,
-    ) -> Prompt:
-        return Prompt(tuple(map(ord, messages[-1].text)))
-
-    def user_opening(self) -> tuple[Prompt, int] | None:
-        return None
-
-    def hinted(self, turn: Turn, hint: Hint) -> Prompt:
-        raise NotImplementedError
-
-    def reread(self, turn: Turn, messages: Sequence[Message]) -> Prompt:
-        return Prompt(tuple(map(ord, "".join(item.text for item in messages))))
-
-    def decode(self, tokens: Sequence[int]) -> tuple[Message, tuple[Span, ...]]:
-        text = "".join(map(chr, tokens))
-        if text.startswith("?"):
-            raise ValueError("a tool call that is none")
-        return message(Role.ASSISTANT, text.removesuffix("$")), ()
+def prompts_of(engine: ScriptedEngine) -> list[str]:
+    """What it was asked, word for word."""
+    return [text_of(asked.prompt.tokens) for asked in engine.asked]
 
 
-class Asking(Letters):
-    """A renderer whose prompt is the words of the last message."""
+def last_message(messages: Sequence[Message]) -> str:
+    return messages[-1].text
 
-    def prompt(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[Tool],
-        served: Turn | None,
-        *,
-        options: Mapping[str, Json] | None = None,
-    ) -> Prompt:
-        return Prompt(tuple(map(ord, messages[-1].text)))
+
+def letters() -> LetterRenderer:
+    """A prompt is the words of the last message."""
+    return LetterRenderer(last_message)
 
 
 def safetensors(data: bytes) -> bytes:
@@ -179,15 +117,17 @@ class Flow:
 
     home: Path
     store: Store
-    engine: ToldEngine
+    minds: Minds
     settings: PublishSettings
     now_s: float = 100.0
+    engine: ScriptedEngine = field(init=False)
     stage: PublishStage = field(init=False)
     served: Served = field(init=False)
 
     def __post_init__(self) -> None:
+        self.engine = self.minds.engine()
         self.served = Served(self.store, self.engine, self.settings.keep_loaded)
-        gate = Gate(self.store, self.engine, Letters(), (END,), self.settings)
+        gate = Gate(self.store, self.engine, letters(), (END,), self.settings)
         self.stage = PublishStage(self.store, self.served, gate, self.settings, clock=lambda: self.now_s)
 
     async def candidate(
@@ -222,10 +162,10 @@ class Flow:
 
 @asynccontextmanager
 async def flowing(
-    home: Path, engine: ToldEngine | None = None, settings: PublishSettings | None = None
+    home: Path, minds: Minds | None = None, settings: PublishSettings | None = None
 ) -> AsyncIterator[Flow]:
     store = await Store.open(home)
-    flow = Flow(home, store, engine or ToldEngine(), settings or PublishSettings())
+    flow = Flow(home, store, minds or Minds(), settings or PublishSettings())
     try:
         yield flow
     finally:

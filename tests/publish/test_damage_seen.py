@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from publish_doubles import END, Letters, ToldEngine, flowing, turn, version
+from publish_doubles import END, Minds, flowing, last_message, prompts_of, turn, version
 
-from openclaw_rl.core.completion import Finish, SampledToken, Scores
+from openclaw_rl.core.completion import Scores
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
@@ -24,6 +24,7 @@ from openclaw_rl.publish.divergence import Top
 from openclaw_rl.publish.gate import GateReport
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.trial_prompts import Known, TrialPrompts, ordinary_requests
+from openclaw_rl.testing.renderer import LetterRenderer, ids_of
 from openclaw_rl.testing.turns import a_sample
 
 ANSWER = "Ann has 7 apples.$"
@@ -32,21 +33,15 @@ Says = Mapping[str, float]
 
 
 @dataclass
-class SayingEngine(ToldEngine):
+class Knowing(Minds):
     """A version says one of its whole replies, each with its chance; the first to a prompt that holds the key."""
 
     knows: dict[PolicyVersion, dict[str, Says]] = field(default_factory=dict)
 
-    async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
-        self.calls.append(f"generate {version}")
-        text = next(iter(self._known(prompt.tokens, version)))
-        for at, letter in enumerate(text):
-            top = self._top(prompt.tokens, tuple(map(ord, text[:at])), version)
-            finish = Finish.STOP if at + 1 == len(text) else None
-            yield SampledToken(ord(letter), -0.1, dict(top)[ord(letter)], version, top=top, finish=finish)
+    def reply(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> Sequence[int]:
+        return ids_of(next(iter(self._known(prompt.tokens, version))))
 
-    async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
-        self.calls.append(f"score {version}")
+    def scores(self, prompt: Prompt, start: int, version: PolicyVersion, top_k: int) -> Scores:
         asked, said = prompt.tokens[:start], prompt.tokens[start:]
         tops = tuple(self._top(asked, said[:at], version) for at in range(len(said)))
         logp = tuple(dict(top).get(token, math.log(1e-6)) for top, token in zip(tops, said, strict=True))
@@ -75,8 +70,8 @@ class SayingEngine(ToldEngine):
 async def report(home: Path, says: Mapping[str, Says], *, settings: PublishSettings | None = None) -> GateReport:
     """The gate's on a version that says this, where the base model answers politely when told to."""
     base: dict[str, Says] = {"Be polite.": {POLITE: 1.0}, "": {ANSWER: 1.0}}
-    engine = SayingEngine(knows={BASE: base, version(1): dict(says)})
-    async with flowing(home, engine, settings or PublishSettings(probe_others=0, kl_max=99.0)) as flow:
+    minds = Knowing(knows={BASE: base, version(1): dict(says)})
+    async with flowing(home, minds, settings or PublishSettings(probe_others=0, kl_max=99.0)) as flow:
         await flow.talk(turn("a", "How many?", answer=ANSWER))
         await flow.store.hints.adopt("ann", Hint("Be polite."), at_s=1.0)
         row = await flow.candidate(1)
@@ -127,9 +122,9 @@ async def test_a_reply_that_became_much_shorter_is_refused(tmp_path: Path) -> No
 async def test_a_kind_of_request_that_nobody_corrected_is_looked_at_too(tmp_path: Path) -> None:
     base: dict[str, Says] = {"": {ANSWER: 1.0}}
     lost: dict[str, Says] = {"buys": {"Ann has 9 apples.$": 1.0}, "": {ANSWER: 1.0}}
-    engine = SayingEngine(knows={BASE: base, version(1): lost})
+    minds = Knowing(knows={BASE: base, version(1): lost})
     settings = PublishSettings(probes=1, probe_others=2, kl_turns=0)
-    async with flowing(tmp_path, engine, settings) as flow:
+    async with flowing(tmp_path, minds, settings) as flow:
         buys = replace(turn("b", "Ann buys some?", answer=ANSWER), user="bob")
         await flow.talk(buys, turn("a", "How many?", answer=ANSWER))
         row = await flow.candidate(1)
@@ -139,7 +134,7 @@ async def test_a_kind_of_request_that_nobody_corrected_is_looked_at_too(tmp_path
         assert found.why.startswith("of its replies to others about ")
 
 
-class Opening(Letters):
+class Opening(LetterRenderer):
     """A template that tells where a user's words begin."""
 
     def user_opening(self) -> tuple[Prompt, int] | None:
@@ -152,28 +147,28 @@ async def test_of_requests_that_nobody_made_those_are_used_that_the_base_model_k
     ordinary = ordinary_requests()
     base: dict[str, Says] = {"U": {made_up: 1.0}, "four": sure, ordinary[1]: sure, "How many?": sure, "": unsure}
     base = {key: base[key] for key in ("four", ordinary[1], "How many?", "U", "")}
-    engine = SayingEngine(knows={BASE: base})
-    async with flowing(tmp_path, engine) as flow:
-        replies = BaseReplies(engine, (END,), 64)
-        prompts = TrialPrompts(flow.store, engine, Opening(), replies, (END,))
+    minds = Knowing(knows={BASE: base})
+    async with flowing(tmp_path, minds) as flow:
+        replies = BaseReplies(flow.engine, (END,), 64)
+        prompts = TrialPrompts(flow.store, flow.engine, Opening(last_message), replies, (END,))
         own = await prompts.of_turns([turn("a", "How many?", answer=ANSWER)], Known(["Be brief."]))
         assert [len(prompt.readings) for prompt in own] == [2]
         found = await prompts.of_nobody(Known(), own, most=9)
         asked = ["".join(map(chr, prompt.bare.tokens)) for prompt in found]
         assert asked == [made_up.removesuffix("$"), ordinary[1]]
         assert await prompts.of_nobody(Known(), [], most=9) == []
-        engine.calls.clear()
+        flow.engine.calls.clear()
         await prompts.of_nobody(Known(), own, most=9)
-        assert not [call for call in engine.calls if call.startswith("generate")]  # remembered
+        assert not [call for call in flow.engine.calls if call.startswith("generate")]  # remembered
         prompts.let_go()
         await prompts.of_nobody(Known(), own, most=9)
-        assert engine.calls
+        assert flow.engine.calls
 
 
 async def test_what_a_versions_user_wishes_for_is_no_damage_where_another_user_asks(tmp_path: Path) -> None:
     base: dict[str, Says] = {"Be polite.": {POLITE: 1.0}, "": {ANSWER: 1.0}}
-    engine = SayingEngine(knows={BASE: base, version(1): {"": {POLITE: 1.0}}})
-    async with flowing(tmp_path, engine, PublishSettings(probes=1, probe_others=2, kl_max=99.0)) as flow:
+    minds = Knowing(knows={BASE: base, version(1): {"": {POLITE: 1.0}}})
+    async with flowing(tmp_path, minds, PublishSettings(probes=1, probe_others=2, kl_max=99.0)) as flow:
         await flow.talk(
             replace(turn("b", "And Bob?", answer=ANSWER), user="bob"), turn("a", "How many?", answer=ANSWER)
         )
@@ -195,4 +190,4 @@ async def test_requests_that_a_wish_was_shown_on_are_tried_last(tmp_path: Path) 
         row = await flow.candidate(1, turns=("a",), consumed=("a",))
         await flow.served.load(row)
         await flow.stage.gate.check(row, parent=version(0))
-        assert flow.engine.prompts[0] == "New?"
+        assert prompts_of(flow.engine)[0] == "New?"

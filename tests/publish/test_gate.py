@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from publish_doubles import GOOD, Flow, ToldEngine, flowing, turn, version
+from publish_doubles import GOOD, Flow, Minds, flowing, prompts_of, turn, version
 
 from openclaw_rl.core.hint import PlacedHint
 from openclaw_rl.core.prompt import Prompt
@@ -109,11 +109,11 @@ async def test_a_version_is_tried_without_the_hints_that_others_were_served_with
         await flow.talk(replace(behind, prompt=read, carried=(hint,)), turn("b"))
         assert (await report(flow)).passed
         by_version = ["Question a?", "Question b?"]
-        assert sorted(flow.engine.prompts) == sorted((*by_version, *by_version))  # the version, and the base model
+        assert sorted(prompts_of(flow.engine)) == sorted((*by_version, *by_version))  # the version, and the base model
 
 
 async def test_a_version_far_from_the_base_is_refused_with_the_distance(tmp_path: Path) -> None:
-    async with flowing(tmp_path, ToldEngine(chance={version(1): 0.01})) as flow:
+    async with flowing(tmp_path, Minds(chance={version(1): 0.01})) as flow:
         await flow.talk(turn("a"))
         found = await report(flow)
         # 0.01 ln(0.01/0.9) + 2 * 0.495 ln(0.495/0.05) = -0.04500 + 2.26961
@@ -126,7 +126,7 @@ async def test_a_version_far_from_the_base_is_refused_with_the_distance(tmp_path
 
 
 async def test_a_version_whose_numbers_are_not_finite_is_refused(tmp_path: Path) -> None:
-    async with flowing(tmp_path, ToldEngine(chance={version(1): math.nan})) as flow:
+    async with flowing(tmp_path, Minds(chance={version(1): math.nan})) as flow:
         await flow.talk(turn("a"))
         found = await report(flow)
         assert (found.passed, found.why) == (False, "its log-probabilities are not finite")
@@ -146,8 +146,8 @@ async def test_a_version_whose_numbers_are_not_finite_is_refused(tmp_path: Path)
 async def test_a_version_that_answers_badly_is_refused_unless_its_parent_did_too(
     tmp_path: Path, says: str, kind: str
 ) -> None:
-    for number, engine in enumerate((ToldEngine({version(1): says}), ToldEngine({version(1): says, version(0): says}))):
-        async with flowing(tmp_path / str(number), engine) as flow:
+    for number, minds in enumerate((Minds({version(1): says}), Minds({version(1): says, version(0): says}))):
+        async with flowing(tmp_path / str(number), minds) as flow:
             await flow.talk(turn("a"), turn("b"))
             found = await report(flow)
             assert found.metrics["gate_faults"] == 2.0
@@ -159,7 +159,7 @@ async def test_a_version_that_answers_badly_is_refused_unless_its_parent_did_too
 
 async def test_a_long_answer_where_long_ones_were_given_is_no_fault(tmp_path: Path) -> None:
     text = "".join(map(chr, range(1000, 1300)))
-    async with flowing(tmp_path, ToldEngine({version(1): text})) as flow:
+    async with flowing(tmp_path, Minds({version(1): text})) as flow:
         await flow.talk(turn("a", answer=text[:100] + "$"))  # 160 tokens are tried, twice 101 and 32 would be too many
         assert (await report(flow)).passed
 
@@ -171,14 +171,14 @@ async def test_prompts_the_version_was_not_trained_on_are_tried_first_and_each_o
         row = await flow.candidate(1, turns=("trained",))
         await flow.served.load(row)
         await flow.stage.gate.check(row, parent=version(0))
-        assert flow.engine.prompts[:2] == ["Question again?", "Question trained?"]
-        assert set(flow.engine.prompts[2:]) == set(flow.engine.prompts[:2])  # the base model
+        assert prompts_of(flow.engine)[:2] == ["Question again?", "Question trained?"]
+        assert set(prompts_of(flow.engine)[2:]) == set(prompts_of(flow.engine)[:2])  # the base model
 
 
 async def test_without_prompts_or_with_the_gate_off_nothing_is_tried(tmp_path: Path) -> None:
     async with flowing(tmp_path / "a") as flow:
         assert (await report(flow)).why == "passed the gate: no prompts to try it on yet"
-    async with flowing(tmp_path / "b", ToldEngine({version(1): "$"}), PublishSettings(gate=False)) as flow:
+    async with flowing(tmp_path / "b", Minds({version(1): "$"}), PublishSettings(gate=False)) as flow:
         await flow.talk(turn("a"))
         assert (await report(flow)).passed
         assert flow.engine.calls == ["load shared.1"]
@@ -192,12 +192,12 @@ async def test_where_all_prompts_are_long_one_of_them_is_used(tmp_path: Path) ->
     """Some clients send thousands of tokens of their own with each request; a version is tried all the same."""
     settings = PublishSettings(probe_prompt_tokens=20, probe_others=0)
     long = "A question that takes more than twenty tokens?"
-    async with flowing(tmp_path / "long", ToldEngine(chance={version(1): 0.5}), settings) as flow:
+    async with flowing(tmp_path / "long", Minds(chance={version(1): 0.5}), settings) as flow:
         await flow.talk(turn("a", long), turn("b", long + " Why?"))
         found = await report(flow)
         assert found.metrics["gate_turns"] == 1.0 and found.metrics["gate_kl"] > 0.1
-        assert set(flow.engine.prompts) == {long + " Why?"}  # the newest
-    async with flowing(tmp_path / "both", ToldEngine(), settings) as flow:
+        assert set(prompts_of(flow.engine)) == {long + " Why?"}  # the newest
+    async with flowing(tmp_path / "both", Minds(), settings) as flow:
         await flow.talk(turn("a", "Short?"), turn("b", long))
         await report(flow)
-        assert set(flow.engine.prompts) == {"Short?"}
+        assert set(prompts_of(flow.engine)) == {"Short?"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from publish_doubles import Flow, Letters, ToldEngine, flowing, turn, version, write_adapter
+from publish_doubles import Flow, Minds, flowing, last_message, turn, version, write_adapter
 
 from openclaw_rl.core.completion import Scores
 from openclaw_rl.core.hint import Hint
@@ -22,6 +22,7 @@ from openclaw_rl.publish.insisting import without_yielding
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.wishes import Change
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
+from openclaw_rl.testing.renderer import LetterRenderer, text_of
 
 SETTINGS = PublishSettings(kl_turns=0, probes=0)
 SING, RHYME, PLAIN, PROSE = "Sing of mountains.", "Rhyme each line.", "Write plain sentences.", "As a person would say."
@@ -29,7 +30,7 @@ BEHIND = " | "
 
 
 @dataclass
-class Forgetful(ToldEngine):
+class Forgetful(Minds):
     """Versions from 2 on answer the first questions otherwise than version 1 and the base model do.
 
     Behind `PLAIN` and `PROSE` the base model says the same, and neither what it says bare nor behind others.
@@ -38,15 +39,15 @@ class Forgetful(ToldEngine):
     first: tuple[str, ...] = ("a", "b")
     said: dict[str, float] = field(default_factory=lambda: {PLAIN: 0.5, PROSE: 0.52})
 
-    async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
-        text = "".join(map(chr, prompt.tokens[:start]))
+    def scores(self, prompt: Prompt, start: int, version: PolicyVersion, top_k: int) -> Scores:
+        text = text_of(prompt.tokens[:start])
         is_early = any(text.startswith(f"Question {name}?") for name in self.first)
         behind = self.said.get(text.partition(BEHIND)[2], 0.9)
         self.chance = {version: 0.5 if is_early and version.number > 1 else behind}
-        return await super().score(prompt, start=start, version=version, top_k=top_k)
+        return super().scores(prompt, start, version, top_k)
 
 
-class Telling(Letters):
+class Telling(LetterRenderer):
     """Puts hints behind a prompt."""
 
     def hinted(self, turn: Turn, hint: Hint) -> Prompt:
@@ -54,7 +55,7 @@ class Telling(Letters):
 
 
 def sample_of(said: Turn, hint: str) -> Sample:
-    behind = HintPrompt(hint, Telling().hinted(said, Hint(hint)).tokens)
+    behind = HintPrompt(hint, Telling(last_message).hinted(said, Hint(hint)).tokens)
     many = len(said.completion.tokens)
     return Sample(
         said.id, said.session, said.user, said.prompt.tokens, said.completion.tokens, said.completion.logp,
@@ -94,7 +95,7 @@ async def tried(flow: Flow, row: VersionRow) -> tuple[bool, float | None]:
 
 async def begun(flow: Flow, user: str = "ann") -> None:
     """Version 1 is served, and holds two wishes."""
-    flow.stage.gate = replace(flow.stage.gate, renderer=Telling())
+    flow.stage.gate = replace(flow.stage.gate, renderer=Telling(last_message))
     first = await corrected(flow, 1, ("a", SING), ("b", RHYME), user=user)
     await flow.store.settle(first.version, VersionStatus.LIVE, "", {})
     await flow.served.load(first)
@@ -140,11 +141,11 @@ async def test_replies_that_rode_along_do_not_hide_what_is_asked_for(tmp_path: P
 async def test_a_version_that_passed_ends_the_count(tmp_path: Path) -> None:
     async with flowing(tmp_path, Forgetful(first=()), SETTINGS) as flow:
         await begun(flow)
-        flow.engine.first = ("a", "b")  # type: ignore[attr-defined]
+        flow.minds.first = ("a", "b")  # type: ignore[attr-defined]
         assert await tried(flow, await corrected(flow, 2, ("c", PLAIN))) == (False, 0.0)
-        flow.engine.first = ()  # type: ignore[attr-defined]
+        flow.minds.first = ()  # type: ignore[attr-defined]
         assert await tried(flow, await corrected(flow, 3, ("d", PLAIN))) == (True, None)
-        flow.engine.first = ("a", "b")  # type: ignore[attr-defined]
+        flow.minds.first = ("a", "b")  # type: ignore[attr-defined]
         assert await tried(flow, await corrected(flow, 4, ("e", PLAIN))) == (False, 0.0)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest_asyncio
-from publish_doubles import Flow, ToldEngine, flowing, turn, version, write_adapter
+from publish_doubles import Flow, Minds, flowing, prompts_of, turn, version, write_adapter
 
 from openclaw_rl.core.adapter import WEIGHTS, Adapter
 from openclaw_rl.core.turn import Session
@@ -130,16 +130,16 @@ async def test_an_own_version_is_tried_on_its_owners_turns_beside_what_they_are_
         await owners.flow.store.add_turn(asked, chain=name)
     await owners.candidate("bob", turns=("c",))
     assert await owners.flow.stage.once()
-    assert owners.flow.engine.prompts[:2] == ["bob asks b?", "bob asks c?"]  # what it was not trained on first
-    owners.flow.engine.prompts.clear()
+    assert prompts_of(owners.flow.engine)[:2] == ["bob asks b?", "bob asks c?"]  # what it was not trained on first
+    owners.flow.engine.asked.clear()
     await owners.candidate("cid")  # of whom nothing is known: everybody's
     assert await owners.flow.stage.once()
-    assert set(owners.flow.engine.prompts[:3]) == {"ann asks a?", "bob asks b?", "bob asks c?"}
+    assert set(prompts_of(owners.flow.engine)[:3]) == {"ann asks a?", "bob asks b?", "bob asks c?"}
 
 
 async def test_a_worse_own_version_is_compared_with_the_shared_one_it_would_replace(tmp_path: Path) -> None:
-    engine = ToldEngine(says={version(1): "", own("ann"): ""})
-    async with flowing(tmp_path, engine) as flow:
+    minds = Minds(says={version(1): "$", own("ann"): "$"})
+    async with flowing(tmp_path, minds) as flow:
         await flow.stage.start()
         await flow.publish(1)
         owners = Owners(flow)
@@ -165,7 +165,7 @@ async def test_after_a_restart_own_versions_are_served_again_and_read_only_when_
     await owners.publish("bob")
     late = await owners.candidate("ann", 2)
     await owners.flow.store.settle(late.version, VersionStatus.LIVE, ON_ITS_WAY, {})  # killed while it was swapped in
-    again = Flow(owners.flow.home, owners.flow.store, ToldEngine(), owners.flow.settings)
+    again = Flow(owners.flow.home, owners.flow.store, Minds(), owners.flow.settings)
     await again.stage.start()
     assert again.engine.loaded == [version(1), own("ann", 2)]
     assert await again.served.own("user-bob") == own("bob")
@@ -175,7 +175,7 @@ async def test_after_a_restart_own_versions_are_served_again_and_read_only_when_
 async def test_a_damaged_own_version_gives_way_to_the_one_before_it(owners: Owners) -> None:
     await owners.publish("ann")
     await owners.publish("ann", 2)
-    again = Flow(owners.flow.home, owners.flow.store, ToldEngine(), owners.flow.settings)
+    again = Flow(owners.flow.home, owners.flow.store, Minds(), owners.flow.settings)
     await again.stage.start()
     weights = owners.flow.home / "versions" / "user-ann.2" / WEIGHTS
     weights.write_bytes(weights.read_bytes()[:-3])

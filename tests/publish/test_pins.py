@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from publish_doubles import Asking, cut_weights, flowing, turn, version
+from publish_doubles import cut_weights, flowing, letters, turn, version
 
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.version import SHARED
@@ -62,11 +62,11 @@ async def test_what_cannot_be_served_cannot_be_pinned(tmp_path: Path) -> None:
 
 async def test_two_versions_answer_the_same_prompts_and_what_was_loaded_for_it_is_let_go(tmp_path: Path) -> None:
     async with flowing(tmp_path) as flow:
-        flow.engine.says = {version(1): "One.$", version(3): "Three.$"}
+        flow.minds.says = {version(1): "One.$", version(3): "Three.$"}
         await flow.publish(1, 2, 3)
         assert version(1) not in flow.engine.loaded
         await flow.talk(turn("a", "Who?"), turn("b", "Who?"), turn("c", "What?"))
-        comparison = Comparison(flow.store, flow.engine, Asking(), flow.served, (ord("$"),))
+        comparison = Comparison(flow.store, flow.engine, letters(), flow.served, (ord("$"),))
         found = await comparison.of([version(1), version(3)], [], max_tokens=20)
         assert [(one.asked[-1].text, one.answers) for one in found] == [
             ("What?", ("One.", "Three.")),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from publish_doubles import Asking, Flow, ToldEngine, cut_weights, flowing, turn, version, write_adapter
+from publish_doubles import Flow, Minds, cut_weights, flowing, letters, turn, version, write_adapter
 
 from openclaw_rl.core.adapter import CONFIG, WEIGHTS
 from openclaw_rl.core.manifest import FILE_NAME, version_folder
@@ -100,7 +100,7 @@ class Kept:
 @pytest_asyncio.fixture
 async def kept(tmp_path: Path) -> AsyncIterator[Kept]:
     settings = PublishSettings(gate=False, keep_versions=2, keep_loaded=1, watch_turns=3)
-    async with flowing(tmp_path, ToldEngine(), settings) as flow:
+    async with flowing(tmp_path, Minds(), settings) as flow:
         await flow.stage.start()
         yield Kept(flow, Pruning(flow.store, flow.served, settings, tmp_path, flow.stage.prune_due))
 
@@ -221,8 +221,8 @@ async def test_the_watch_does_not_ask_about_a_version_without_weights(kept: Kept
         await flow.talk(spoken)
         await flow.store.pair(NextState(name, (message(Role.USER, "and?"),), NextStateSource.USER))
         await flow.store.judge(Verdict(name, score, VerdictSource.VOTES))
-    flow.engine.chance[version(4)] = 0.1
-    flow.engine.loaded.append(version(2))  # as if it could be asked
+    flow.minds.chance[version(4)] = 0.1
+    flow.engine.versions[version(2)] = None  # as if it could be asked
     assert await watch.guilty(rows, version(5), await flow.store.effects.outcomes()) is None
 
 
@@ -236,7 +236,7 @@ async def test_who_asks_for_a_version_without_weights_is_told_how_they_are_made_
     kept.now_s += LEFT_S
     assert await kept.once() == [1, 2]
     said = r"weights of version shared\.1 are not kept any more.*replay --version shared\.1 --restore"
-    comparison = Comparison(flow.store, flow.engine, Asking(), flow.served, ())
+    comparison = Comparison(flow.store, flow.engine, letters(), flow.served, ())
     with pytest.raises(AdapterError, match=said):
         await rollback(flow.store, version(1), served=flow.served)
     with pytest.raises(AdapterError, match=said):

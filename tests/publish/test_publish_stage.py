@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from publish_doubles import Flow, ToldEngine, flowing, turn, version
+from publish_doubles import Flow, Minds, flowing, turn, version
 
 from openclaw_rl.core.adapter import WEIGHTS
 from openclaw_rl.core.ledger import DropReason, State
@@ -46,7 +46,7 @@ async def test_a_good_candidate_is_served_and_both_store_and_status_say_so(tmp_p
 
 
 async def test_a_refused_version_is_kept_explained_and_not_served(tmp_path: Path) -> None:
-    async with flowing(tmp_path, ToldEngine(chance={version(1): 0.01})) as flow:
+    async with flowing(tmp_path, Minds(chance={version(1): 0.01})) as flow:
         await flow.talk(turn("a"))
         row = await flow.candidate(1)
         assert await flow.stage.once()
@@ -71,7 +71,7 @@ async def learned(flow: Flow, name: str) -> None:
 
 
 async def test_what_a_refused_version_learned_from_is_learned_again_once_and_the_status_says_so(tmp_path: Path) -> None:
-    async with flowing(tmp_path, ToldEngine(chance={version(1): 0.01, version(2): 0.01})) as flow:
+    async with flowing(tmp_path, Minds(chance={version(1): 0.01, version(2): 0.01})) as flow:
         await learned(flow, "a")
         for number, told in ((1, "will be learned again, more gently"), (2, "are given up as not learnable")):
             await flow.candidate(number, parent=0, turns=("a",), consumed=("a",))
@@ -180,16 +180,17 @@ def test_a_weights_file_tells_how_much_of_it_is_missing(tmp_path: Path) -> None:
 
 
 async def test_an_engine_that_is_away_leaves_the_candidate_waiting(tmp_path: Path) -> None:
-    async with flowing(tmp_path, ToldEngine(away=True)) as flow:
+    async with flowing(tmp_path) as flow:
+        flow.engine.is_away = True
         await flow.candidate(1)
         for _ in range(30):
             assert not await flow.stage.once()
             flow.now_s += 1.0
-        assert flow.engine.calls == ["nobody there"] * 3  # at 0, 5 and 15 s; the next is at 35 s
+        assert flow.engine.calls == ["load shared.1"] * 3  # at 0, 5 and 15 s; the next is at 35 s
         assert (await flow.row(1)).status is VersionStatus.CANDIDATE
         assert "the engine is gone" in flow.stage.status.notice
         assert not flow.stage.version_settled.is_set()
-        flow.engine.away = False
+        flow.engine.is_away = False
         flow.now_s += 300.0
         assert await flow.stage.once()
         assert flow.served.current() == version(1)
@@ -240,7 +241,7 @@ def test_a_line_of_many_versions_is_walked_in_one_go() -> None:
 
 
 async def test_no_rolling_back_to_what_is_refused_unknown_or_damaged(tmp_path: Path) -> None:
-    async with flowing(tmp_path, ToldEngine({version(3): "$"}), PublishSettings(keep_loaded=1)) as flow:
+    async with flowing(tmp_path, Minds({version(3): "$"}), PublishSettings(keep_loaded=1)) as flow:
         await flow.talk(turn("a"))
         await flow.publish(1, 2)
         await flow.candidate(3)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest_asyncio
-from publish_doubles import Flow, ToldEngine, cut_weights, flowing, turn, version
+from publish_doubles import Flow, Minds, cut_weights, flowing, turn, version
 
 from openclaw_rl.core.version import SHARED
 from openclaw_rl.publish.settings import PublishSettings
@@ -17,7 +17,7 @@ from openclaw_rl.publish.swap import pin
 @pytest_asyncio.fixture
 async def flow(tmp_path: Path) -> AsyncIterator[Flow]:
     """One version, which has learned from nobody here."""
-    async with flowing(tmp_path, ToldEngine(), PublishSettings(gate=False)) as flow:
+    async with flowing(tmp_path, Minds(), PublishSettings(gate=False)) as flow:
         await flow.stage.start()
         await flow.publish(1)
         yield flow
@@ -65,6 +65,6 @@ async def test_a_pinned_version_and_a_damaged_one_are_left_alone(flow: Flow) -> 
 async def test_an_engine_that_is_away_changes_nothing(flow: Flow) -> None:
     await taught(flow, 2, "ann")
     await flow.served.forget(version(1))
-    flow.engine.away = True
+    flow.engine.is_away = True
     assert not await flow.stage.take_back("ann", version(1))
     assert flow.served.current() == await flow.store.current(SHARED) == version(2)

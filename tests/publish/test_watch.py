@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from publish_doubles import Flow, ToldEngine, cut_weights, flowing, turn, version
+from publish_doubles import Flow, Minds, cut_weights, flowing, turn, version
 
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
@@ -44,9 +44,9 @@ class Watched:
 @pytest_asyncio.fixture
 async def watched(tmp_path: Path) -> AsyncIterator[Watched]:
     # What was said has 12 tokens at 0.1 nats each; the version before gives each of them 2.3 nats
-    engine = ToldEngine(chance={version(1): 0.1, version(0): 0.1})
-    async with flowing(tmp_path, engine, PublishSettings(gate=False, watch_turns=20)) as flow:
-        flow.stage.watch = Watch(flow.store, engine, flow.served, flow.settings)
+    minds = Minds(chance={version(1): 0.1, version(0): 0.1})
+    async with flowing(tmp_path, minds, PublishSettings(gate=False, watch_turns=20)) as flow:
+        flow.stage.watch = Watch(flow.store, flow.engine, flow.served, flow.settings)
         await flow.stage.start()
         await flow.publish(1)
         yield Watched(flow)
@@ -80,7 +80,7 @@ async def test_with_a_bad_version_go_those_that_were_made_from_it(watched: Watch
     await flow.publish(2)
     await watched.judged(2, CORRECTED, CORRECTED, CORRECTED)
     await flow.publish(3)
-    flow.engine.chance[version(2)] = 0.9  # which would have said the same as version 3
+    flow.minds.chance[version(2)] = 0.9  # which would have said the same as version 3
     await watched.judged(3, CORRECTED, CORRECTED)
     assert await flow.stage.once()
     assert flow.served.current() == version(1)
@@ -89,7 +89,7 @@ async def test_with_a_bad_version_go_those_that_were_made_from_it(watched: Watch
 
 async def test_a_user_with_a_new_wish_is_no_fault_of_the_version(watched: Watched) -> None:
     flow = watched.flow
-    flow.engine.chance = {version(1): 0.95}  # the version before would have said the same at least as readily
+    flow.minds.chance = {version(1): 0.95}  # the version before would have said the same at least as readily
     await watched.judged(1, *[LIKED] * 20)
     await flow.publish(2)
     await watched.judged(2, *[CORRECTED] * 12)
@@ -138,13 +138,13 @@ async def test_where_the_version_before_cannot_be_asked_nothing_happens_now(watc
     await flow.publish(2)
     await watched.judged(2, *[CORRECTED] * 9)
     if trouble == "away":
-        flow.engine.away = True
+        flow.engine.is_away = True
     else:
         await flow.served.forget(version(1))
         cut_weights(flow.home, version(1))
     assert not await flow.stage.once()
     assert flow.served.current() == version(2)
-    flow.engine.away = False
+    flow.engine.is_away = False
     await watched.judged(2, CORRECTED)
     assert await flow.stage.once() is (trouble == "away")
 

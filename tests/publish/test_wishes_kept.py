@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from publish_doubles import END, Asking, Flow, ToldEngine, flowing, turn, version, write_adapter
+from publish_doubles import END, Flow, Minds, flowing, letters, turn, version, write_adapter
 
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.message import Role, message
@@ -61,7 +61,7 @@ async def report(flow: Flow, row: VersionRow) -> GateReport:
 async def test_a_version_further_from_its_own_hints_is_refused_and_one_nearer_is_not(tmp_path: Path) -> None:
     # The base gives its likeliest token 0.9 and the next 0.05; at 0.5 and 0.25 the base is
     # 0.9 ln(0.9/0.5) + 0.05 ln(0.05/0.25) + 0.05 ln(0.05/0.25) = 0.5290 - 0.0805 - 0.0805 = 0.368 nats away
-    async with flowing(tmp_path / "a", ToldEngine(chance={version(1): 0.5}), SETTINGS) as flow:
+    async with flowing(tmp_path / "a", Minds(chance={version(1): 0.5}), SETTINGS) as flow:
         found = await report(flow, await trained(flow, 1, ("a", PLAIN, -1.0)))
         assert found.metrics["gate_wish"] == pytest.approx(0.368, abs=1e-3)
         assert found.metrics["gate_wish_before"] == pytest.approx(0.0, abs=1e-9)
@@ -69,7 +69,7 @@ async def test_a_version_further_from_its_own_hints_is_refused_and_one_nearer_is
             False,
             "it is further from what its own hints ask for: 0.37 nats a token, 0.00 before",
         )
-    async with flowing(tmp_path / "b", ToldEngine(chance={version(1): 0.5}), SETTINGS) as flow:
+    async with flowing(tmp_path / "b", Minds(chance={version(1): 0.5}), SETTINGS) as flow:
         await flow.publish(1)
         found = await report(flow, await trained(flow, 2, ("a", PLAIN, -1.0)))
         assert found.passed
@@ -77,7 +77,7 @@ async def test_a_version_further_from_its_own_hints_is_refused_and_one_nearer_is
 
 
 async def test_a_version_that_gives_up_more_of_earlier_wishes_than_it_wins_is_refused(tmp_path: Path) -> None:
-    async with flowing(tmp_path, ToldEngine(chance={version(2): 0.5}), SETTINGS) as flow:
+    async with flowing(tmp_path, Minds(chance={version(2): 0.5}), SETTINGS) as flow:
         await flow.store.settle((await trained(flow, 1, ("a", PLAIN, -1.0))).version, VersionStatus.REFUSED, "", {})
         row = await flow.candidate(2, parent=0)
         found = await report(flow, row)
@@ -89,7 +89,7 @@ async def test_a_version_that_gives_up_more_of_earlier_wishes_than_it_wins_is_re
 
 async def test_a_wish_behind_a_long_prompt_is_measured_too(tmp_path: Path) -> None:
     settings = replace(SETTINGS, probe_prompt_tokens=4)
-    async with flowing(tmp_path, ToldEngine(chance={version(1): 0.5}), settings) as flow:
+    async with flowing(tmp_path, Minds(chance={version(1): 0.5}), settings) as flow:
         found = await report(flow, await trained(flow, 1, ("a", PLAIN, -1.0), ("b", PLAIN, -1.0)))
         assert found.metrics["gate_wish"] == pytest.approx(0.368, abs=1e-3) and not found.passed
         assert flow.engine.calls.count("score shared.1") == 1  # one of them alone is read
@@ -103,7 +103,7 @@ def test_a_wish_that_is_taken_up_anew_or_turned_around_is_no_earlier_one() -> No
 
 @pytest.mark.parametrize(("score", "passes"), [(-1.0, True), (1.0, False)])
 async def test_praised_replies_become_no_less_likely(tmp_path: Path, score: float, passes: bool) -> None:
-    async with flowing(tmp_path, ToldEngine(chance={version(1): 0.5}), SETTINGS) as flow:
+    async with flowing(tmp_path, Minds(chance={version(1): 0.5}), SETTINGS) as flow:
         found = await report(flow, await trained(flow, 1, ("a", "", score)))
         # each token goes from ln 0.9 to ln 0.5, by -0.588
         assert found.metrics["gate_approval"] == pytest.approx(-0.588 * score, abs=1e-3)
@@ -119,7 +119,7 @@ async def test_praised_replies_become_no_less_likely(tmp_path: Path, score: floa
 )
 async def test_replies_that_grow_or_repeat_themselves_are_refused(tmp_path: Path, says: str, why: str) -> None:
     given = "Four .$" if "four" in says else "abcdefghijklmnopq$"
-    async with flowing(tmp_path, ToldEngine({version(1): says})) as flow:
+    async with flowing(tmp_path, Minds({version(1): says})) as flow:
         await flow.talk(turn("a", answer=given), turn("b", answer=given))
         found = await report(flow, await flow.candidate(1))
         assert (found.passed, found.why) == (False, why)
@@ -137,23 +137,23 @@ def tasks_file(folder: Path, many: int = 10) -> Path:
 
 
 async def test_a_version_that_does_fewer_probe_tasks_is_refused_and_a_slow_loss_too(tmp_path: Path) -> None:
-    engine = ToldEngine({version(2): "It is five.$"})
-    async with flowing(tmp_path, engine, SETTINGS) as flow:
-        probe = TaskProbe(engine, Asking(), (END,), read_tasks(tasks_file(tmp_path)), 50)
+    minds = Minds({version(2): "It is five.$"})
+    async with flowing(tmp_path, minds, SETTINGS) as flow:
+        probe = TaskProbe(flow.engine, letters(), (END,), read_tasks(tasks_file(tmp_path)), 50)
         flow.stage.gate = replace(flow.stage.gate, tasks=probe)
         await flow.publish(1)
         assert (await flow.row(1)).metrics["gate_tasks"] == 1.0
         row = await flow.candidate(2)
         assert await flow.stage.once()
         assert (await flow.row(2)).why == "it does 0% of 10 probe tasks, 100% were done before"
-        assert row.version not in engine.loaded
-        before = len(engine.calls)
+        assert row.version not in flow.engine.loaded
+        before = len(flow.engine.calls)
         assert await probe.share(version(1)) == 1.0
-        assert len(engine.calls) == before  # what is known is not asked again
+        assert len(flow.engine.calls) == before  # what is known is not asked again
         # The served version does no better now, but one before it did
-        engine.says[version(1)] = "It is five.$"
+        minds.says[version(1)] = "It is five.$"
         probe._known.clear()
-        engine.says[version(3)] = "It is five.$"
+        minds.says[version(3)] = "It is five.$"
         await flow.candidate(3, parent=1)
         assert await flow.stage.once()
         assert (await flow.row(3)).why == "it does 0% of 10 probe tasks, 100% were done before"

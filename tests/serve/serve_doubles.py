@@ -1,4 +1,4 @@
-"""What stands behind the server in these tests: an engine that says what it is told, and a book of turns."""
+"""What stands behind the server in these tests: an engine that says what a test gives it, and a book of turns."""
 
 from __future__ import annotations
 
@@ -12,13 +12,10 @@ from importlib.resources import files
 from aiohttp import web
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from openclaw_rl.core.adapter import Adapter
-from openclaw_rl.core.completion import Finish, SampledToken, Scores
+from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.episode import EpisodeStep
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.next_state import Feedback
-from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Arrival, Placement, Turn, TurnKind
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.render.renderer import ChatRenderer
@@ -28,6 +25,7 @@ from openclaw_rl.serve.door.auth import Keys
 from openclaw_rl.serve.parts import Control, ServeParts
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.db import Store
+from openclaw_rl.testing.engine import Says, ScriptedEngine
 
 VERSION = PolicyVersion("shared", 3)
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -46,57 +44,6 @@ def a_renderer() -> ChatRenderer:
     tokenizer.add_tokens(MARKS)
     source = files("openclaw_rl.tiny").joinpath("chat_template.jinja").read_text("utf-8")
     return ChatRenderer(ChatTemplate(tokenizer, compile_template(source), {"eos_token": "<|im_end|>"}))
-
-
-@dataclass
-class Says:
-    """One answer: ids, and what happens on the way."""
-
-    ids: Sequence[int]
-    waits_at: int | None = None  # before this token the engine waits for `go`
-    fails_at: int | None = None
-    problem: Exception | None = None
-
-
-class Scripted:
-    """An engine that gives out the answers it was told, in order, and notes what it was asked."""
-
-    def __init__(self, eos: int) -> None:
-        self.answers: deque[Says] = deque()
-        self.asked: list[tuple[Prompt, Sampling, PolicyVersion]] = []
-        self.go = asyncio.Event()
-        self.closed: asyncio.Queue[int] = asyncio.Queue()
-        self._eos = eos
-
-    async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
-        says = self.answers.popleft()
-        self.asked.append((prompt, sampling, version))
-        given = 0
-        try:
-            for index, token in enumerate(says.ids[: sampling.max_tokens]):
-                if index == says.fails_at and says.problem is not None:
-                    raise says.problem
-                if index == says.waits_at:
-                    await self.go.wait()
-                finish = None
-                if token in sampling.stop_ids:
-                    finish = Finish.STOP
-                elif index == min(len(says.ids), sampling.max_tokens) - 1:
-                    finish = Finish.LENGTH
-                top = ((token, -0.5), (7, -1.5))[: sampling.top_logprobs]
-                given += 1
-                yield SampledToken(token, -0.25, -0.5, version, top, finish, cached=5 if index == 0 else 0)
-        finally:
-            self.closed.put_nowait(given)
-
-    async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
-        raise NotImplementedError
-
-    async def load(self, adapter: Adapter) -> None:
-        raise NotImplementedError
-
-    async def unload(self, version: PolicyVersion) -> None:
-        raise NotImplementedError
 
 
 class Book:
@@ -131,11 +78,13 @@ class Serving:
 
     url: str
     parts: ServeParts
-    engine: Scripted
+    engine: ScriptedEngine
     book: Book
     feedback: list[Feedback] = field(default_factory=list)
     ended: list[tuple[str, str]] = field(default_factory=list)
     rolled: list[PolicyVersion] = field(default_factory=list)
+    answers: deque[Says] = field(default_factory=deque)
+    given: asyncio.Queue[int] = field(default_factory=asyncio.Queue)  # how many tokens each answer gave
 
     def says(self, text: str, *, ends: bool = True, **how: int | Exception) -> tuple[int, ...]:
         """The engine's next answer; returns its ids."""
@@ -144,7 +93,7 @@ class Serving:
         return ids
 
     def says_ids(self, ids: Sequence[int], **how: int | Exception) -> None:
-        self.engine.answers.append(Says(ids, **how))  # type: ignore[arg-type]
+        self.answers.append(Says(ids, **how))  # type: ignore[arg-type]
 
 
 @contextlib.asynccontextmanager
@@ -158,7 +107,11 @@ async def serving(
 ) -> AsyncIterator[Serving]:
     """A server on a free port, over real HTTP."""
     eos = renderer.template.eos_ids()[0]
-    engine, book = Scripted(eos), Book(store)
+    answers: deque[Says] = deque()
+    given: asyncio.Queue[int] = asyncio.Queue()
+    engine = ScriptedEngine(lambda *asked: answers.popleft(), ends=Finish.LENGTH, cached=5, on_end=given.put_nowait)
+    engine.versions[VERSION] = None
+    book = Book(store)
     made: list[Serving] = []
 
     async def feedback(said: Feedback) -> None:
@@ -197,7 +150,7 @@ async def serving(
     await site.start()
     try:
         port = runner.addresses[0][1]
-        made.append(Serving(f"http://127.0.0.1:{port}", parts, engine, book))
+        made.append(Serving(f"http://127.0.0.1:{port}", parts, engine, book, answers=answers, given=given))
         yield made[0]
     finally:
         await runner.cleanup()

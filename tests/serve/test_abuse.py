@@ -128,7 +128,7 @@ async def test_a_client_that_reads_nothing_is_cut_off_and_its_turn_kept_as_cance
             turn = await server.book.committed.get()
         assert turn.completion.finish is Finish.CANCELLED
         assert 0 < len(turn.completion.tokens) < 20_000
-        assert await server.engine.closed.get() == len(turn.completion.tokens)
+        assert await server.given.get() == len(turn.completion.tokens)
         await _is_well(server)
 
 
@@ -174,5 +174,5 @@ async def test_arguments_nested_without_end_are_text(server: Serving) -> None:
     talk = [USER, {"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "content": "1"}]
     status, _ = await _asked(server, {"messages": talk})
     assert status in (200, 400)
-    server.engine.answers.clear()
+    server.answers.clear()
     await _is_well(server)

@@ -58,7 +58,7 @@ async def say(
 
 def read(server: Serving, index: int = -1) -> str:
     """What the model read."""
-    return server.parts.renderer.table.text(server.engine.asked[index][0].tokens)
+    return server.parts.renderer.table.text(server.engine.asked[index].prompt.tokens)
 
 
 async def test_a_conversation_goes_on_exactly_behind_its_hint_over_several_turns(
@@ -70,7 +70,7 @@ async def test_a_conversation_goes_on_exactly_behind_its_hint_over_several_turns
     for words in ("read it", "write it", "read the answer"):
         sampled = bridged.says(words)
         await say(client, messages)
-        prompt = bridged.engine.asked[-1][0]
+        prompt = bridged.engine.asked[-1].prompt
         assert prompt.tokens[: len(before)] == before and prompt.continued == len(before)
         assert read(bridged).count("[user's hint] Write plain sentences.") == 1
         before = prompt.tokens + sampled
@@ -107,7 +107,7 @@ async def test_once_a_hint_retires_the_prompt_is_the_clients_own_again(
     bridged.says("write it")
     await say(client, messages)
     bare = renderer.encode("<|im_start|>user\nhello there<|im_end|>\n<|im_start|>assistant\n")
-    assert bridged.engine.asked[-1][0].tokens[: len(bare) + len(sampled)] == bare + sampled
+    assert bridged.engine.asked[-1].prompt.tokens[: len(bare) + len(sampled)] == bare + sampled
     bridged.says("read it")
     await say(client, [{"role": "user", "content": "hello there"}], session="another")
     assert "hint" not in read(bridged) and bridged.book.turns[-1].carried == ()

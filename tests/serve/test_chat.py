@@ -70,7 +70,7 @@ async def test_the_last_event_is_held_until_the_turn_is_stored(server: Serving, 
 
     async with asyncio.TaskGroup() as group:
         task = group.create_task(read())
-        await server.engine.closed.get()  # every token has been sampled
+        await server.given.get()  # every token has been sampled
         while "".join(seen) != "hello there":
             await asyncio.wait([task], timeout=0.01)
         assert not task.done() and "stop" not in seen
@@ -123,7 +123,7 @@ async def test_a_stop_text_across_tokens_ends_the_answer_and_never_leaks(server:
     (turn,) = server.book.turns
     assert turn.completion.tokens == tuple(ids[:6])  # as sampled, the stop text included, and no further
     assert turn.completion.finish is Finish.STOP and turn.reply.text == "he"
-    assert await server.engine.closed.get() == 6
+    assert await server.given.get() == 6
 
 
 async def test_what_only_began_like_a_stop_text_is_given_out(server: Serving, client: AsyncOpenAI) -> None:
@@ -141,7 +141,7 @@ async def test_several_answers_are_siblings_of_one_group(server: Serving, client
     turns = server.book.turns
     assert turns[0].group == turns[1].group is not None
     assert raw.headers["x-openclaw-rl-turn"].split(",") == [turn.id for turn in turns]
-    assert [sampling.seed for _, sampling, _ in server.engine.asked] == [5, 6]
+    assert [asked.sampling.seed for asked in server.engine.asked] == [5, 6]
 
 
 async def test_several_answers_stream_side_by_side(server: Serving, client: AsyncOpenAI) -> None:
@@ -189,7 +189,8 @@ async def test_sampling_parameters_reach_the_engine(server: Serving, client: Asy
     await client.chat.completions.create(
         model="tiny", messages=HELLO, temperature=0.5, top_p=0.9, seed=3, extra_body={"top_k": 7, "min_p": 0.1}
     )
-    ((prompt, sampling, _),) = server.engine.asked
+    (asked,) = server.engine.asked
+    sampling = asked.sampling
     assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.min_p, sampling.seed) == (
         0.5,
         0.9,
@@ -197,7 +198,7 @@ async def test_sampling_parameters_reach_the_engine(server: Serving, client: Asy
         0.1,
         3,
     )
-    assert sampling.max_tokens == 1024 - len(prompt)
+    assert sampling.max_tokens == 1024 - len(asked.prompt)
     assert sampling.stop_ids == server.parts.eos_ids
 
 
@@ -264,7 +265,7 @@ async def test_a_client_that_goes_away_frees_the_engine_and_leaves_a_cancelled_t
     turn = await server.book.committed.get()
     assert turn.completion.finish is Finish.CANCELLED
     assert turn.completion.tokens == ids[:2]
-    assert await server.engine.closed.get() == 2
+    assert await server.given.get() == 2
 
 
 async def test_a_client_that_gives_up_waiting_for_a_whole_answer_frees_the_engine(

@@ -53,7 +53,7 @@ async def test_a_full_disk_refuses_what_it_cannot_keep_and_serving_recovers(
         for number in range(3, 200):
             await ask(number)
     assert told.value.status_code == 507 and len(acknowledged) > 3
-    server.engine.answers.clear()
+    server.answers.clear()
     await ask(200)
     for turn in acknowledged:
         assert await store.turn(turn) is not None
@@ -90,4 +90,4 @@ async def test_each_api_says_that_the_disk_is_full_in_its_own_shape_and_the_log_
         assert (told["type"], error["type"]) == ("error", "api_error")
     assert "Traceback" not in caplog.text and "unexpected error" not in caplog.text
     assert len(await server.parts.store.rows(limit=500)) == len(kept)
-    server.engine.answers.clear()
+    server.answers.clear()

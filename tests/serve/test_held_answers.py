@@ -77,7 +77,7 @@ async def test_every_api_takes_what_engines_call_structured_outputs(
 ) -> None:
     status, told, checked, server = await _grammars(renderer, tmp_path, path, body)
     assert status == 200, told
-    held = server.engine.asked[0][1].grammar
+    held = server.engine.asked[0].sampling.grammar
     assert held is not None and held in checked
     assert word in held.text.replace("\\\\", "\\")
     assert held.ends == server.parts.eos_ids
@@ -88,7 +88,7 @@ async def test_every_api_takes_biases_and_penalties(renderer: ChatRenderer, tmp_
     body: dict[str, Json] = {"logit_bias": {"5": 3.5}, "presence_penalty": 1, "frequency_penalty": -1}
     status, told, _, server = await _grammars(renderer, tmp_path, path, {**body, "repetition_penalty": 1.5})
     assert status == 200, told
-    assert server.engine.asked[0][1].leaning == Leaning(((5, 3.5),), 1.0, -1.0, 1.5)
+    assert server.engine.asked[0].sampling.leaning == Leaning(((5, 3.5),), 1.0, -1.0, 1.5)
 
 
 FORMAT: dict[str, Json] = {"type": "json_schema", "name": "x", "schema": SCHEMA, "strict": True}
@@ -127,7 +127,7 @@ async def test_each_api_holds_answers_in_its_own_words(
 ) -> None:
     status, told, _, server = await _grammars(renderer, tmp_path, path, body)
     assert status == 200, told
-    held = server.engine.asked[0][1].grammar
+    held = server.engine.asked[0].sampling.grammar
     assert held is not None and word in held.text.replace('\\"', '"')
     if path == "responses" and "text" in body:
         assert told["text"] == body["text"]
@@ -188,7 +188,7 @@ async def test_what_cannot_be_held_is_refused_before_anything_is_placed(
 async def test_top_p_nought_is_taken(server: Serving, client: AsyncOpenAI) -> None:
     server.says("x")
     await client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "x"}], top_p=0)
-    assert server.engine.asked[0][1].top_p == 0.0
+    assert server.engine.asked[0].sampling.top_p == 0.0
 
 
 async def test_allowed_tools_are_those_the_model_is_told_of(renderer: ChatRenderer, tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ async def test_allowed_tools_are_those_the_model_is_told_of(renderer: ChatRender
         renderer, tmp_path, "chat/completions", {"tools": [FUNCTION, write], "tool_choice": choice}
     )
     assert [tool.name for tool in server.book.turns[0].tools] == ["read"]
-    assert not checked and server.engine.asked[0][1].grammar is None
+    assert not checked and server.engine.asked[0].sampling.grammar is None
 
 
 async def test_an_engine_that_holds_nothing_passes_over_strict_tools_alone(server: Serving) -> None:
@@ -210,4 +210,4 @@ async def test_an_engine_that_holds_nothing_passes_over_strict_tools_alone(serve
         http.post(f"{server.url}/v1/chat/completions", json={**CHAT, "tools": [strict]}) as answer,
     ):
         assert answer.status == 200
-    assert server.engine.asked[0][1].grammar is None
+    assert server.engine.asked[0].sampling.grammar is None

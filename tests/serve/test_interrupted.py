@@ -35,7 +35,7 @@ async def test_a_client_that_goes_away_while_its_turns_are_being_stored_loses_no
     generation = await begin(server.parts, asked, {}, "alice")
     running = asyncio.ensure_future(generation.run(_Unread()))
     for _ in range(3):
-        await server.engine.closed.get()
+        await server.given.get()
     for _ in range(3):  # a handler that is cancelled, and then the server that stops
         await asyncio.wait([running], timeout=0.01)
         running.cancel()

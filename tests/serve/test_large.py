@@ -157,4 +157,4 @@ async def test_the_loop_turns_while_a_large_body_is_read(renderer: ChatRenderer,
         assert silence < (turned - began) / 3  # encoding alone takes most of the time
     text = renderer.template.text(server.book.arrivals[-1].messages, generation_prompt=True)
     ids = renderer.template.tokenizer.encode(text, add_special_tokens=False).ids
-    assert list(server.engine.asked[-1][0].tokens) == ids
+    assert list(server.engine.asked[-1].prompt.tokens) == ids

@@ -105,7 +105,7 @@ async def test_a_stream_is_live_and_its_end_is_held_until_the_turn_is_stored(
     kinds = [(await anext(events)).type for _ in range(3)]  # the engine still waits in front of its second token
     assert kinds == ["message_start", "content_block_start", "content_block_delta"]
     server.engine.go.set()
-    await server.engine.closed.get()
+    await server.given.get()
 
     async def rest() -> list[str]:
         return [event.type async for event in events]

@@ -234,4 +234,4 @@ async def test_a_client_that_goes_away_frees_the_engine(server: Serving, claude:
     await stream.close()
     turn = await server.book.committed.get()
     assert turn.completion.finish is Finish.CANCELLED
-    assert await asyncio.wait_for(server.engine.closed.get(), 30) == 2
+    assert await asyncio.wait_for(server.given.get(), 30) == 2

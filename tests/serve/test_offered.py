@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from openclaw_rl.serve.apis.chat.wire import ChatBody, fields_of, parsed
-from openclaw_rl.serve.request.offered import Offered
+from openclaw_rl.serve.apis.chat.wire import ChatBody, Offered, fields_of, parsed
 
 BODY = b'{"messages":[{"role":"user","content":"a"}],"tools":[{"function":{"name":"%b","parameters":{"a":1}}%b}]}'
 

@@ -251,7 +251,7 @@ async def test_a_stream_is_live_and_its_end_is_held_until_the_turn_is_stored(
     kinds = [(await anext(events)).type for _ in range(5)]  # the engine still waits in front of its second token
     assert kinds[-1] == "response.output_text.delta"
     server.engine.go.set()
-    await server.engine.closed.get()
+    await server.given.get()
 
     async def rest() -> list[str]:
         return [event.type async for event in events]
@@ -273,7 +273,7 @@ async def test_a_client_that_goes_away_frees_the_engine_and_leaves_a_cancelled_t
     await stream.close()
     turn = await server.book.committed.get()
     assert turn.completion.finish is Finish.CANCELLED and turn.completion.tokens == ids[:2]
-    assert await server.engine.closed.get() == 2
+    assert await server.given.get() == 2
     assert (await client.responses.retrieve(f"resp_{turn.id}")).status == "cancelled"
 
 

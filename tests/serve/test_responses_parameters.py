@@ -131,7 +131,8 @@ async def test_sampling_parameters_reach_the_engine(server: Serving, client: Asy
     answer = await client.responses.create(
         model="tiny", input="hello", temperature=0.5, top_p=0.9, max_output_tokens=9, extra_body=more
     )
-    ((_, sampling, _),) = server.engine.asked
+    (asked,) = server.engine.asked
+    sampling = asked.sampling
     assert (sampling.temperature, sampling.top_p, sampling.max_tokens) == (0.5, 0.9, 9)
     assert (sampling.seed, sampling.top_k, sampling.min_p) == (3, 7, 0.1)
     assert (answer.temperature, answer.top_p, answer.max_output_tokens) == (0.5, 0.9, 9)

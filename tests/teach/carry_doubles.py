@@ -1,19 +1,18 @@
-"""An engine whose weights follow a wish or do not, and a renderer whose ids tell which hints stand in a prompt."""
+"""Weights that follow a wish or do not, and prompts whose ids tell which hints stand in them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from openclaw_rl.core.adapter import Adapter
-from openclaw_rl.core.completion import Finish, SampledToken, Scores, Span
-from openclaw_rl.core.hint import LABEL, Hint
-from openclaw_rl.core.message import Json, Message, Tool
+from openclaw_rl.core.completion import Scores
+from openclaw_rl.core.hint import LABEL
+from openclaw_rl.core.message import Message
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling
-from openclaw_rl.core.turn import Turn
-from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.errors import EngineError
+from openclaw_rl.core.version import SHARED, PolicyVersion
+from openclaw_rl.testing.engine import ScriptedEngine
+from openclaw_rl.testing.renderer import LetterRenderer
 
 BARE, WISHED = 7, 8  # the one token of a reply: what the base says, and what a wish makes it say
 
@@ -26,59 +25,34 @@ class Wishful:
     """
 
     follows: set[int] = field(default_factory=set)  # version numbers
-    is_away: bool = False
     gap: float = 2.0
-    generated: list[tuple[int, ...]] = field(default_factory=list)
-    scored: int = 0
 
-    def _logp(self, prompt: Sequence[int], token: int, version: PolicyVersion) -> float:
-        says = WISHED if any(each >= 100 for each in prompt) or version.number in self.follows else BARE
-        return -0.1 if token == says else -0.1 - self.gap
+    def engine(self) -> ScriptedEngine:
+        """One that has version 1, too."""
+        made = ScriptedEngine(self._reply, scoring=self._scores)
+        made.versions[PolicyVersion(SHARED, 1)] = None
+        return made
 
-    async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
-        if self.is_away:
-            raise EngineError("away")
-        self.generated.append(prompt.tokens)
-        says = WISHED if self._logp(prompt.tokens, WISHED, version) == -0.1 else BARE
-        for index in range(3):
-            yield SampledToken(says, -0.1, -0.1, version, finish=Finish.STOP if index == 2 else None)
+    def _says(self, prompt: Sequence[int], version: PolicyVersion) -> int:
+        return WISHED if any(each >= 100 for each in prompt) or version.number in self.follows else BARE
 
-    async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
-        if self.is_away:
-            raise EngineError("away")
-        self.scored += 1
-        before = prompt.tokens[:start]
-        return Scores(start, tuple(self._logp(before, token, version) for token in prompt.tokens[start:]), ())
+    def _reply(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> Sequence[int]:
+        return (self._says(prompt.tokens, version),) * 3
 
-    async def load(self, adapter: Adapter) -> None:
-        raise NotImplementedError
-
-    async def unload(self, version: PolicyVersion) -> None:
-        raise NotImplementedError
+    def _scores(self, prompt: Prompt, start: int, version: PolicyVersion, top_k: int) -> Scores:
+        says = self._says(prompt.tokens[:start], version)
+        return Scores(start, tuple(-0.1 if token == says else -0.1 - self.gap for token in prompt.tokens[start:]))
 
 
-class LabelRenderer:
-    """A prompt is one id for each message and, behind it, 100 and more for each letter its hints take."""
+def labelled(messages: Sequence[Message]) -> str:
+    """One id for each message and, after it, 100 and one more for each letter of its hints."""
+    ids: list[int] = []
+    for item in messages:
+        hints = item.text.partition(f"{LABEL} ")[2]
+        ids += [1, *([100 + len(hints)] if hints else [])]
+    return "".join(map(chr, ids))
 
-    def prompt(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[Tool],
-        served: Turn | None,
-        *,
-        options: Mapping[str, Json] | None = None,
-    ) -> Prompt:
-        ids: list[int] = []
-        for item in messages:
-            hints = item.text.partition(f"{LABEL} ")[2]
-            ids += [1, *([100 + len(hints)] if hints else [])]
-        return Prompt(tuple(ids))
 
-    def hinted(self, turn: Turn, hint: Hint) -> Prompt:
-        raise NotImplementedError
-
-    def reread(self, turn: Turn, messages: Sequence[Message]) -> Prompt:
-        return self.prompt(messages, (), None)
-
-    def decode(self, tokens: Sequence[int]) -> tuple[Message, tuple[Span, ...]]:
-        raise NotImplementedError
+def label_renderer() -> LetterRenderer:
+    """Prompts that are `labelled`."""
+    return LetterRenderer(labelled)

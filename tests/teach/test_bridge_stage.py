@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from carry_doubles import BARE, WISHED, LabelRenderer, Wishful
+from carry_doubles import BARE, WISHED, Wishful, label_renderer
 
 from openclaw_rl.core.completion import Completion, Finish
 from openclaw_rl.core.hint import Hint
@@ -24,6 +24,7 @@ from openclaw_rl.teach.in_use import HintsInUse
 from openclaw_rl.teach.placing import placed
 from openclaw_rl.teach.probes import Prober
 from openclaw_rl.teach.settings import TeachSettings
+from openclaw_rl.testing.engine import ScriptedEngine
 from openclaw_rl.testing.turns import a_turn
 
 WISH = Hint("Write plain sentences.")
@@ -35,7 +36,8 @@ class Bridge:
     """The stage over a real store, with weights that change by number."""
 
     store: Store
-    engine: Wishful
+    mind: Wishful
+    engine: ScriptedEngine
     stage: BridgeStage
     version: int = 0
 
@@ -60,14 +62,15 @@ class Bridge:
 @pytest_asyncio.fixture
 async def bridge(tmp_path: Path) -> AsyncIterator[Bridge]:
     store = await Store.open(tmp_path)
-    engine, renderer = Wishful(), LabelRenderer()
+    mind, renderer = Wishful(), label_renderer()
+    engine = mind.engine()
 
     async def current(turn: Turn) -> PolicyVersion:
         return PolicyVersion("shared", made.version)
 
     hints = HintsInUse(store, Carry.BRIDGE, SETTINGS, len)
     stage = BridgeStage(store, hints, Prober(engine, current, (), SETTINGS), renderer, SETTINGS, now=lambda: 9.0)
-    made = Bridge(store, engine, stage)
+    made = Bridge(store, mind, engine, stage)
     yield made
     await store.aclose()
 
@@ -81,7 +84,7 @@ async def test_a_hint_stays_while_the_weights_need_it_and_retires_when_they_do_n
     # -0.1 behind the hint, -2.1 without it
     assert "2.000 nats a token" in bridge.stage.status.last
     assert not await bridge.stage.has_work() and not await bridge.stage.once()  # nothing has changed
-    bridge.version, bridge.engine.follows = 1, {1}
+    bridge.version, bridge.mind.follows = 1, {1}
     assert await bridge.stage.has_work() and await bridge.stage.once()
     (kept,) = await bridge.store.hints.of_user("alice")
     assert not kept.is_in_use and kept.changed_s == 9.0
@@ -91,7 +94,7 @@ async def test_a_hint_stays_while_the_weights_need_it_and_retires_when_they_do_n
 
 
 async def test_it_comes_back_when_the_user_asks_again(bridge: Bridge) -> None:
-    bridge.engine.follows = {0}
+    bridge.mind.follows = {0}
     await bridge.store.hints.adopt("alice", WISH, at_s=1.0)
     for name in ("a", "b"):
         await bridge.served(name)
@@ -108,7 +111,7 @@ async def test_it_comes_back_when_the_user_asks_again(bridge: Bridge) -> None:
 async def test_what_was_found_bad_or_not_judged_is_no_sign_of_having_been_learned(
     bridge: Bridge, score: int | None
 ) -> None:
-    bridge.engine.follows = {0}
+    bridge.mind.follows = {0}
     await bridge.store.hints.adopt("alice", WISH, at_s=1.0)
     await bridge.served("good")
     for name in ("a", "b", "c"):
@@ -122,16 +125,16 @@ async def test_what_was_found_bad_or_not_judged_is_no_sign_of_having_been_learne
 async def test_a_reply_that_the_hint_would_have_prevented_keeps_it(bridge: Bridge, gap: float, state: str) -> None:
     # What was served is what the base says anyway, so on it the hint is worth nothing (less, even); but left to
     # themselves the weights say BARE, which the hint makes less likely.
-    bridge.engine.gap = gap
+    bridge.mind.gap = gap
     await bridge.store.hints.adopt("alice", WISH, at_s=1.0)
     for name in ("a", "b"):
         await bridge.served(name, says=BARE)
     await bridge.stage.once()
-    assert bridge.engine.generated and await bridge.states() == [(WISH.text, state)]
+    assert bridge.engine.asked and await bridge.states() == [(WISH.text, state)]
 
 
 async def test_the_same_request_again_tells_nothing_new(bridge: Bridge) -> None:
-    bridge.engine.follows = {0}
+    bridge.mind.follows = {0}
     await bridge.store.hints.adopt("alice", WISH, at_s=1.0)
     for name in ("a", "b", "c"):
         await bridge.served(name, asked="the same question")
@@ -154,7 +157,7 @@ async def test_of_two_hints_each_is_tried_without_the_other_being_taken_away(bri
 
 
 async def test_an_engine_that_is_away_decides_nothing(bridge: Bridge) -> None:
-    bridge.engine.follows, bridge.engine.is_away = {0}, True
+    bridge.mind.follows, bridge.engine.is_away = {0}, True
     await bridge.store.hints.adopt("alice", WISH, at_s=1.0)
     for name in ("a", "b"):
         await bridge.served(name)
@@ -173,8 +176,8 @@ async def test_the_student_is_asked_for_its_own_words_once(bridge: Bridge) -> No
     assert not await prober.follows(turn, bare)
     own = await prober.reply(turn, bare)
     assert own is not None and own.tokens == (BARE,) * 3
-    assert await prober.reply(turn, bare) == own and len(bridge.engine.generated) == SETTINGS.replies
-    bridge.version, bridge.engine.follows = 1, {1}
+    assert await prober.reply(turn, bare) == own and len(bridge.engine.asked) == SETTINGS.replies
+    bridge.version, bridge.mind.follows = 1, {1}
     assert await prober.follows(turn, bare)
     off = replace(prober, settings=replace(SETTINGS, own_replies=False))
     assert await off.reply(turn, bare) is None

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
-from carry_doubles import LabelRenderer
+from carry_doubles import label_renderer, labelled
 
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.completion import Completion, Finish, SampledToken, Scores
@@ -20,6 +20,7 @@ from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import EngineError
 from openclaw_rl.teach.demonstrate import Demonstrator
 from openclaw_rl.teach.settings import TeachSettings
+from openclaw_rl.testing.renderer import LetterRenderer
 from openclaw_rl.testing.turns import a_turn
 
 SERVED = (7, 7, 7)
@@ -80,10 +81,10 @@ def the_turn() -> Turn:
 
 
 def prompt_of(hints: Sequence[str] | frozenset[str]) -> Prompt:
-    """As LabelRenderer renders them, hints told apart by their length; known ones stand first."""
+    """As `label_renderer` renders them, hints told apart by their length; known ones stand first."""
     told = sorted(hints, key=[KNOWN, PLAIN, STERN, IDLE].index)
     placed = [PlacedHint(0, text, text) for text in told]
-    return LabelRenderer().prompt(with_hints((message(Role.USER, "question"),), placed), (), None)
+    return label_renderer().prompt(with_hints((message(Role.USER, "question"),), placed), (), None)
 
 
 def assembling(*hints: str) -> Callable[[Sequence[PlacedHint]], Awaitable[Sample]]:
@@ -113,7 +114,7 @@ async def asked(
     known: Sequence[str] = (),
     serves: Callable[[Turn], Awaitable[PolicyVersion]] = base_serves,
 ) -> Sample:
-    guide = Demonstrator(engine, serves, LabelRenderer(), (2,), TeachSettings(probe_tokens=8))
+    guide = Demonstrator(engine, serves, label_renderer(), (2,), TeachSettings(probe_tokens=8))
     told = [PlacedHint(0, text, text) for text in known]
     return await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(*hints))
 
@@ -239,7 +240,7 @@ async def test_without_an_engine_or_with_images_it_is_the_sample_as_assembled() 
     found = await asked(engine, PLAIN, known=[KNOWN])
     assert [hint.text for hint in found.hints] == [f"{KNOWN} {PLAIN}"] and found.shown == ()
     engine.is_away = False
-    guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), TeachSettings())
+    guide = Demonstrator(engine, base_serves, label_renderer(), (2,), TeachSettings())
     seen = replace(the_turn(), prompt=replace(prompt_of(()), images=("a",)))
     assert (await guide.demonstrated(seen, prompt_of(()), (), assembling(PLAIN))).shown == ()
     assert not engine.asked
@@ -250,7 +251,7 @@ def test_a_sample_holds_one_other_reply_of_the_right_kind() -> None:
         Sample("t", "s", "u", (1,), (7,), (-0.1,), (True,), BASE, own=SampledReply((5,), (-0.1,), BASE))
 
 
-class Refusing(LabelRenderer):
+class Refusing(LetterRenderer):
     """A template that takes no hints."""
 
     def reread(self, turn: Turn, messages: Sequence[Message]) -> Prompt:
@@ -259,7 +260,7 @@ class Refusing(LabelRenderer):
 
 async def test_a_known_hint_that_the_template_refuses_is_left_out() -> None:
     engine = reader(bare=(7, 1, 1), known=SERVED, plain=(5, 6))
-    guide = Demonstrator(engine, base_serves, Refusing(), (2,), TeachSettings(probe_tokens=8))
+    guide = Demonstrator(engine, base_serves, Refusing(labelled), (2,), TeachSettings(probe_tokens=8))
     found = await guide.demonstrated(the_turn(), prompt_of(()), [PlacedHint(0, KNOWN, KNOWN)], assembling(PLAIN))
     assert [hint.text for hint in found.hints] == [PLAIN] and found.shown
 
@@ -270,7 +271,7 @@ async def test_a_hint_that_means_nothing_in_another_task_is_learned_beside_what_
 
     async def found(hint: str, engine: Reader, known: Sequence[str]) -> Sample:
         told = [PlacedHint(0, text, text) for text in known]
-        guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), TeachSettings(probe_tokens=8))
+        guide = Demonstrator(engine, base_serves, label_renderer(), (2,), TeachSettings(probe_tokens=8))
 
         async def assembled(beside: Sequence[PlacedHint]) -> Sample:
             made = await assembling(PLAIN)(beside)
@@ -296,7 +297,7 @@ def behind(*hints: str) -> Turn:
 async def test_a_correction_of_what_was_sampled_behind_hints_is_measured_without_them() -> None:
     """Of those in its prompt the teacher reads the ones that the reply follows; and it shows what it would say."""
     engine = reader(bare=(1, 1, 1), known=SERVED, plain=(5, 6), known_plain=(7, 5, 6))
-    guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), TeachSettings(probe_tokens=8))
+    guide = Demonstrator(engine, base_serves, label_renderer(), (2,), TeachSettings(probe_tokens=8))
     turn = behind(KNOWN, STERN)
 
     async def assembled(heeded: Sequence[PlacedHint]) -> Sample:
@@ -308,7 +309,7 @@ async def test_a_correction_of_what_was_sampled_behind_hints_is_measured_without
 
 
 async def rehearsed(engine: Reader, known: Sequence[str]) -> Sample:
-    guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), TeachSettings(probe_tokens=8))
+    guide = Demonstrator(engine, base_serves, label_renderer(), (2,), TeachSettings(probe_tokens=8))
     return await guide.rehearsed(the_turn(), prompt_of(()), [PlacedHint(0, text, text) for text in known], assembling())
 
 
@@ -337,7 +338,7 @@ async def test_nor_one_that_the_base_model_would_hardly_have_said_behind_them() 
 
 async def test_what_was_said_behind_hints_is_told_by_those_it_follows() -> None:
     engine = reader(bare=(5, 6, 7), plain=SERVED, stern=(5, 6, 7), plain_stern=SERVED)
-    guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), TeachSettings(probe_tokens=8))
+    guide = Demonstrator(engine, base_serves, label_renderer(), (2,), TeachSettings(probe_tokens=8))
     turn = behind(PLAIN, STERN)
 
     async def assembled(heeded: Sequence[PlacedHint]) -> Sample:
@@ -362,7 +363,7 @@ async def test_a_later_hint_speaks_against_a_reply_that_the_base_model_would_not
 
     async def against(hint: str, **said: tuple[int, ...]) -> bool | None:
         engine = reader(bare=(5, 6, 7), plain=SERVED, **said)
-        guide = Demonstrator(engine, base_serves, LabelRenderer(), (2,), TeachSettings(probe_tokens=8))
+        guide = Demonstrator(engine, base_serves, label_renderer(), (2,), TeachSettings(probe_tokens=8))
         engine.is_away = hint == IDLE
         return await guide.speaks_against(the_turn(), follows, hint)
 

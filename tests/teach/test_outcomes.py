@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from carry_doubles import LabelRenderer
+from carry_doubles import label_renderer
 
 from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.episode import Episode, EpisodeEnd, EpisodeStep, FailureClass
@@ -32,7 +32,7 @@ class World:
         self, settings: EpisodeSettings = SETTINGS, *, coefficient: float = 1.0, teach: bool = True
     ) -> OutcomeStage:
         rules = LearningRules(Wants.HINT, may_teach=lambda turn: teach)
-        return OutcomeStage(self.store, LabelRenderer(), settings, rules, coefficient, now=lambda: self.now_s)
+        return OutcomeStage(self.store, label_renderer(), settings, rules, coefficient, now=lambda: self.now_s)
 
     async def episode(self, name: str, steps: int = 1, *, group: str | None = "g", size: int | None = 4) -> None:
         await self.store.episodes.begin(

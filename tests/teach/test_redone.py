@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pytest
-from carry_doubles import LabelRenderer
+from carry_doubles import label_renderer
 
 from openclaw_rl.core.completion import Completion, Finish, Scores
 from openclaw_rl.core.hint import PlacedHint, with_hints
@@ -27,10 +27,10 @@ HINT, OTHER = "Begin with Okay!", "Be brief."
 
 def prompt_of(hint: str = "") -> Prompt:
     placed = [PlacedHint(0, "", hint)] if hint else []
-    return LabelRenderer().prompt(with_hints(ASKED, placed), (), None)
+    return label_renderer().prompt(with_hints(ASKED, placed), (), None)
 
 
-TOLD = LabelRenderer().prompt(TALK, (), None)
+TOLD = label_renderer().prompt(TALK, (), None)
 
 
 @dataclass
@@ -68,7 +68,7 @@ RIDER = Sample(
 
 
 async def redone(engine: Reader, *hints: str, accepted: Turn = ACCEPTED) -> Sample | None:
-    hindsight = Hindsight(engine, LabelRenderer())  # type: ignore[arg-type]
+    hindsight = Hindsight(engine, label_renderer())  # type: ignore[arg-type]
     return await hindsight.redone(accepted, CORRECTED, prompt_of(), hints, RIDER)
 
 

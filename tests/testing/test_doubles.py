@@ -1,4 +1,4 @@
-"""The doubles keep the rules of what they stand for."""
+"""What the doubles do beyond what they stand for: scripts, and notes of what was asked. The rest is in contracts."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from openclaw_rl.core.adapter import Adapter, StepReport, digest_of_folder
-from openclaw_rl.core.completion import Finish, completion_of
+from openclaw_rl.core.adapter import WEIGHTS, Adapter, StepReport
+from openclaw_rl.core.completion import Finish, Scores, completion_of
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.protocols import Chat, Engine, Judge, Trainer
+from openclaw_rl.core.protocols import Chat, Engine, Judge
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import EngineError, JudgeError, TrainerError
 from openclaw_rl.testing.clock import Clock
 from openclaw_rl.testing.engine import ScriptedEngine
 from openclaw_rl.testing.judge import ScriptedChat, ScriptedJudge
-from openclaw_rl.testing.trainer import ScriptedTrainer
+from openclaw_rl.testing.trainer import ScriptedTrainer, scripted
 from openclaw_rl.testing.turns import a_sample, a_turn
 
 PROMPT = Prompt((7, 8, 9))
@@ -37,30 +37,6 @@ async def test_an_engine_says_its_replies_in_turn_and_then_that_the_script_is_ov
         await anext(engine.generate(PROMPT, Sampling(8), BASE))
 
 
-async def test_an_engine_stops_at_its_bounds() -> None:
-    engine = ScriptedEngine(lambda prompt, sampling, version: [5, 6, 7])
-    cut = [token async for token in engine.generate(PROMPT, Sampling(2), BASE)]
-    assert [(token.token, token.finish) for token in cut] == [(5, None), (6, Finish.LENGTH)]
-    stopped = [token async for token in engine.generate(PROMPT, Sampling(9, stop_ids=(6,)), BASE)]
-    assert [(token.token, token.finish) for token in stopped] == [(5, None), (6, Finish.STOP)]
-
-
-async def test_an_engine_keeps_a_version_until_nothing_runs_on_it() -> None:
-    engine = ScriptedEngine([[1, 2]], hold=(hold := asyncio.Event()))
-    with pytest.raises(EngineError, match=r"shared\.1 is not loaded"):
-        await anext(engine.generate(PROMPT, Sampling(8), FIRST))
-    await engine.load(Adapter(Path("a"), "d", FIRST))
-    tokens = engine.generate(PROMPT, Sampling(8), FIRST)
-    assert (await anext(tokens)).version == FIRST
-    await engine.unload(FIRST)
-    assert FIRST in engine.versions
-    with pytest.raises(EngineError):
-        await engine.score(PROMPT, start=1, version=FIRST)
-    hold.set()
-    assert [token.token async for token in tokens] == [2]
-    assert FIRST not in engine.versions
-
-
 async def test_a_reply_that_is_given_up_midway_is_noted() -> None:
     engine = ScriptedEngine([[1, 2, 3]])
     async with aclosing(engine.generate(PROMPT, Sampling(8), BASE)) as tokens:
@@ -68,12 +44,43 @@ async def test_a_reply_that_is_given_up_midway_is_noted() -> None:
     assert [asked.prompt for asked in engine.closed] == [PROMPT]
 
 
-async def test_scores_belong_to_the_prompts_own_ids() -> None:
+async def test_scores_are_alike_or_what_a_function_says() -> None:
     scores = await ScriptedEngine([], logp=-2.0).score(PROMPT, start=1, version=BASE, top_k=2)
     assert (scores.start, scores.logp) == (1, (-2.0, -2.0))
     assert scores.top == (((8, -2.0), (9, -3.0)), ((9, -2.0), (10, -3.0)))
-    with pytest.raises(ValueError, match="start is 0"):
-        await ScriptedEngine([]).score(PROMPT, start=0, version=BASE)
+    told = ScriptedEngine([], scoring=lambda prompt, start, version, top_k: Scores(start, (-float(top_k),)))
+    assert (await told.score(PROMPT, start=2, version=BASE, top_k=4)).logp == (-4.0,)
+    assert told.calls == ["score shared.0"]
+
+
+async def test_a_version_stays_as_long_as_somebody_runs_on_it(tmp_path: Path) -> None:
+    engine = ScriptedEngine([[1, 2]], hold=(hold := asyncio.Event()))
+    (tmp_path / WEIGHTS).write_bytes(b"weights")
+    await engine.load(Adapter(tmp_path, "d", FIRST))
+    tokens = engine.generate(PROMPT, Sampling(8), FIRST)
+    await anext(tokens)
+    await engine.unload(FIRST)
+    assert engine.loaded == []
+    assert FIRST in engine.versions
+    hold.set()
+    assert [token.token async for token in tokens] == [2]
+    assert FIRST not in engine.versions
+
+
+async def test_an_engine_that_is_away_answers_nothing() -> None:
+    engine = ScriptedEngine([[1]])
+    engine.is_away = True
+    with pytest.raises(EngineError, match="gone"):
+        await anext(engine.generate(PROMPT, Sampling(8), BASE))
+    with pytest.raises(EngineError, match="gone"):
+        await engine.score(PROMPT, start=1, version=BASE)
+    with pytest.raises(EngineError, match="gone"):
+        await engine.load(Adapter(Path("a"), "d", FIRST))
+
+
+async def test_a_reply_may_end_by_its_length_where_the_script_is_over() -> None:
+    engine = ScriptedEngine([[1, 2]], ends=Finish.LENGTH)
+    assert [token.finish async for token in engine.generate(PROMPT, Sampling(8), BASE)] == [None, Finish.LENGTH]
 
 
 async def test_a_judge_gives_scores_hints_and_its_absence() -> None:
@@ -97,22 +104,17 @@ async def test_a_chat_replies_in_turn() -> None:
         await chat.reply(asked, temperature=0.0, max_tokens=5)
 
 
-def test_a_trainer_takes_a_step_only_where_there_is_a_signal(tmp_path: Path) -> None:
-    trainer: Trainer = ScriptedTrainer()
-    assert not trainer.step([a_sample(a_turn("a"), score=0.0)]).took_step
-    assert trainer.step([a_sample(a_turn("b"), score=-1.0)]).took_step
-    adapter = trainer.export(tmp_path / "1", FIRST)
-    assert (adapter.version, adapter.digest) == (FIRST, digest_of_folder(tmp_path / "1"))
-    assert trainer.export(tmp_path / "2", PolicyVersion("shared", 2)).digest != adapter.digest
-
-
-def test_a_trainer_reports_what_the_script_says() -> None:
+async def test_a_trainer_reports_what_the_script_says_and_notes_what_it_was_asked(tmp_path: Path) -> None:
     refused = StepReport(took_step=False, metrics={}, why="not finite")
-    trainer = ScriptedTrainer([refused, TrainerError("out of memory")])
-    assert trainer.step([a_sample(a_turn("a"))]) == refused
+    trainer = ScriptedTrainer(scripted([refused, TrainerError("out of memory")]))
+    assert await trainer.step([a_sample(a_turn("a"))], resume=None, gentleness=2) == refused
     with pytest.raises(TrainerError, match="out of memory"):
-        trainer.step([a_sample(a_turn("a"))])
-    assert len(trainer.steps) == 2
+        await trainer.step([a_sample(a_turn("b"))], resume=None)
+    with pytest.raises(TrainerError, match="no step"):
+        await trainer.export(tmp_path / "1", FIRST)
+    assert (await trainer.step([a_sample(a_turn("c"))], resume=None)).took_step
+    assert trainer.batches == [["a"], ["b"], ["c"]]
+    assert (trainer.gentleness, trainer.resumed) == ([2, 0, 0], [None, None, None])
 
 
 def test_a_clock_stands_still_until_it_is_moved() -> None:

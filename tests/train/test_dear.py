@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from train_doubles import STEPPED, ToldTrainer, sample
+from train_doubles import STEPPED, sample
 from train_flow import SETTINGS, Flow
 
 from openclaw_rl.core.adapter import StepProgress, StepReport
@@ -18,6 +18,7 @@ from openclaw_rl.errors import StepTooDearError
 from openclaw_rl.serve.control.explain import explained
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionStatus
+from openclaw_rl.testing.trainer import ScriptedTrainer
 from openclaw_rl.train.costs import Costs
 from openclaw_rl.train.under_way import UnderWay, left_s, told
 
@@ -51,7 +52,7 @@ def machine(rate: float, flow: Callable[[], Flow]) -> Callable[[Sequence[Sample]
 async def on_a_machine(home: Path, rate: float, *, size: int = 4) -> AsyncIterator[Flow]:
     """A stage that admits what `said` makes, its trainer as fast as that."""
     settings = replace(SETTINGS, batch_size=size, min_batch=1, max_wait_s=0.0, max_lag=99, max_sample_tokens=32_768)
-    trainer = ToldTrainer()
+    trainer = ScriptedTrainer()
     store = await Store.open(home)
     try:
         flow = Flow(home, store, trainer, settings)

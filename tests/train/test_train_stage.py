@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from train_doubles import STEPPED, ToldTrainer
+from train_doubles import STEPPED
 from train_flow import SETTINGS, Flow, flowing
 
 from openclaw_rl.core.adapter import GENTLENESS, NO_NEARER, StepReport, digest_of_folder
@@ -21,6 +21,7 @@ from openclaw_rl.remake.steps import past_step
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import StepRecord, VersionStatus
 from openclaw_rl.store.tables.refusals import Refusal
+from openclaw_rl.testing.trainer import ScriptedTrainer
 from openclaw_rl.train.stage import FROZEN
 
 ONE, TWO = PolicyVersion(SHARED, 1), PolicyVersion(SHARED, 2)
@@ -111,7 +112,7 @@ class CrashingStore(Store):
 async def test_a_crash_between_renaming_and_commit_trains_nothing_twice(tmp_path: Path) -> None:
     folder = tmp_path / "versions" / "shared.1"
     crashing = await CrashingStore.open(tmp_path)
-    flow = Flow(tmp_path, crashing, ToldTrainer())
+    flow = Flow(tmp_path, crashing, ScriptedTrainer())
     await flow.judged("a", -1)
     await flow.judged("b", -1)
     with pytest.raises(StoreError):
@@ -144,7 +145,7 @@ def poisoned(samples: Sequence[Sample]) -> StepReport:
 async def test_a_sample_that_fails_the_trainer_is_found_by_halving_and_given_up(tmp_path: Path) -> None:
     names = ["a", "poison", "b", "c"]
     settings = replace(SETTINGS, batch_size=4, max_lag=9)
-    async with flowing(tmp_path, trainer=ToldTrainer(poisoned), settings=settings) as flow:
+    async with flowing(tmp_path, trainer=ScriptedTrainer(poisoned), settings=settings) as flow:
         for name in names:
             await flow.judged(name, -1)
         for _ in range(12):
@@ -162,7 +163,7 @@ async def test_a_trainer_that_fails_on_everything_loses_no_sample_and_is_not_ask
     def broken(samples: Sequence[Sample]) -> StepReport:
         raise TrainerError("there is no trainer")
 
-    async with flowing(tmp_path, trainer=ToldTrainer(broken)) as flow:
+    async with flowing(tmp_path, trainer=ScriptedTrainer(broken)) as flow:
         await flow.judged("a", -1)
         await flow.judged("b", -1)
         for _ in range(1000):  # seconds
@@ -187,7 +188,7 @@ async def test_a_sample_whose_loss_is_not_finite_is_given_up_after_one_retry_alo
             return StepReport(False, {}, why="the loss or its gradient is not finite")
         return STEPPED
 
-    async with flowing(tmp_path, trainer=ToldTrainer(report)) as flow:
+    async with flowing(tmp_path, trainer=ScriptedTrainer(report)) as flow:
         await flow.judged("nan", -1)
         await flow.judged("a", -1)
         await rounds(flow)
@@ -197,7 +198,7 @@ async def test_a_sample_whose_loss_is_not_finite_is_given_up_after_one_retry_alo
 
 async def test_a_batch_that_teaches_nothing_is_dropped_and_makes_no_version(tmp_path: Path) -> None:
     nothing = StepReport(False, {}, (("a", "too_long"), ("b", "something new")), "no sample carries a signal")
-    async with flowing(tmp_path, trainer=ToldTrainer(lambda samples: nothing)) as flow:
+    async with flowing(tmp_path, trainer=ScriptedTrainer(lambda samples: nothing)) as flow:
         await flow.judged("a", -1)
         await flow.judged("b", -1)
         await rounds(flow)
@@ -211,7 +212,7 @@ async def test_a_batch_that_teaches_nothing_is_dropped_and_makes_no_version(tmp_
 
 async def test_what_no_update_came_nearer_to_is_named_as_not_learnable(tmp_path: Path) -> None:
     in_vain = StepReport(False, {"updates_undone": 9.0}, (), NO_NEARER)
-    async with flowing(tmp_path, trainer=ToldTrainer(lambda samples: in_vain)) as flow:
+    async with flowing(tmp_path, trainer=ScriptedTrainer(lambda samples: in_vain)) as flow:
         await flow.judged("a", -1)
         await flow.judged("b", -1)
         await rounds(flow)
@@ -241,7 +242,7 @@ async def test_what_a_refused_version_gave_back_is_learned_apart_and_more_gently
 
 async def test_samples_the_trainer_could_not_use_are_dropped_in_the_same_transaction(tmp_path: Path) -> None:
     report = StepReport(True, {}, (("a", "too_long"),))
-    async with flowing(tmp_path, trainer=ToldTrainer(lambda samples: report)) as flow:
+    async with flowing(tmp_path, trainer=ScriptedTrainer(lambda samples: report)) as flow:
         await flow.judged("a", -1)
         await flow.judged("b", -1)
         await rounds(flow)
@@ -253,7 +254,7 @@ async def test_samples_the_trainer_could_not_use_are_dropped_in_the_same_transac
 async def test_a_version_that_cannot_be_written_leaves_no_folder_and_keeps_the_samples(
     tmp_path: Path, problem: Exception
 ) -> None:
-    async with flowing(tmp_path, trainer=ToldTrainer(export_error=problem)) as flow:
+    async with flowing(tmp_path, trainer=ScriptedTrainer(export_error=problem)) as flow:
         await flow.judged("a", -1)
         await flow.judged("b", -1)
         assert await flow.once()

@@ -1,12 +1,11 @@
-"""Turns, verdicts and samples made for the tests of training, and a trainer that does as it is told."""
+"""Turns, verdicts and samples made for the tests of training."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
-from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter, StepReport, digest_of_folder
+from openclaw_rl.core.adapter import StepReport
 from openclaw_rl.core.completion import Completion, Finish, Span
 from openclaw_rl.core.hint import LABEL, Hint, PlacedHint
 from openclaw_rl.core.message import Json, Message, Role, Tool, message
@@ -134,41 +133,3 @@ class Following:
 
 
 STEPPED = StepReport(True, {"loss": 0.5})
-
-
-@dataclass
-class ToldTrainer:
-    """Answers each step by `answer`, and writes an adapter whose weights say what it was made of."""
-
-    answer: Callable[[Sequence[Sample]], StepReport] = lambda samples: STEPPED
-    batches: list[list[str]] = field(default_factory=list)
-    gentleness: list[int] = field(default_factory=list)
-    resumed: list[Path | None] = field(default_factory=list)
-    under: list[Path | None] = field(default_factory=list)
-    rebased: list[tuple[Path, Path | None]] = field(default_factory=list)
-    before_export: Callable[[], Awaitable[object]] | None = None  # once
-    export_error: Exception | None = None
-
-    async def step(
-        self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None, gentleness: int = 0
-    ) -> StepReport:
-        self.gentleness.append(gentleness)
-        self.batches.append([item.turn for item in samples])
-        self.resumed.append(resume)
-        self.under.append(under)
-        return self.answer(samples)
-
-    async def rebase(self, *, resume: Path, under: Path | None) -> None:
-        self.rebased.append((resume, under))
-
-    async def export(self, folder: Path, version: PolicyVersion) -> Adapter:
-        if self.before_export is not None:
-            await self.before_export()
-            self.before_export = None
-        (folder / CONFIG).write_text("{}")
-        (folder / WEIGHTS).write_text(f"{version} after {len(self.batches)} steps, {len(self.rebased)} rebased")
-        (folder / "optimizer").mkdir()
-        (folder / "optimizer" / "state.bin").write_bytes(b"state")
-        if self.export_error is not None:
-            raise self.export_error
-        return Adapter(folder, digest_of_folder(folder), version)

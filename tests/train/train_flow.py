@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from train_doubles import HintRenderer, ToldTrainer, next_of, session, turn
+from train_doubles import HintRenderer, next_of, session, turn
 from train_doubles import verdict as verdict_of
 
 from openclaw_rl.core.ledger import DropReason, State
@@ -17,6 +17,7 @@ from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionStatus
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.teach.stage import LearningRules, TeachStage
+from openclaw_rl.testing.trainer import ScriptedTrainer
 from openclaw_rl.train.settings import TrainStageSettings
 from openclaw_rl.train.stage import TrainStage
 
@@ -43,7 +44,7 @@ class Flow:
 
     home: Path
     store: Store
-    trainer: ToldTrainer
+    trainer: ScriptedTrainer
     settings: TrainStageSettings = SETTINGS
     wants: Wants = Wants.EITHER
     teaches: TeachSettings = TEACHES
@@ -107,11 +108,11 @@ class Flow:
 
 @asynccontextmanager
 async def flowing(
-    home: Path, *, trainer: ToldTrainer | None = None, settings: TrainStageSettings = SETTINGS,
+    home: Path, *, trainer: ScriptedTrainer | None = None, settings: TrainStageSettings = SETTINGS,
     wants: Wants = Wants.EITHER, teaches: TeachSettings = TEACHES,
 ) -> AsyncIterator[Flow]:  # fmt: skip
     store = await Store.open(home)
     try:
-        yield Flow(home, store, trainer or ToldTrainer(), settings, wants, teaches)
+        yield Flow(home, store, trainer or ScriptedTrainer(), settings, wants, teaches)
     finally:
         await store.aclose()

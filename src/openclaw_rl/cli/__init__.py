@@ -1,28 +1,21 @@
-"""The command `openclaw-rl`: what each command is for is said in its help."""
+"""The command `openclaw-rl`: what each command is for is said in its help. A command is imported when it is named."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import sys
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
 
 from openclaw_rl import __version__
-from openclaw_rl.cli.common import Home, run_in_order, say
 from openclaw_rl.core.disk import is_about_disk, unwritable
 from openclaw_rl.errors import ConfigError, OpenClawRLError
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="Serve a model that learns from the conversations it has. Start with `openclaw-rl demo` to watch it learn, or "
-    "`openclaw-rl serve` to talk to it.",
-)
 # Which extra brings a library that a command needs.
 EXTRAS = {
     "torch": "local",
@@ -32,6 +25,71 @@ EXTRAS = {
     "openai": "local,demo",
     "matplotlib": "local,demo",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The module whose `app` holds a command, or is the group of that name.
+
+    A group with `help` is not imported for the list of commands.
+    """
+
+    module: str
+    is_group: bool = False
+    help: str | None = None
+
+
+_INSPECTING, _UNDOING = _Source("openclaw_rl.cli.looking"), _Source("openclaw_rl.cli.undo")
+_FORGETTING = _Source("openclaw_rl.cli.forgetting")
+COMMANDS: dict[str, _Source] = {  # in the order of the help
+    **dict.fromkeys(("serve", "demo"), _Source("openclaw_rl.cli.serve")),
+    **dict.fromkeys(("inspect", "status", "turns", "export", "settings"), _INSPECTING),
+    **dict.fromkeys(("versions", "rollback", "pin", "unpin", "freeze", "unfreeze", "diff"), _UNDOING),
+    "connect": _Source("openclaw_rl.cli.connect"),
+    "doctor": _Source("openclaw_rl.cli.doctor"),
+    "check": _Source("openclaw_rl.cli.checking"),
+    **dict.fromkeys(("forget", "replay"), _FORGETTING),
+    "hints": _Source("openclaw_rl.cli.hints", is_group=True),
+    "keys": _Source("openclaw_rl.cli.keys", is_group=True),
+    "tasks": _Source("openclaw_rl.cli.tasks", True, "Look at tasks for agents before anyone learns from them."),
+    "eval": _Source("openclaw_rl.cli.eval", True, "Measure whether a model learns what its users want."),
+    "tiny": _Source("openclaw_rl.tiny.cli", True, "Make the bundled model again, or score it."),
+}
+
+
+class _Commands(TyperGroup):
+    """All commands, each imported when it is named.
+
+    A subclass, since this is how typer asks for a command; `Any`, since typer keeps the types of its arguments private.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All names."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command; None where there is none of that name, and then all are here, for the one that was meant."""
+        for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
+            if name not in self.commands:
+                self.commands[name] = _imported(name)
+        return self.commands.get(cmd_name)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Lists the commands, with stand-ins for heavy groups; nothing is asked of them after the help."""
+        for name, source in COMMANDS.items():
+            if source.help and name not in self.commands:
+                self.commands[name] = TyperGroup(name=name, help=source.help)
+        super().format_help(ctx, formatter)
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Serve a model that learns from the conversations it has. Start with `openclaw-rl demo` to watch it learn, or "
+    "`openclaw-rl serve` to talk to it.",
+)
 
 
 def main() -> None:
@@ -58,6 +116,26 @@ def main() -> None:
         sys.exit(130)
 
 
+def command_names() -> list[str]:
+    """Every command as it is typed, those of groups too. Imports all of them."""
+    found: list[str] = []
+    for name in COMMANDS:
+        command = _imported(name)
+        found += [f"{name} {inner}" for inner in command.commands] if isinstance(command, TyperGroup) else [name]
+    return found
+
+
+def _imported(name: str) -> TyperCommand | TyperGroup:
+    source = COMMANDS[name]
+    group = get_group(import_module(source.module).app)
+    if not source.is_group:
+        command = group.commands[name]
+        assert isinstance(command, TyperCommand)
+        return command
+    group.name, group.help = name, source.help or group.help
+    return group
+
+
 def _first(group: BaseExceptionGroup[OpenClawRLError]) -> OpenClawRLError:
     """The first error in a group of groups."""
     inner = group.exceptions[0]
@@ -66,6 +144,10 @@ def _first(group: BaseExceptionGroup[OpenClawRLError]) -> OpenClawRLError:
 
 def _tell(problem: OpenClawRLError) -> None:
     """What is wrong and what to do, and the exit code of a mistake."""
+    from rich.markup import escape
+
+    from openclaw_rl.cli.common import say
+
     say.print(f"[bold red]error:[/] {escape(problem.problem)}", soft_wrap=True)
     if problem.fix:
         say.print(f"[bold]what to do:[/] {escape(problem.fix)}", soft_wrap=True)
@@ -85,92 +167,3 @@ def top(
     ] = False,
 ) -> None:
     """Options of every command."""
-
-
-@app.command()
-def serve(
-    *,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", help="A model folder, a hub name, or `bundled`. [default: bundled, a toy]"),
-    ] = None,
-    home: Home = None,
-    host: Annotated[str | None, typer.Option("--host", help="The address to listen on. [default: 127.0.0.1]")] = None,
-    port: Annotated[int | None, typer.Option("--port", help="The port; 0 for any free one. [default: 30000]")] = None,
-    api_key: Annotated[
-        str | None,
-        typer.Option("--api-key", help="The key clients must send. [default: one is made and kept in the home folder]"),
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", help="A TOML file of settings. [default: config.toml in the home folder]")
-    ] = None,
-    tls_cert: Annotated[
-        Path | None, typer.Option("--tls-cert", help="A PEM file with a certificate chain: speak https.")
-    ] = None,
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="The PEM file with its private key.")] = None,
-    plain_public: Annotated[
-        bool | None,
-        typer.Option("--plain-public", help="Listen without TLS on an address that others reach; docs/security.md."),
-    ] = None,
-    learn: Annotated[bool, typer.Option("--learn/--no-learn", help="Judge, train and publish while serving.")] = True,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more, conversation text included.")] = False,
-) -> None:
-    """Serve a model and let it learn from what is said next.
-
-    Point any OpenAI-style client at the address it prints. Ctrl-C finishes what is being answered and leaves; a second
-    Ctrl-C leaves at once. Nothing is lost either way.
-    """
-    from openclaw_rl.config import read_config
-    from openclaw_rl.runtime.serving import run
-
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    settings = read_config(
-        config,
-        overrides={
-            "model": model,
-            "home": None if home is None else str(home),
-            "serve.host": host,
-            "serve.port": port,
-            "serve.api_key": api_key,
-            "serve.tls_cert": None if tls_cert is None else str(tls_cert),
-            "serve.tls_key": None if tls_key is None else str(tls_key),
-            "serve.plain_public": plain_public,
-        },
-    )
-
-    def announce(line: str) -> None:
-        say.print(line, soft_wrap=True, markup=False)
-
-    asyncio.run(run(settings, learn=learn, announce=announce, is_private=say.is_terminal))
-
-
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option("--out", help="Where the report goes.")] = Path("demo"),
-    sessions: Annotated[int, typer.Option("--sessions", help="At most this many sessions.", min=1)] = 24,
-    seed: Annotated[int, typer.Option("--seed", help="Which student, which problems.")] = 0,
-) -> None:
-    """Watch the bundled model adopt a preference from being corrected; takes a few minutes."""
-    from openclaw_rl.evals.demo.run import run_demo
-
-    run_in_order(run_demo(out, sessions=sessions, seed=seed))
-
-
-def _mount() -> None:
-    from openclaw_rl.cli import checking, connect, doctor, forgetting, hints, judging, keys, looking, tasks, undo
-    from openclaw_rl.cli import eval as evaluating
-    from openclaw_rl.tiny.cli import app as tiny
-
-    for group in (looking.app, undo.app, connect.app, doctor.app, checking.app, forgetting.app):
-        app.add_typer(group)
-    app.add_typer(hints.app, name="hints")
-    app.add_typer(keys.app, name="keys")
-    app.add_typer(tasks.app, name="tasks")
-    evaluating.app.add_typer(judging.app)
-    app.add_typer(evaluating.app, name="eval")
-    app.add_typer(tiny, name="tiny", help="Make the bundled model again, or score it.")
-
-
-_mount()

@@ -15,7 +15,6 @@ from openclaw_rl.connect import openclaw
 from openclaw_rl.connect.clients import OURS, Client, as_json, clients
 from openclaw_rl.connect.files import Written, old_text, put, take_away
 from openclaw_rl.connect.merge import with_block, with_entries, without_block, without_entries
-from openclaw_rl.connect.openclaw_check import complaint
 from openclaw_rl.connect.server import Api, Target, found_address, found_key, reached, try_turn
 from openclaw_rl.errors import ConfigError
 
@@ -115,7 +114,7 @@ def _connect_openclaw(wanted: openclaw.Wanted, file: Path | None, *, prints: boo
         _tell(Written(path, has_changed=False))
     else:
         _tell(put(path, as_json(merged.config)))
-    against = complaint(path)
+    against = openclaw.complaint(path)
     if against == "":
         say.print("OpenClaw's own check accepts it")
     notes = merged.notes if not against else (*merged.notes, f"OpenClaw's own check of {path} says: {against}")

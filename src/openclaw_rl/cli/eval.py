@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from openclaw_rl.cli import judging
 from openclaw_rl.cli.common import run_in_order, say
 from openclaw_rl.evals.personalization.modes import Mode
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from openclaw_rl.evals.personalization.plan import Plan
     from openclaw_rl.evals.personalization.trials import Trial
 
-app = typer.Typer(no_args_is_help=True, help="Measure whether a model learns what its users want.")
+app = typer.Typer(no_args_is_help=True)
 QUICK_SEEDS, QUICK_SESSIONS, QUICK_PROBLEMS = 2, 8, 16
 
 
@@ -222,3 +223,6 @@ def _deliver(
     if document is not None:
         reports.write_results(document, plan, found, trials, section)
     print(json.dumps(found))
+
+
+app.add_typer(judging.app)

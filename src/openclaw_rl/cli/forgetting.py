@@ -203,8 +203,8 @@ def replay(
     where the digest is what it was. The report is JSON; code 1 says that digests differ. The server must be stopped.
     """
     from openclaw_rl.config import read_config
+    from openclaw_rl.core.version import named_version
     from openclaw_rl.remake import replay as replaying
-    from openclaw_rl.remake.steps import named
     from openclaw_rl.trainers.settings import Method
 
     settings = read_config(config, overrides={"home": str(home_of(home)), "model": model})
@@ -214,12 +214,12 @@ def replay(
     if restore:
         if version is None or changed != replaying.Change() or out or into or as_version:
             raise ConfigError("--restore makes one version again as it was", fix="give it with --version alone")
-        report = asyncio.run(replaying.restore(settings, named(version)))
+        report = asyncio.run(replaying.restore(settings, named_version(version)))
     else:
         report = asyncio.run(
             replaying.replay(
                 settings,
-                version=None if version is None else named(version),
+                version=None if version is None else named_version(version),
                 change=None if changed == replaying.Change() else changed,
                 out=out,
                 into=into,

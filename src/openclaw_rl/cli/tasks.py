@@ -17,7 +17,7 @@ from openclaw_rl.envs.tasks.check import Checked, Report, Verdict, check_sources
 from openclaw_rl.envs.tasks.source import TaskSource
 from openclaw_rl.envs.tasks.sources import find_sources
 
-app = typer.Typer(no_args_is_help=True, help="Look at tasks for agents before anyone learns from them.")
+app = typer.Typer(no_args_is_help=True)
 COLOURS = {Verdict.SOUND: "green", Verdict.NO_SOLUTION: "yellow", Verdict.SKIPPED: "yellow"}
 
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from openclaw_rl.cli.common import WIDEST, Home, home_of, print_table
-from openclaw_rl.core.message import Json
+from openclaw_rl.core.message import Json, json_list
 from openclaw_rl.core.version import SHARED
 
 app = typer.Typer()
@@ -70,7 +70,7 @@ def versions(
 @app.command()
 def rollback(version: Version, home: Home = None) -> None:
     """Serve an earlier version again; training goes on from it. Works while the server runs, and while it does not."""
-    from openclaw_rl.owner.inspection import roll_back
+    from openclaw_rl.owner.versions import roll_back
 
     print(asyncio.run(roll_back(home_of(home), version)))
 
@@ -135,9 +135,9 @@ def diff(
         print(json.dumps(found))
         return
     rows = _rows(found, "compared")
-    table = Table("asked", *(escape(str(name)) for name in _list(found["versions"])), show_lines=True)
+    table = Table("asked", *(escape(str(name)) for name in json_list(found["versions"])), show_lines=True)
     for row in rows:
-        answers = [escape(str(text)) for text in _list(row["answers"])]
+        answers = [escape(str(text)) for text in json_list(row["answers"])]
         table.add_row(escape(_asked(row)), *(answers if not row["same"] else [answers[0], "[dim]the same[/]"]))
     print_table(table, Console(highlight=False))
     different = sum(not row["same"] for row in rows)
@@ -172,7 +172,7 @@ def _what_is(parent: str) -> str:
 
 
 def _label(row: dict[str, Json], *, with_turns: bool) -> str:
-    turns = [str(turn) for turn in _list(row["turns"])]
+    turns = [str(turn) for turn in json_list(row["turns"])]
     word, colour = ("served", "bold green") if row.get("is_current") else STANDS[str(row["status"])]
     word = "removed" if str(row["why"]).startswith("removed: ") else word
     marks = "pinned" if row.get("is_pinned") else ""
@@ -187,7 +187,7 @@ def _label(row: dict[str, Json], *, with_turns: bool) -> str:
     told = [f"{words} {value:.3g}" for name, words in SHOWN.items() if isinstance(value := metrics.get(name), float)]
     if told:
         lines.append(f"[dim]{', '.join(told)}[/]")
-    lines += [f"[italic]{escape(str(text))}[/]" for text in _list(row.get("learned", []))[:3]]
+    lines += [f"[italic]{escape(str(text))}[/]" for text in json_list(row.get("learned", []))[:3]]
     if with_turns and turns:
         lines.append(f"[dim]{escape(', '.join(turns))}[/]")
     return "\n".join(lines)
@@ -208,15 +208,11 @@ def _texts(value: Json) -> list[str]:
 
 def _asked(row: dict[str, Json]) -> str:
     """The last message's text."""
-    messages = _list(row["messages"])
+    messages = json_list(row["messages"])
     last = messages[-1] if messages else {}
     content = last.get("content", "") if isinstance(last, dict) else ""
     return content if isinstance(content, str) else json.dumps(content)
 
 
 def _rows(found: dict[str, Json], name: str) -> Sequence[dict[str, Json]]:
-    return [row for row in _list(found[name]) if isinstance(row, dict)]
-
-
-def _list(value: Json) -> list[Json]:
-    return value if isinstance(value, list) else []
+    return [row for row in json_list(found[name]) if isinstance(row, dict)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import os
+import shutil
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +18,11 @@ from openclaw_rl.errors import ConfigError
 
 PROVIDER = "openclaw-rl"  # fixed: the plugin's manifest names it too
 MODEL = f"{PROVIDER}/{ALIAS}"
-TIMEOUT_S = 900  # OpenClaw gives public hosts two minutes otherwise; a long prompt on a slow machine takes longer
+MODEL_TIMEOUT_S = 900  # OpenClaw gives public hosts two minutes otherwise; a long prompt on a slow machine takes longer
 LEAST_CONTEXT = 16_000  # below, OpenClaw's own prompt hardly fits
 FOLDER = Path("extensions") / "openclaw"
+CHECK_TIMEOUT_S = 180.0
+LONGEST_COMPLAINT = 600  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ def merged(before: Mapping[str, Json], wanted: Wanted, path: Path) -> Merged:
     ours = dict(kept) if isinstance(kept, dict) else {}  # a header or timeout that the user added stays
     provider = _provider(wanted)
     provider["models"] = [_model(wanted), *_other_models(ours.get("models"))]
-    providers[PROVIDER] = {"timeoutSeconds": TIMEOUT_S, **ours, **provider}
+    providers[PROVIDER] = {"timeoutSeconds": MODEL_TIMEOUT_S, **ours, **provider}
     _choose(config, wanted, path, notes)
     if wanted.plugin is not None:
         _plug_in(config, wanted.plugin, path)
@@ -114,6 +118,27 @@ def removed(before: Mapping[str, Json]) -> dict[str, Json]:
     ours = entries(Wanted(Target("", "", "", None), True, plugin=plugin))
     allowed: dict[str, Json] = {"plugins": {"allow": [PROVIDER]}}
     return without_entries(without_entries(before, ours), allowed)
+
+
+def complaint(path: Path, *, program: str = "openclaw") -> str | None:
+    """What `openclaw config validate` says against the file, "" where nothing; None where it cannot be asked."""
+    found = shutil.which(program)
+    if found is None:
+        return None
+    try:
+        done = subprocess.run(
+            [found, "config", "validate"],
+            capture_output=True,
+            text=True,
+            timeout=CHECK_TIMEOUT_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "OPENCLAW_CONFIG_PATH": str(path)},
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    said = (done.stdout + done.stderr).strip()[-LONGEST_COMPLAINT:]
+    return "" if done.returncode == 0 else said or f"code {done.returncode}"
 
 
 def _provider(wanted: Wanted) -> dict[str, Json]:

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import aiohttp
 import msgspec
 
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.turn import CONNECTING, TurnKind
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.home.folder import KEY, address_of
+
+if TYPE_CHECKING:
+    import aiohttp  # imported when a server is asked: the command's help needs the rest alone
 
 ALIAS = "default"  # always a name of the served model, so a client's configuration outlives a change of model
 TIMEOUT_S = 60.0
@@ -160,6 +163,8 @@ def _openclaw_body(words: str) -> dict[str, Json]:
 
 
 def _client(key: str) -> aiohttp.ClientSession:
+    import aiohttp
+
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
     return aiohttp.ClientSession(headers={"Authorization": f"Bearer {key}"}, timeout=timeout)
 
@@ -167,6 +172,8 @@ def _client(key: str) -> aiohttp.ClientSession:
 async def _asked(
     client: aiohttp.ClientSession, method: str, url: str, *, headers: Mapping[str, str] | None = None
 ) -> dict[str, Json]:
+    import aiohttp
+
     try:
         async with client.request(method, url, headers=headers) as answer:
             body = _object(await answer.read())

@@ -185,5 +185,10 @@ def _call(call: Json) -> ToolCall:
     return ToolCall(str(call["id"]), str(function["name"]), str(function["arguments"]))
 
 
+def json_list(value: Json) -> list[Json]:
+    """The list; empty where it is none."""
+    return value if isinstance(value, list) else []
+
+
 def _text_or_none(value: Json) -> str | None:
     return None if value is None else str(value)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from openclaw_rl.core.adapter import Adapter, StepReport
+from openclaw_rl.core.adapter import Adapter, StepProgress, StepReport
 from openclaw_rl.core.completion import SampledToken, Scores, Span
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.message import Json, Message, Tool
@@ -108,14 +108,38 @@ class Judge(Protocol):
 
 
 class Trainer(Protocol):
-    """Blocking; runs in a process of its own."""
+    """Takes steps and writes what they made, elsewhere than in the process that serves.
 
-    def step(self, samples: Sequence[Sample], *, gentleness: int = 0) -> StepReport:
-        """One step over these samples, which begins the smaller the more often they were learned in vain."""
+    Its calls raise TrainerError, and it can be called again then.
+    """
+
+    @property
+    def progress(self) -> StepProgress | None:
+        """How far the step under way has come, as last heard; None where none is, or nothing is known of it."""
         ...
 
-    def export(self, folder: Path, version: PolicyVersion) -> Adapter:
-        """Writes the current adapter, and beside it what the trainer needs to go on from there."""
+    async def step(
+        self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None, gentleness: int = 0
+    ) -> StepReport:
+        """One step that starts from exactly the weights in `resume`, None being fresh ones, on top of those in `under`.
+
+        That holds also where this trainer has since gone on from there: what was never committed, or refused at the
+        gate, must not come back. Without `under` the weights stand on the base model. `gentleness` is how often
+        versions that had learned from these samples were refused: the more often, the smaller the step begins.
+        Raises StepTooDearError where it took too long or too much memory.
+        """
+        ...
+
+    async def rebase(self, *, resume: Path, under: Path | None) -> None:
+        """Puts the weights in `resume` on top of those in `under`, to be exported so."""
+        ...
+
+    async def export(self, folder: Path, version: PolicyVersion) -> Adapter:
+        """Writes the weights of the last step, and with them what it takes to go on from there."""
+        ...
+
+    async def aclose(self) -> None:
+        """Ends it, in the middle of a step too."""
         ...
 
 

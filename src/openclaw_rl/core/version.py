@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from openclaw_rl.errors import ConfigError
+
 SHARED = "shared"
 _DIGITS = 18  # the store counts in 64 bits
 
@@ -46,3 +48,11 @@ def parse_version(text: str) -> PolicyVersion:
     if len(number) > _DIGITS:
         raise ValueError(f"a version's number has at most {_DIGITS} digits")
     return PolicyVersion(scope if dot else SHARED, int(number))
+
+
+def named_version(name: str) -> PolicyVersion:
+    """The version that a person names. Raises ConfigError."""
+    try:
+        return parse_version(name)
+    except ValueError:
+        raise ConfigError(f"{name!r} is no version", fix="write a number, or a name such as shared.3") from None

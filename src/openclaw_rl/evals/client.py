@@ -13,7 +13,7 @@ from openai import APIConnectionError, APIStatusError, AsyncOpenAI, omit
 from openai.types.chat import ChatCompletion, ChatCompletionFunctionToolParam, ChatCompletionMessageParam
 from openai.types.shared_params import FunctionDefinition
 
-from openclaw_rl.core.message import Json, Tool, ToolCall
+from openclaw_rl.core.message import Json, Tool, ToolCall, json_list
 from openclaw_rl.errors import EngineError
 
 TRIES = 5  # at one request; each refusal is counted, and the user asks again
@@ -125,14 +125,14 @@ class Client:
         body = _table(await self._get(f"/rl/turns/{turn}"))
         verdict = _table(body.get("verdict") or {})
         score = verdict.get("score")
-        votes = [_table(vote) for vote in _list(verdict.get("votes"))]
+        votes = [_table(vote) for vote in json_list(verdict.get("votes"))]
         return TurnNews(
             turn,
             state=str(body.get("state") or ""),
             reason=str(body.get("reason") or ""),
             score=_score(score),
             votes=tuple(_score(vote.get("score")) for vote in votes if vote.get("asked") == "score"),
-            hints=tuple(_hint(item) for item in _list(verdict.get("hints"))),
+            hints=tuple(_hint(item) for item in json_list(verdict.get("hints"))),
         )
 
     async def _get(self, path: str) -> Json:
@@ -185,13 +185,9 @@ def _table(value: Json) -> dict[str, Json]:
     return value
 
 
-def _list(value: Json) -> list[Json]:
-    return value if isinstance(value, list) else []
-
-
 def _rows(value: Json, name: str) -> list[Json]:
     """A list that stands alone or under its name."""
-    return _list(value.get(name, value.get("data"))) if isinstance(value, dict) else _list(value)
+    return json_list(value.get(name, value.get("data"))) if isinstance(value, dict) else json_list(value)
 
 
 def _score(value: Json) -> int | None:

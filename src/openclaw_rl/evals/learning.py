@@ -13,7 +13,7 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.errors import EngineError
 from openclaw_rl.evals.client import Client, Reply, served_model
 from openclaw_rl.evals.people.users import Task, User
-from openclaw_rl.evals.records import Example, LearningReport, Measurement, SessionRecord, Share, TurnRecord
+from openclaw_rl.evals.records import Example, LearningReport, Measurement, SessionRecord, Share, TurnRecord, number_of
 
 BEFORE, CONVERGED, AFTER = "before", "converged", "after"
 FIRST_HELD_OUT = 1_000_000  # numbers of measured tasks lie beyond those of any session
@@ -130,7 +130,7 @@ class Run:
         """What the run came to, with the number of versions the server tells."""
         rows = await self.client.versions()
         self.versions = sum(
-            1 for row in rows if str(row.get("status")) == "live" and _number(str(row.get("version"))) > 0
+            1 for row in rows if str(row.get("status")) == "live" and number_of(str(row.get("version"))) > 0
         )
         return self.report_now()
 
@@ -144,7 +144,7 @@ class Run:
             sessions=tuple(self.sessions),
             measurements=tuple(self.measurements),
             refused=self.client.refused,
-            versions=max([self.versions, *(_number(turn.reply.version) for turn in self._turns())]),
+            versions=max([self.versions, *(number_of(turn.reply.version) for turn in self._turns())]),
             seconds=time.monotonic() - self.started_s,
         )
 
@@ -298,8 +298,3 @@ def _part(status: dict[str, Json], name: str) -> dict[str, Json]:
 def _int(table: dict[str, Json], name: str) -> int:
     value = table.get(name, 0)
     return value if isinstance(value, int) else 0
-
-
-def _number(version: str) -> int:
-    number = version.rpartition(".")[2]
-    return int(number) if number.isdecimal() else 0

@@ -141,3 +141,9 @@ def converged_at(first_replies: Sequence[bool]) -> int | None:
         if row == IN_A_ROW:
             return number
     return None
+
+
+def number_of(version: str) -> int:
+    """A version's number; 0 where the name has none."""
+    number = version.rpartition(".")[2]
+    return int(number) if number.isdecimal() else 0

@@ -12,7 +12,6 @@ import aiohttp
 from openclaw_rl.core.disk import is_read_only
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Json
-from openclaw_rl.core.version import parse_version
 from openclaw_rl.errors import ConfigError, StoreError
 from openclaw_rl.home.folder import address_of
 from openclaw_rl.home.reach import answer_of, asked, asking, opened
@@ -81,26 +80,6 @@ async def episodes_of(home: Path, *, limit: int) -> list[dict[str, Json]]:
         return [row for row in rows if isinstance(row, dict)]
     async with opened(home, to_read=True) as store:
         return [episode_line(row) for row in await store.episodes.page(limit=limit)]
-
-
-async def roll_back(home: Path, name: str) -> str:
-    """Serves an earlier version again and says so. Raises ConfigError for one that cannot be served."""
-    from openclaw_rl.publish.swap import servable
-
-    try:
-        version = parse_version(name)
-    except ValueError:
-        raise ConfigError(f"{name!r} is no version", fix="write a number, or a name such as shared.3") from None
-    if address_of(home) is not None:
-        await asked(home, "POST", "/v1/rl/rollback", {"version": str(version)})
-        return f"version {version} is being served"
-    async with opened(home) as store:
-        pinned = await store.orders.pinned(version.scope)
-        if pinned is not None:
-            raise ConfigError(f"version {pinned} is pinned", fix="`openclaw-rl unpin` first, or pin another version")
-        await servable(store, version)
-        await store.set_current(version, why="rolled back by hand")
-    return f"version {version} will be served from the next start on"
 
 
 async def export_to(home: Path, out: Path, *, user: str | None = None, with_side: bool = True) -> tuple[int, int]:

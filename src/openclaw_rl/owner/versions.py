@@ -15,10 +15,11 @@ import aiohttp
 
 from openclaw_rl.config import Config, read_config
 from openclaw_rl.core.message import Json, Message, Role, message
-from openclaw_rl.core.version import PolicyVersion, parse_version
+from openclaw_rl.core.version import PolicyVersion, named_version, parse_version
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.home.folder import address_of
 from openclaw_rl.home.reach import asked, opened
+from openclaw_rl.publish import swap
 from openclaw_rl.serve.control.views import versions_json
 from openclaw_rl.store.db import Store
 
@@ -61,17 +62,25 @@ def _mapped(value: Json) -> dict[str, Json]:
     return value if isinstance(value, dict) else {}
 
 
+async def roll_back(home: Path, name: str) -> str:
+    """Serves an earlier version again and says so. Raises ConfigError for one that cannot be served."""
+    version = named_version(name)
+    if address_of(home) is not None:
+        await asked(home, "POST", "/v1/rl/rollback", {"version": str(version)})
+        return f"version {version} is being served"
+    async with opened(home) as store:
+        await swap.rollback(store, version)
+    return f"version {version} will be served from the next start on"
+
+
 async def pin(home: Path, name: str) -> str:
     """Serves a version whatever is trained, and says so. Raises ConfigError for one that cannot be served."""
-    from openclaw_rl.publish.swap import servable
-
-    version = named(name)
+    version = named_version(name)
     if address_of(home) is not None:
         await asked(home, "POST", "/v1/rl/pin", {"version": str(version)})
         return f"version {version} is served until `openclaw-rl unpin`, whatever is trained meanwhile"
     async with opened(home) as store:
-        await servable(store, version)
-        await store.orders.pin(version, at_s=time.time())
+        await swap.pin(store, version, at_s=time.time())
     return f"version {version} will be served from the next start on, until `openclaw-rl unpin`"
 
 
@@ -81,9 +90,7 @@ async def unpin(home: Path, scope: str) -> str:
         version = str((await asked(home, "POST", "/v1/rl/unpin", {"scope": scope}))["version"])
         return f"version {version} is being served"
     async with opened(home) as store:
-        found = await store.orders.unpin(scope)
-    if found is None:
-        raise ConfigError(f"no version of {scope} is pinned", fix="`openclaw-rl versions` shows what is")
+        found = await swap.unpin(store, scope)
     return f"version {found} will be served from the next start on"
 
 
@@ -104,7 +111,7 @@ async def freeze(home: Path, *, is_frozen: bool) -> str:
 
 async def compared(home: Path, names: Sequence[str], prompts: Path | None, *, max_tokens: int) -> dict[str, Json]:
     """What versions say to the same prompts: those of a file, else of the latest conversations."""
-    versions = [named(name) for name in names]
+    versions = [named_version(name) for name in names]
     texts = [] if prompts is None else await asyncio.to_thread(read_prompts, prompts)
     if address_of(home) is not None:
         body: dict[str, Json] = {
@@ -124,14 +131,6 @@ def read_prompts(path: Path) -> list[str]:
     except (OSError, UnicodeDecodeError) as problem:
         raise ConfigError(f"{path} cannot be read: {problem}", fix="name a text file with a prompt a line") from problem
     return [_prompt(line) for line in lines]
-
-
-def named(name: str) -> PolicyVersion:
-    """The version of this name. Raises ConfigError."""
-    try:
-        return parse_version(name)
-    except ValueError:
-        raise ConfigError(f"{name!r} is no version", fix="write a number, or a name such as shared.3") from None
 
 
 def _prompt(line: str) -> str:

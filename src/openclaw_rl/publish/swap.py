@@ -23,6 +23,7 @@ from openclaw_rl.store.rows import VersionRow, VersionStatus
 log = logging.getLogger(__name__)
 HANDED_S = 5.0  # a version just named to a request is not unloaded before the request has begun on it
 LEFT_S = 3600.0  # requests may run so long on a version that is no longer served, and on its files if the engine dies
+BY_HAND = "rolled back by hand"
 NAMED = 10  # versions, to who asked for one that there is not
 Result = TypeVar("Result")
 
@@ -230,8 +231,8 @@ class Served:
         return version.scope != SHARED and self._current.get(version.scope) == version
 
 
-async def rollback(store: Store, version: PolicyVersion, *, served: Served) -> None:
-    """From now on this version is served, and training goes on from there.
+async def rollback(store: Store, version: PolicyVersion, *, served: Served | None = None) -> None:
+    """From now on this version is served, and training goes on from there; without `served`, from the next start on.
 
     Raises ConfigError for a version that does not exist or was refused, and where another is pinned, AdapterError where
     its folder is damaged; then nothing has changed.
@@ -240,32 +241,37 @@ async def rollback(store: Store, version: PolicyVersion, *, served: Served) -> N
     pinned = await store.orders.pinned(version.scope)
     if pinned is not None:
         raise ConfigError(f"version {pinned} is pinned", fix="`openclaw-rl unpin` first, or pin another version")
+    if served is None:
+        await store.set_current(version, why=BY_HAND)
+        return
     if row is not None:
         await served.load(row)
-    await served.swap(version, why="rolled back by hand")
+    await served.swap(version, why=BY_HAND)
 
 
-async def pin(store: Store, version: PolicyVersion, *, served: Served, at_s: float) -> None:
-    """From now on this version is served whatever is trained. Raises as `rollback`."""
+async def pin(store: Store, version: PolicyVersion, *, served: Served | None = None, at_s: float) -> None:
+    """From now on this version is served whatever is trained; `served` and what is raised as for `rollback`."""
     row = await servable(store, version)
-    if row is not None:
+    if served is not None and row is not None:
         await served.load(row)
     await store.orders.pin(version, at_s=at_s)
-    await served.resume(version)
+    if served is not None:
+        await served.resume(version)
     log.info("pinned version=%s", version)
 
 
-async def unpin(store: Store, scope: str, *, served: Served) -> PolicyVersion:
+async def unpin(store: Store, scope: str, *, served: Served | None = None) -> PolicyVersion:
     """The version that is served from now on. Raises ConfigError where none was pinned, AdapterError as `rollback`."""
     if await store.orders.pinned(scope) is None:
         raise ConfigError(f"no version of {scope} is pinned", fix="`openclaw-rl versions` shows what is")
     row = await store.version(await store.orders.head(scope))
-    if row is not None:
+    if served is not None and row is not None:
         await served.load(row)
     version = await store.orders.unpin(scope)
     if version is None:
         raise ConfigError(f"no version of {scope} is pinned any more")
-    await served.resume(version)
+    if served is not None:
+        await served.resume(version)
     log.info("unpinned scope=%s serving=%s", scope, version)
     return version
 

@@ -181,7 +181,7 @@ async def _made_again(store: Store, home: Path, held: Forgetting, past: PastStep
     ground = Ground(folder_in(rows, parent), folder_in(rows, below))
     of_scope = [row.version.number for row in rows if row.version.scope == past.version.scope]
     version = await asyncio.to_thread(_next_version, home, past, parent, max(of_scope, default=0))
-    batches = [found for batch in past.batches if (found := await store.forgettings.samples(batch))]
+    batches = [found for batch in past.batches if (found := await store.effects.samples(batch))]
     stands = next((row.upon for row in rows if row.version == parent), None)
     started_s = time.time()
     taken: Retaken | None = None

@@ -136,7 +136,7 @@ class _Replay:
         return taken
 
     async def _samples(self, batch: Batch) -> list[Sample]:
-        found = await self.store.forgettings.samples(batch)
+        found = await self.store.effects.samples(batch)
         if self.carry is None:
             return found
         made = [self.carry.sample(sample, await self.store.turn(sample.turn)) for sample in found]

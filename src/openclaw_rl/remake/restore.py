@@ -63,7 +63,7 @@ class Restoring:
             ground = Ground(folders.get(past.parent), folders.get(past.upon) if past.upon is not None else None)
             out = self.scratch / str(row.version)
             await asyncio.to_thread(out.mkdir, parents=True)
-            batches = [await self.store.forgettings.samples(batch) for batch in past.batches]
+            batches = [await self.store.effects.samples(batch) for batch in past.batches]
             last = await self.taking.take(past, [one for one in batches if one], ground, out, row.version)
             read = 0 if last is None else len(last.turns) + len(last.rehearsed)
             missing = past.had - sum(len(batch) for batch in batches)

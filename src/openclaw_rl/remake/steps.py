@@ -15,7 +15,7 @@ import msgspec
 from openclaw_rl.core.adapter import CONFIG, GENTLENESS, Adapter
 from openclaw_rl.core.manifest import Manifest, read_manifest
 from openclaw_rl.core.sample import Sample
-from openclaw_rl.core.version import PolicyVersion, parse_version
+from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import ConfigError, TrainerError
 from openclaw_rl.home.models import model_folder
 from openclaw_rl.store.rows import VersionRow
@@ -172,14 +172,6 @@ class Retaking:
 def folder_in(rows: Sequence[VersionRow], version: PolicyVersion | None) -> Path | None:
     """Where a version lies; None for the base model."""
     return next((row.folder for row in rows if row.version == version), None)
-
-
-def named(version: str) -> PolicyVersion:
-    """The version of a name that may be a number. Raises ConfigError."""
-    try:
-        return parse_version(version)
-    except ValueError:
-        raise ConfigError(f"{version!r} is no version", fix="write a number, or a name such as shared.3") from None
 
 
 def _with_teacher(settings: TrainerSettings) -> TrainerSettings:

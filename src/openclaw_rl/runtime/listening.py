@@ -23,11 +23,10 @@ from openclaw_rl.publish.compare import Compared, Comparison
 from openclaw_rl.publish.swap import pin, rollback, unpin
 from openclaw_rl.runtime.forgetting import Forgetter
 from openclaw_rl.runtime.gauges import DoorGauges, LearningGauges
-from openclaw_rl.runtime.handles import room_for
 from openclaw_rl.runtime.installation import Installation
 from openclaw_rl.runtime.loop_watch import LoopWatch, watching
 from openclaw_rl.serve.app import build_app, runner_of
-from openclaw_rl.serve.door.connections import Door
+from openclaw_rl.serve.door.connections import Door, room_for
 from openclaw_rl.serve.metrics import Metrics
 from openclaw_rl.serve.parts import Control, Forgetting, Orders, ServeParts
 from openclaw_rl.serve.request.params import defaults_of

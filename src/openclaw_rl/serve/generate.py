@@ -300,7 +300,7 @@ def _holdable(parts: ServeParts, asked: Asked) -> Asked:
     if asked.form.is_needed:
         raise RequestError(
             "the engine that serves here cannot hold an answer to a format or force a call",
-            fix="leave it out, or serve with the local engine",
+            fix="leave it out",
             code="unsupported_parameter",
             param=asked.form.param,
         )

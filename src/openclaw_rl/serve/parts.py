@@ -16,10 +16,10 @@ from openclaw_rl.core.turn import Placement
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import RequestError
 from openclaw_rl.render.renderer import ChatRenderer
+from openclaw_rl.serve.apis.chat.wire import Offered
 from openclaw_rl.serve.door.auth import Keys
 from openclaw_rl.serve.door.limits import Meter
 from openclaw_rl.serve.metrics import Metrics
-from openclaw_rl.serve.request.offered import Offered
 from openclaw_rl.serve.request.params import SamplingDefaults
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.db import Store

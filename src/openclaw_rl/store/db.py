@@ -28,7 +28,7 @@ from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.store import connection
 from openclaw_rl.store.exports import ExportBook
 from openclaw_rl.store.forget.book import ForgettingBook
-from openclaw_rl.store.forget.retention import erase_older
+from openclaw_rl.store.forget.erase import erase_older
 from openclaw_rl.store.lock import FolderLock, check_free
 from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.redact.long_texts import LongTexts, long_texts

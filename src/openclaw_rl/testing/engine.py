@@ -1,4 +1,4 @@
-"""An engine that says what it was told to say, under the rules of a real one."""
+"""An engine that says what a script says, under the rules of a real one."""
 
 from __future__ import annotations
 
@@ -6,14 +6,31 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
-from openclaw_rl.core.adapter import Adapter
+from openclaw_rl.core.adapter import Adapter, files_of
 from openclaw_rl.core.completion import Finish, SampledToken, Scores
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import BASE, PolicyVersion
-from openclaw_rl.errors import EngineError
+from openclaw_rl.errors import AdapterError, EngineError, RequestError
 
-Script = Callable[[Prompt, Sampling, PolicyVersion], Sequence[int]]
+
+@dataclass(frozen=True, slots=True)
+class Says:
+    """One answer, and what happens on the way to it.
+
+    Before the token `waits_at` it waits until the engine's `go` is set; instead of the token `fails_at` it ends in
+    `problem`.
+    """
+
+    ids: Sequence[int]
+    waits_at: int | None = None
+    fails_at: int | None = None
+    problem: Exception | None = None
+
+
+Reply = Sequence[int] | Says
+Script = Callable[[Prompt, Sampling, PolicyVersion], Reply]
+Scoring = Callable[[Prompt, int, PolicyVersion, int], Scores]  # of a prompt from an id on, with so many likeliest
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,52 +45,81 @@ class Asked:
 class ScriptedEngine:
     """Gives the replies in turn, or what a function of the request gives; each token at a log-probability of `logp`.
 
-    Like a real engine it stops at `max_tokens` and at a stop id (which it gives), refuses versions that are not
-    loaded, and unloads one once nothing runs on it. `asked` holds the requests, `closed` those given up midway. With
-    `hold`, each token after the first waits until the event is set; with `gap_s`, it is due that long after the last.
+    With `scoring` that function says what ids cost, those it gives itself too.
+
+    Like a real engine it stops at `max_tokens` and at a stop id (which it gives), refuses what is not loaded, does not
+    fit or is damaged, and unloads a version once nothing runs on it; `tests/contracts` hold both to that. A reply that
+    the script ends by itself ends as `ends` says. With `hold`, each token after the first waits until the event is set;
+    with `gap_s`, each is due that long after the last. The first says that `cached` ids of the prompt were reused.
+
+    `asked`, `scored` and `calls` hold what came, `closed` what was given up midway; `on_end` hears how many tokens each
+    answer gave. While it `is_away`, whatever is asked of it raises EngineError.
     """
 
     def __init__(
         self,
-        replies: Sequence[Sequence[int]] | Script,
+        replies: Sequence[Reply] | Script,
         *,
         logp: float = -0.5,
+        scoring: Scoring | None = None,
+        ends: Finish = Finish.STOP,
         hold: asyncio.Event | None = None,
         gap_s: float = 0.0,
+        cached: int = 0,
+        on_end: Callable[[int], None] = lambda given: None,
+        context_length: int = 1 << 20,
     ) -> None:
         self._script = replies if callable(replies) else _in_turn(replies)
+        self._scoring = scoring or self._alike
         self._logp = logp
+        self._ends = ends
         self._hold = hold
         self._gap_s = gap_s
+        self._cached = cached
+        self._on_end = on_end
+        self._context_length = context_length
         self._running: dict[PolicyVersion, int] = {}
         self._leaving: set[PolicyVersion] = set()
+        self.is_away = False
+        self.go = asyncio.Event()
         self.versions: dict[PolicyVersion, Adapter | None] = {BASE: None}
         self.asked: list[Asked] = []
         self.scored: list[Asked] = []
         self.closed: list[Asked] = []
+        self.calls: list[str] = []
+
+    @property
+    def loaded(self) -> list[PolicyVersion]:
+        """The versions that can be asked for, the base model left out, in the order in which they came."""
+        return [version for version in self.versions if not version.is_base and version not in self._leaving]
 
     async def generate(
         self, prompt: Prompt, sampling: Sampling, version: PolicyVersion
     ) -> AsyncGenerator[SampledToken, None]:
         """The scripted reply, token by token."""
-        self._check(version)
+        self.calls.append(f"generate {version}")
+        self._check(prompt, version, most=self._context_length - 1)
         asked = Asked(prompt, sampling, version)
         self.asked.append(asked)
         self._running[version] = self._running.get(version, 0) + 1
-        is_whole = False
+        is_whole, given = False, 0
         loop = asyncio.get_running_loop()
         begin_s = loop.time()
         try:
-            tokens = list(self._script(prompt, sampling, version))
-            if not tokens:
+            reply = self._script(prompt, sampling, version)
+            says = reply if isinstance(reply, Says) else Says(reply)
+            if not says.ids:
                 raise EngineError("a scripted reply is empty: an engine samples at least one token")
-            for at, token in enumerate(tokens):
-                if at and self._hold is not None:
-                    await self._hold.wait()
-                await asyncio.sleep(max(0.0, begin_s + at * self._gap_s - loop.time()) if self._gap_s else 0)
-                finish = self._finish(at, token, tokens, sampling)
+            whole = Prompt((*prompt.tokens, *says.ids))
+            nats = self._scoring(whole, len(prompt), version, sampling.top_logprobs)
+            for at, token in enumerate(says.ids):
+                await self._due(says, at, begin_s)
+                finish = self._finish(at, token, says.ids, sampling)
                 is_whole = finish is not None
-                yield SampledToken(token, self._logp, self._logp, version, finish=finish)
+                top = nats.top[at] if sampling.top_logprobs else ()
+                cached = 0 if at else self._cached
+                given += 1
+                yield SampledToken(token, nats.logp[at], nats.logp[at], version, top, finish=finish, cached=cached)
                 if is_whole:
                     return
         finally:
@@ -81,29 +127,71 @@ class ScriptedEngine:
                 self.closed.append(asked)
             self._running[version] -= 1
             self._let_go()
+            self._on_end(given)
 
     async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
-        """`logp` for each id from `start` on; as likeliest the ids themselves and those after them."""
-        self._check(version)
-        if not 1 <= start <= len(prompt):
-            raise ValueError(f"start is {start}: it lies between 1 and {len(prompt)}")
+        """What `scoring` says; without it `logp` for each id, and as likeliest the ids themselves and those after them.
+
+        Raises RequestError where there is nothing to score.
+        """
+        self.calls.append(f"score {version}")
+        self._check(prompt, version, most=self._context_length)
+        if not 1 <= start < len(prompt):
+            raise RequestError(f"cannot score from token {start} of {len(prompt)}", fix="start at 1 or later")
         self.scored.append(Asked(prompt, Sampling(1), version))
-        rest = prompt.tokens[start:]
-        top = tuple(tuple((token + k, self._logp - k) for k in range(top_k)) for token in rest) if top_k else ()
-        return Scores(start, tuple(self._logp for _ in rest), top)
+        return self._scoring(prompt, start, version, top_k)
 
     async def load(self, adapter: Adapter) -> None:
-        """From now on this version can be asked for."""
+        """From now on this version can be asked for. Raises AdapterError where its files lack or are not finite."""
+        self.calls.append(f"load {adapter.version}")
+        if self.is_away:
+            raise EngineError("the engine is gone")
+        if adapter.version.is_base:
+            raise AdapterError(f"version {adapter.version} is the base model", fix="number adapters from 1 on")
+        weights = adapter.folder / files_of(adapter.folder)[1]
+        if not weights.is_file():
+            raise AdapterError(f"{weights} is missing", fix="export it again, or roll back")
+        if b"nan" in weights.read_bytes():
+            raise AdapterError(f"the adapter in {adapter.folder} is not finite", fix="roll back")
         self.versions[adapter.version] = adapter
         self._leaving.discard(adapter.version)
 
     async def unload(self, version: PolicyVersion) -> None:
         """Forgets the version once nothing runs on it."""
-        self._leaving.add(version)
-        self._let_go()
+        self.calls.append(f"unload {version}")
+        if version in self.loaded:
+            self._leaving.add(version)
+            self._let_go()
 
-    def _check(self, version: PolicyVersion) -> None:
-        if version not in self.versions or version in self._leaving:
+    async def _due(self, says: Says, at: int, begin_s: float) -> None:
+        """Returns when the token may be given. Raises the problem that stands in its place."""
+        if at == says.fails_at and says.problem is not None:
+            raise says.problem
+        if at == says.waits_at:
+            await self.go.wait()
+        if at and self._hold is not None:
+            await self._hold.wait()
+        late_s = begin_s + at * self._gap_s - asyncio.get_running_loop().time()
+        await asyncio.sleep(max(0.0, late_s) if self._gap_s else 0)
+
+    def _alike(self, prompt: Prompt, start: int, version: PolicyVersion, top_k: int) -> Scores:
+        rest = prompt.tokens[start:]
+        top = tuple(self._top(token, top_k) for token in rest) if top_k else ()
+        return Scores(start, tuple(self._logp for _ in rest), top)
+
+    def _top(self, token: int, many: int) -> tuple[tuple[int, float], ...]:
+        return tuple((token + k, self._logp - k) for k in range(many))
+
+    def _check(self, prompt: Prompt, version: PolicyVersion, *, most: int) -> None:
+        if self.is_away:
+            raise EngineError("the engine is gone")
+        if len(prompt) > most:
+            raise RequestError(
+                f"the prompt has {len(prompt)} tokens, the context is {self._context_length}",
+                fix="shorten the conversation",
+                code="context_length_exceeded",
+            )
+        if not version.is_base and (version not in self.versions or version in self._leaving):
             raise EngineError(f"version {version} is not loaded")
 
     def _let_go(self) -> None:
@@ -112,15 +200,17 @@ class ScriptedEngine:
             self._leaving.discard(version)
 
     def _finish(self, at: int, token: int, tokens: Sequence[int], sampling: Sampling) -> Finish | None:
-        if token in sampling.stop_ids or at == len(tokens) - 1:
+        if token in sampling.stop_ids:
             return Finish.STOP
-        return Finish.LENGTH if at + 1 == sampling.max_tokens else None
+        if at + 1 == sampling.max_tokens:
+            return Finish.LENGTH
+        return self._ends if at == len(tokens) - 1 else None
 
 
-def _in_turn(replies: Sequence[Sequence[int]]) -> Script:
+def _in_turn(replies: Sequence[Reply]) -> Script:
     rest = iter(replies)
 
-    def reply(prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> Sequence[int]:
+    def reply(prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> Reply:
         found = next(rest, None)
         if found is None:
             raise EngineError(f"the script is over: it held {len(replies)} replies")

@@ -1,43 +1,113 @@
-"""A trainer that takes steps without learning anything."""
+"""A trainer that takes steps without learning anything, under the rules of a real one."""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter, StepReport, digest_of_folder
+from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter, StepProgress, StepReport, digest_of_folder
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import TrainerError
 
+LOSS = 0.5
 
+
+def honest(samples: Sequence[Sample]) -> StepReport:
+    """What an honest step would report: one is taken where any sample has a signal."""
+    if not any(sample.has_signal for sample in samples):
+        return StepReport(took_step=False, metrics={}, why="no sample has a signal")
+    return StepReport(took_step=True, metrics={"loss": LOSS})
+
+
+@dataclass
 class ScriptedTrainer:
-    """Reports the steps in turn and then, or from the start, what honest steps would report.
+    """Answers each step by `answer`, and writes weights that say what they were made of: the same from the same.
 
-    Without a script a step is taken where any sample has a signal. An entry may be the TrainerError to raise.
-    `steps` holds the batches. An export's files tell what was consumed; their weights are no weights.
+    An entry of a script, or what `answer` raises, may be the TrainerError to raise. `batches` holds the turns of each
+    step, `resumed`, `under` and `gentleness` what it was asked with, `rebased` what was put on what.
     """
 
-    def __init__(self, reports: Sequence[StepReport | TrainerError] = ()) -> None:
-        self._reports = iter(reports)
-        self.steps: list[tuple[Sample, ...]] = []
+    answer: Callable[[Sequence[Sample]], StepReport] = honest
+    batches: list[list[str]] = field(default_factory=list)
+    gentleness: list[int] = field(default_factory=list)
+    resumed: list[Path | None] = field(default_factory=list)
+    under: list[Path | None] = field(default_factory=list)
+    rebased: list[tuple[Path, Path | None]] = field(default_factory=list)
+    before_export: Callable[[], Awaitable[object]] | None = None  # once
+    export_error: Exception | None = None
+    progress: StepProgress | None = None
+    _made_of: str | None = None  # what the weights at hand were made of; None while there are none
 
-    def step(self, samples: Sequence[Sample], *, gentleness: int = 0) -> StepReport:
+    async def step(
+        self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None, gentleness: int = 0
+    ) -> StepReport:
         """The next report."""
-        self.steps.append(tuple(samples))
-        report = next(self._reports, None)
+        self.gentleness.append(gentleness)
+        self.batches.append([item.turn for item in samples])
+        self.resumed.append(resume)
+        self.under.append(under)
+        self._made_of = None
+        made_of = [_digest(resume), _digest(under), *self.batches[-1]]
+        report = self.answer(samples)
+        self._made_of = " ".join(made_of) if report.took_step else " ".join(made_of[:2])
+        return report
+
+    async def rebase(self, *, resume: Path, under: Path | None) -> None:
+        """Notes what is put on what."""
+        self.rebased.append((resume, under))
+        self._made_of = f"{_digest(resume)} on {_digest(under)}"
+
+    async def export(self, folder: Path, version: PolicyVersion) -> Adapter:
+        """Writes small files in the places of an adapter's and of a trainer's state. Raises TrainerError."""
+        if self._made_of is None:
+            raise TrainerError("there is no step that could be written")
+        if self.before_export is not None:
+            await self.before_export()
+            self.before_export = None
+        return await asyncio.to_thread(self._written, folder, version, self._made_of)
+
+    async def aclose(self) -> None:
+        """Forgets the weights at hand."""
+        self._made_of = None
+
+    def _written(self, folder: Path, version: PolicyVersion, made_of: str) -> Adapter:
+        (folder / "optimizer").mkdir(parents=True, exist_ok=True)
+        (folder / CONFIG).write_text(json.dumps({"peft_type": "LORA"}), "utf-8")
+        (folder / WEIGHTS).write_bytes(_safetensors(made_of))
+        (folder / "optimizer" / "state.bin").write_bytes(b"state")
+        if self.export_error is not None:
+            raise self.export_error
+        return Adapter(folder, digest_of_folder(folder), version)
+
+
+def scripted(reports: Sequence[StepReport | TrainerError]) -> Callable[[Sequence[Sample]], StepReport]:
+    """The reports in turn, and then what honest steps would report."""
+    rest = iter(reports)
+
+    def answer(samples: Sequence[Sample]) -> StepReport:
+        report = next(rest, None)
         if isinstance(report, TrainerError):
             raise report
-        if report is not None:
-            return report
-        if not any(sample.has_signal for sample in samples):
-            return StepReport(took_step=False, metrics={}, why="no sample has a signal")
-        return StepReport(took_step=True, metrics={"train_samples": float(len(samples))})
+        return honest(samples) if report is None else report
 
-    def export(self, folder: Path, version: PolicyVersion) -> Adapter:
-        """Writes two small files in the places of an adapter's."""
-        folder.mkdir(parents=True)
-        (folder / CONFIG).write_text(json.dumps({"peft_type": "LORA", "version": str(version)}), "utf-8")
-        (folder / WEIGHTS).write_text("\n".join(sample.turn for batch in self.steps for sample in batch), "utf-8")
-        return Adapter(folder, digest_of_folder(folder), version)
+    return answer
+
+
+def _digest(folder: Path | None) -> str:
+    if folder is None:
+        return "base"
+    try:
+        return digest_of_folder(folder)
+    except OSError as problem:
+        raise TrainerError(f"{folder} holds no adapter: {problem}") from problem
+
+
+def _safetensors(made_of: str) -> bytes:
+    """A whole file of one tensor."""
+    header = json.dumps({"w": {"dtype": "U8", "shape": [32], "data_offsets": [0, 32]}}).encode()
+    return len(header).to_bytes(8, "little") + header + hashlib.sha256(made_of.encode()).digest()

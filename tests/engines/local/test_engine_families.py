@@ -84,5 +84,6 @@ def test_an_adapter_is_computed_as_peft_computes_it(
 
 
 def test_soft_capped_attention_is_refused(open_tiny: Callable[..., Core]) -> None:
-    with pytest.raises(ModelError, match="caps its attention"):
+    with pytest.raises(ModelError, match="caps its attention") as refused:
         open_tiny("gemma2")
+    assert refused.value.fix.startswith("choose a model of plain full or sliding-window attention")

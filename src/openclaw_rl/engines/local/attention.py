@@ -18,6 +18,7 @@ from openclaw_rl.engines.local.cache import Cache, Geometry
 from openclaw_rl.errors import ModelError
 
 NAME = "openclaw_rl"
+OTHER_MODEL = "choose a model of plain full or sliding-window attention, such as Qwen3, Llama 3 or Mistral"
 CALL_COST = 256  # a call of its own costs as much as attending to so many tokens of padding
 CALL_COST_GPU = 1 << 15  # 0.2 ms, in which keys and values of so many tokens are copied and read
 GATHERED = 1 << 16  # tokens that are brought together at once: 268 MB of 8 heads of 128 in bfloat16
@@ -159,13 +160,13 @@ def attend(
     if softcap is not None or s_aux is not None:
         raise ModelError(
             "the model caps its attention scores or adds sinks to them, which the local engine cannot compute",
-            fix="serve it with the vllm or sglang engine",
+            fix=OTHER_MODEL,
         )
     layer = module.layer_idx
     if openclaw_pass is None or not isinstance(layer, int):
         raise ModelError(
             "the model does not hand its attention what the local engine passes on",
-            fix="serve it with the vllm or sglang engine",
+            fix=OTHER_MODEL,
         )
     if isinstance(openclaw_pass, Probe):
         openclaw_pass.layers[layer] = Geometry(key.shape[1], key.shape[3], value.shape[3])

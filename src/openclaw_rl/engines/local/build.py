@@ -7,11 +7,12 @@ import logging
 import torch
 
 from openclaw_rl.engines.local.adapters import AdapterPass, Adapters
+from openclaw_rl.engines.local.attention import OTHER_MODEL
 from openclaw_rl.engines.local.cache import Cache
 from openclaw_rl.engines.local.check import check_form
 from openclaw_rl.engines.local.core import Core
 from openclaw_rl.engines.local.memory import cache_tokens
-from openclaw_rl.engines.local.model import OTHER_ENGINE, Served, load_model
+from openclaw_rl.engines.local.model import Served, load_model
 from openclaw_rl.engines.local.settings import EngineInfo, LocalEngineSettings
 from openclaw_rl.errors import ModelError
 
@@ -31,7 +32,7 @@ def open_core(settings: LocalEngineSettings) -> Core:
         except (ModelError, RuntimeError) as error:
             # RuntimeError: shapes that do not fit are another way of being another architecture
             log.info("not served so: form=%s why=%s", type(served.logits).__name__, error)
-            wrong = error if isinstance(error, ModelError) else ModelError(str(error), fix=OTHER_ENGINE)
+            wrong = error if isinstance(error, ModelError) else ModelError(str(error), fix=OTHER_MODEL)
             continue
         log.info(
             "loaded model=%s form=%s parameters=%d dtype=%s device=%s linears=%s",
@@ -48,7 +49,7 @@ def open_core(settings: LocalEngineSettings) -> Core:
         core = Core(served, cache, adapters, settings)
         core.pace.saw(seconds, [(0, served.probe.shape[1])], 0)
         return core
-    raise wrong or ModelError(f"{settings.model} has no form that can be served", fix=OTHER_ENGINE)
+    raise wrong or ModelError(f"{settings.model} has no form that can be served", fix=OTHER_MODEL)
 
 
 def _cache(settings: LocalEngineSettings, served: Served) -> Cache:

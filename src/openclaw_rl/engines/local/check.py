@@ -7,10 +7,10 @@ import time
 
 import torch
 
-from openclaw_rl.engines.local.attention import Piece, plan
+from openclaw_rl.engines.local.attention import OTHER_MODEL, Piece, plan
 from openclaw_rl.engines.local.blocks import Block
 from openclaw_rl.engines.local.cache import Cache
-from openclaw_rl.engines.local.model import OTHER_ENGINE, Served
+from openclaw_rl.engines.local.model import Served
 from openclaw_rl.errors import ModelError
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ def check_form(served: Served, cache: Cache, name: str) -> float:
     if not worst <= SLACK[served.dtype] * spread + 1e-5:
         raise ModelError(
             f"the engine computes other log-probabilities for {name} than the model itself (off by {worst:.2g})",
-            fix=OTHER_ENGINE,
+            fix=OTHER_MODEL,
         )
     begin = time.perf_counter()
     now = plan(cache, [], [Piece(block, 0, size)], served.dtype)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from openclaw_rl.engines.local.adapters import AdapterPass
-from openclaw_rl.engines.local.attention import NAME, Pass, Probe, attend
+from openclaw_rl.engines.local.attention import NAME, OTHER_MODEL, Pass, Probe, attend
 from openclaw_rl.engines.local.cache import Geometry
 from openclaw_rl.engines.local.lean import lean_forward
 from openclaw_rl.engines.local.linears import Linears
@@ -31,7 +31,6 @@ log = logging.getLogger(__name__)
 SMALL = 100_000_000  # parameters below which bfloat16 is slower than float32 on a CPU
 ATTENTIONS = {"full_attention", "sliding_attention"}
 PROBE_TOKENS = 48
-OTHER_ENGINE = "serve it with the vllm or sglang engine"
 OWN_CODE = "use a model that transformers knows by itself: code that comes with a model is not run"
 
 
@@ -184,7 +183,7 @@ def _weights(model: str, config: PreTrainedConfig, dtype: torch.dtype) -> PreTra
 
     kinds = set(config.get_text_config().to_dict().get("layer_types") or ()) - ATTENTIONS
     if kinds:
-        raise ModelError(f"{model} has layers of kind {', '.join(sorted(kinds))}", fix=OTHER_ENGINE)
+        raise ModelError(f"{model} has layers of kind {', '.join(sorted(kinds))}", fix=OTHER_MODEL)
     folder = Path(model).expanduser()
     if folder.is_dir() and not any(folder.glob("*.safetensors")) and any(folder.glob("*.bin")):
         raise ModelError(
@@ -227,11 +226,11 @@ def _probe(model: PreTrainedModel, probe: Tensor, depth: int) -> tuple[Tensor, P
         model(input_ids=probe, use_cache=False, openclaw_pass=seen)
     except (TypeError, ValueError) as error:
         raise ModelError(
-            f"the engine cannot reach this model's attention: {_first_line(error)}", fix=OTHER_ENGINE
+            f"the engine cannot reach this model's attention: {_first_line(error)}", fix=OTHER_MODEL
         ) from error
     if sorted(seen.layers) != list(range(depth)):
         raise ModelError(
-            f"{depth - len(seen.layers)} of the model's {depth} layers attend in a way of their own", fix=OTHER_ENGINE
+            f"{depth - len(seen.layers)} of the model's {depth} layers attend in a way of their own", fix=OTHER_MODEL
         )
     return reference, seen
 

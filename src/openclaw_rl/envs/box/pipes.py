@@ -49,10 +49,7 @@ class Lines:
 
     def close(self) -> None:
         """Lets go of the pipe."""
-        if self._fd >= 0:
-            asyncio.get_running_loop().remove_reader(self._fd)
-            os.close(self._fd)
-            self._fd = -1
+        self._fd = _closed(self._fd)
 
 
 class Capture:
@@ -104,10 +101,7 @@ class Capture:
 
     def close(self) -> None:
         """Lets go of the pipe."""
-        if self._fd >= 0:
-            asyncio.get_running_loop().remove_reader(self._fd)
-            os.close(self._fd)
-            self._fd = -1
+        self._fd = _closed(self._fd)
 
 
 def memory_file(data: bytes) -> int:
@@ -127,3 +121,11 @@ def close_all(fds: list[int]) -> None:
     for fd in fds:
         with contextlib.suppress(OSError):
             os.close(fd)
+
+
+def _closed(fd: int) -> int:
+    """-1, once nobody reads the descriptor and it is closed."""
+    if fd >= 0:
+        asyncio.get_running_loop().remove_reader(fd)
+        os.close(fd)
+    return -1

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import os
-import platform
-from collections.abc import Sequence
 from html import escape
-from importlib.metadata import PackageNotFoundError, version
-from importlib.resources import files
 
 from openclaw_rl.core.message import Json
 from openclaw_rl.evals import plots
 from openclaw_rl.evals.learning import BEFORE
 from openclaw_rl.evals.records import LearningReport, Measurement, Share, TurnRecord
-
-LIBRARIES = ("openclaw-rl", "torch", "transformers", "peft", "openai")
+from openclaw_rl.evals.report import Verbatim, conditions, figure, page, page_table
 
 
 def as_json(report: LearningReport, *, model: str) -> dict[str, Json]:
@@ -39,49 +34,31 @@ def as_json(report: LearningReport, *, model: str) -> dict[str, Json]:
     return body
 
 
-def conditions(*, model: str, seeds: Sequence[int], repeats: int) -> dict[str, Json]:
-    """Under what a figure was taken."""
-    return {
-        "cores": os.cpu_count(),
-        "threads": os.environ.get("OMP_NUM_THREADS", "default"),
-        "python": platform.python_version(),
-        "versions": {name: _installed(name) for name in LIBRARIES},
-        "model": model,
-        "seeds": list(seeds),
-        "repeats": repeats,
-    }
-
-
 def as_html(report: LearningReport, *, model: str) -> str:
     """The page."""
-    style = files("openclaw_rl.evals").joinpath("report.css").read_text("utf-8")
     body = "\n".join(
         (
             f"<h1>{escape(headline(report))}</h1>",
             f"<p>A simulated {escape(report.user)} wished for this and never said so at the start: "
             f"<em>{escape(report.wish)}</em>. All the model got were corrections, as people make them.</p>",
             _tiles(report),
-            _figure(
+            figure(
                 plots.first_replies(report.sessions, report.converged_at),
                 "First replies. A filled dot met the user's rule (wish followed and answer right) unasked; the line is "
                 f"the share of the last {plots.WINDOW}.",
             ),
-            _figure(
+            figure(
                 plots.measured(report.measurements),
                 "Unseen problems, nobody learns from these: wish followed (blue), answer right (green), with 95 % "
                 f"intervals, sampled at temperature {report.temperature:g}.",
             ),
-            _figure(plots.versions(report.sessions), "The version that answered each session's first request."),
+            figure(plots.versions(report.sessions), "The version that answered each session's first request."),
             _examples(report),
             _corrections(report),
             f"<footer>{escape(model)}, seed {report.seed}, {report.seconds:.0f} s, {os.cpu_count()} cores</footer>",
         )
     )
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>What was learned</title><style>{style}</style></head><body>{body}</body></html>\n"
-    )
+    return page("What was learned", body)
 
 
 def headline(report: LearningReport) -> str:
@@ -109,38 +86,34 @@ def _tiles(report: LearningReport) -> str:
     return f'<section class="tiles">{cells}</section>'
 
 
-def _figure(plot: str, caption: str) -> str:
-    return f"<figure>{plot}<figcaption>{escape(caption)}</figcaption></figure>"
-
-
 def _examples(report: LearningReport) -> str:
     before, after = report.measured(BEFORE), report.last
     if before is None or after is None:
         return ""
-    rows = "".join(
-        f"<tr><td>{escape(old.question)}</td><td><pre>{escape(old.reply)}</pre></td>"
-        f"<td><pre>{escape(new.reply)}</pre></td></tr>"
+    rows = [
+        (old.question, Verbatim(old.reply), Verbatim(new.reply))
         for old, new in zip(before.examples, after.examples, strict=True)
-    )
-    return (
-        "<h2>The same unseen problems, before and after</h2><div class='wide'><table><thead><tr><th>problem</th>"
-        f"<th>{escape(before.version)}</th><th>{escape(after.version)}</th></tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    ]
+    table = page_table(("problem", before.version, after.version), rows)
+    return f"<h2>The same unseen problems, before and after</h2>{table}"
 
 
 def _corrections(report: LearningReport) -> str:
-    rows = "".join(
-        f"<tr><td>{session.number}</td><td><pre>{escape(turn.reply.text)}</pre></td><td>{escape(turn.said or '')}</td>"
-        f"<td>{escape(verdict_of(turn))}</td><td>{escape(hint_of(turn))}</td><td>{escape(turn.reply.version)}</td>"
-        f"<td>{escape(_fate(turn))}</td></tr>"
+    rows = [
+        (
+            str(session.number),
+            Verbatim(turn.reply.text),
+            turn.said or "",
+            verdict_of(turn),
+            hint_of(turn),
+            turn.reply.version,
+            _fate(turn),
+        )
         for session in report.sessions
         for turn in session.turns
-    )
-    return (
-        "<h2>What was said, and what the judge made of it</h2><div class='wide'><table><thead><tr><th>session</th>"
-        "<th>reply</th><th>said next</th><th>verdict</th><th>hint</th><th>version</th><th>became</th></tr></thead>"
-        f"<tbody>{rows}</tbody></table></div>"
-    )
+    ]
+    head = ("session", "reply", "said next", "verdict", "hint", "version", "became")
+    return f"<h2>What was said, and what the judge made of it</h2>{page_table(head, rows)}"
 
 
 def verdict_of(turn: TurnRecord) -> str:
@@ -193,10 +166,3 @@ def _value(share: Share | None) -> float | None:
 def _change(before: Share | None, after: Share | None) -> str:
     old, new = (("?" if share is None else f"{100 * share.value:.0f} %") for share in (before, after))
     return f"{old} → {new}"
-
-
-def _installed(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"

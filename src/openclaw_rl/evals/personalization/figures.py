@@ -10,11 +10,11 @@ from math import inf
 import msgspec
 
 from openclaw_rl.core.message import Json
-from openclaw_rl.evals.demo.report import conditions
 from openclaw_rl.evals.personalization.methods import Method
 from openclaw_rl.evals.personalization.modes import Mode
 from openclaw_rl.evals.personalization.plan import Plan
 from openclaw_rl.evals.personalization.trials import AGAIN, BEFORE, CONVERGED, TWICE, Point, Session, Shares, Trial
+from openclaw_rl.evals.report import conditions
 
 MOMENTS = (BEFORE, CONVERGED, AGAIN, TWICE, "end")
 

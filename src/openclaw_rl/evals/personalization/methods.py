@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,9 @@ from pathlib import Path
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import ConfigError
 
+HEADING = "What this user has wished before:"
+MOST_NOTES = 16
+MOST_CHARS = 300  # of one
 NEVER = 1_000_000  # samples in a batch that is never full: all is judged, nothing is trained
 
 
@@ -20,6 +24,27 @@ class Notes(StrEnum):
     NONE = "none"
     HINTS = "hints"  # those of the judge
     FOLLOWUPS = "followups"  # what the user said to replies that missed
+
+
+@dataclass(slots=True)
+class Memory:
+    """A memory prompt: what a user was found to want, word for word, in front of everything they ask.
+
+    Oldest first; one said before is not kept twice, and the oldest make room.
+    """
+
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, text: str) -> None:
+        """Keeps a note."""
+        note = " ".join(text.split())[:MOST_CHARS]
+        if note and _words(note) not in [_words(kept) for kept in self.notes]:
+            self.notes = [*self.notes, note][-MOST_NOTES:]
+
+    @property
+    def system(self) -> str:
+        """The system text; empty while there is no note."""
+        return "\n".join([HEADING, *(f"- {note}" for note in self.notes)]) if self.notes else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +188,10 @@ def config_text(recipe: Mapping[str, Json], changes: Mapping[str, Json]) -> str:
     return (
         "\n".join(line for table, lines in tables.items() for line in ([f"[{table}]"] if table else []) + lines) + "\n"
     )
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.casefold())
 
 
 def _flat(table: Mapping[str, Json], where: str = "") -> dict[str, Json]:

@@ -17,6 +17,7 @@ from openclaw_rl.evals.people.agent import Answer, Manner, answered
 from openclaw_rl.evals.people.jobs import Assessment, Person
 from openclaw_rl.evals.people.workspace import workspace
 from openclaw_rl.evals.personalization.trials import OddReply, Shares, TrialSettings
+from openclaw_rl.evals.records import number_of
 
 FIRST_HELD_OUT = 1_000_000  # numbers of measured tasks lie beyond those of any session
 ODD_KEPT = 3  # replies of one measurement that are kept to be read
@@ -75,7 +76,7 @@ class Probes:
             bare = await self.shares(replace(asked, may_carry=False))
             return replace(served, bare=bare.wish)
         key = (version, person.name, asked.system)
-        is_base = _number(version) == 0 and not asked.system
+        is_base = number_of(version) == 0 and not asked.system
         found = self._known.get(key) or (self.base.get(person) if is_base else None)
         if found is None:
             found = await self._measured(asked, is_side=True)
@@ -140,8 +141,3 @@ def _shares(person: str, found: Sequence[_Found]) -> Shares:
         version=found[-1].answer.replies[-1].version,
         odd=tuple(odd[:ODD_KEPT]),
     )
-
-
-def _number(version: str) -> int:
-    number = version.rpartition(".")[2]
-    return int(number) if number.isdecimal() else 0

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 
-from openclaw_rl.core.message import Json
-from openclaw_rl.errors import ConfigError
+from openclaw_rl.core.message import Json, json_list
 from openclaw_rl.evals.personalization import plots as pictures
 from openclaw_rl.evals.personalization.modes import Mode
 from openclaw_rl.evals.personalization.plan import Plan
 from openclaw_rl.evals.personalization.trials import Trial
+from openclaw_rl.evals.report import figure, markdown_table, page, page_table, put_section
 
 COLUMNS = (
     "method",
@@ -32,23 +31,18 @@ COLUMNS = (
 
 def as_html(plan: Plan, figures: dict[str, Json], trials: Sequence[Trial]) -> str:
     """The page; it needs nothing beside it."""
-    style = files("openclaw_rl.evals").joinpath("report.css").read_text("utf-8")
-    head = "".join(f"<th>{escape(name)}</th>" for name in COLUMNS)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in table(plan, figures))
     plots = "".join(
-        f"<figure>{pictures.curves(method.name, _of(trials, method.name))}"
-        f"<figcaption>{escape(method.name)}: {escape(method.about)}. Share of seeds whose first reply counted, "
-        f"over the last {pictures.WINDOW} sessions.</figcaption></figure>"
+        figure(
+            pictures.curves(method.name, _of(trials, method.name)),
+            f"{method.name}: {method.about}. Share of seeds whose first reply counted, "
+            f"over the last {pictures.WINDOW} sessions.",
+        )
         for method in plan.methods
     )
-    told = escape(json.dumps(figures["conditions"]))
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>What was learned, {plan.mode}</title><style>{style}</style></head><body>"
-        f"<h1>{escape(headline(figures))}</h1><p>{escape(LEGEND)}</p>"
-        f"<div class='wide'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-        f"{_degenerate(plan, figures)}{plots}<footer>{told}</footer></body></html>\n"
+    return page(
+        f"What was learned, {plan.mode}",
+        f"<h1>{escape(headline(figures))}</h1><p>{escape(LEGEND)}</p>{page_table(COLUMNS, table(plan, figures))}"
+        f"{_degenerate(plan, figures)}{plots}<footer>{escape(json.dumps(figures['conditions']))}</footer>",
     )
 
 
@@ -79,7 +73,7 @@ def table(plan: Plan, figures: dict[str, Json]) -> list[list[str]]:
                 [
                     method.name,
                     user,
-                    " ".join("–" if at is None else str(at) for at in _list(_at(own, "sessions"))),
+                    " ".join("–" if at is None else str(at) for at in json_list(_at(own, "sessions"))),
                     f"{_number(_at(own, 'median'))} ({_range(_at(own, 'spread'))})",
                     _number(_at(own, "raw", "median")),
                     _sum(_at(own, "corrections")),
@@ -95,28 +89,10 @@ def table(plan: Plan, figures: dict[str, Json]) -> list[list[str]]:
 
 def as_markdown(plan: Plan, figures: dict[str, Json], picture: str) -> str:
     """A section of a document: headline, table, the picture, the conditions."""
-    lines = [f"**{headline(figures)}.** {LEGEND}", "", _row(COLUMNS), _row(["---"] * len(COLUMNS))]
-    lines += [_row(row) for row in table(plan, figures)]
+    lines = [f"**{headline(figures)}.** {LEGEND}", "", *markdown_table(COLUMNS, table(plan, figures))]
     lines += ["", f"![First replies that counted, session by session, method by method]({picture})", ""]
     lines += [f"Conditions: `{json.dumps(figures['conditions'])}`"]
     return "\n".join(lines)
-
-
-def put_section(document: Path, name: str, text: str) -> None:
-    """Replaces what stands between the section's marks, `<!-- name -->` and `<!-- /name -->`.
-
-    Raises ConfigError where the document has no such marks.
-    """
-    start, stop = f"<!-- {name} -->", f"<!-- /{name} -->"
-    try:
-        whole = document.read_text("utf-8")
-    except OSError as problem:
-        raise ConfigError(f"{document} cannot be read: {problem.strerror}", fix="name a Markdown file") from problem
-    head, found, rest = whole.partition(start)
-    _, closed, tail = rest.partition(stop)
-    if not found or not closed:
-        raise ConfigError(f"{document} has no place for {name}", fix=f"write {start} and {stop} where it belongs")
-    document.write_text(f"{head}{start}\n{text}\n{stop}{tail}", "utf-8")
 
 
 def write_results(
@@ -134,10 +110,10 @@ def _degenerate(plan: Plan, figures: dict[str, Json]) -> str:
     """The degenerate replies that were kept, to be read; nothing where there were none."""
     items = [
         f"<li>{escape(method.name)}, {escape(user)}, seed {_at(odd, 'seed')}, after session {_at(odd, 'after_session')}"
-        f" ({escape(', '.join(map(str, _list(_at(odd, 'why')))))}): {escape(str(_at(odd, 'reply')))}</li>"
+        f" ({escape(', '.join(map(str, json_list(_at(odd, 'why')))))}): {escape(str(_at(odd, 'reply')))}</li>"
         for method in plan.methods
         for user, own in _items(_at(figures, "methods", method.name))
-        for odd in _list(_at(own, "degenerate_replies"))
+        for odd in json_list(_at(own, "degenerate_replies"))
     ]
     if not items:
         return ""
@@ -146,10 +122,6 @@ def _degenerate(plan: Plan, figures: dict[str, Json]) -> str:
 
 def _of(trials: Sequence[Trial], method: str) -> list[Trial]:
     return [trial for trial in trials if trial.method == method]
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _at(value: Json, *keys: str) -> Json:
@@ -162,10 +134,6 @@ def _items(value: Json) -> list[tuple[str, Json]]:
     return list(value.items()) if isinstance(value, dict) else []
 
 
-def _list(value: Json) -> list[Json]:
-    return value if isinstance(value, list) else []
-
-
 def _number(value: Json) -> str:
     return f"{value:g}" if isinstance(value, int | float) else "–"
 
@@ -175,10 +143,10 @@ def _percent(value: Json) -> str:
 
 
 def _range(value: Json) -> str:
-    return " to ".join("–" if item is None else str(item) for item in _list(value))
+    return " to ".join("–" if item is None else str(item) for item in json_list(value))
 
 
 def _sum(value: Json) -> str:
     """The mean over the seeds."""
-    numbers = [item for item in _list(value) if isinstance(item, int)]
+    numbers = [item for item in json_list(value) if isinstance(item, int)]
     return f"{sum(numbers) / len(numbers):.1f}" if numbers else "–"

@@ -13,10 +13,9 @@ from openclaw_rl.evals.client import Client, TurnNews
 from openclaw_rl.evals.learning import settle
 from openclaw_rl.evals.people.agent import Answer, Manner, answered
 from openclaw_rl.evals.people.jobs import Assessment, Job, Person
-from openclaw_rl.evals.people.memory import Memory
 from openclaw_rl.evals.people.voices import Voice
 from openclaw_rl.evals.people.workspace import Workspace, workspace
-from openclaw_rl.evals.personalization.methods import Method, Notes
+from openclaw_rl.evals.personalization.methods import Memory, Method, Notes
 from openclaw_rl.evals.personalization.probes import Measured, Probes
 from openclaw_rl.evals.personalization.trials import (
     AGAIN,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 
 from openclaw_rl.core.message import Json
-from openclaw_rl.evals.personalization.report import put_section
+from openclaw_rl.evals.report import markdown_table, page, page_table, put_section
 
 LEGEND = (
     "One user teaches twelve wishes one after another to one model, each until three first replies running met it or "
@@ -29,22 +28,19 @@ COLUMNS = (
 
 def as_markdown(figures: dict[str, Json]) -> str:
     """The section."""
-    lines = [_legend(figures), "", _row(COLUMNS), _row(["---"] * len(COLUMNS))]
-    lines += [_row(row) for row in table(figures)]
-    lines += ["", _row(("wish", *_carries(figures))), _row(["---"] * (1 + len(_carries(figures))))]
-    lines += [_row(row) for row in wishes(figures)]
+    lines = [_legend(figures), "", *markdown_table(COLUMNS, table(figures))]
+    lines += ["", *markdown_table(("wish", *_carries(figures)), wishes(figures))]
     return "\n".join([*lines, "", f"Conditions: `{json.dumps(figures['conditions'])}`"])
 
 
 def as_html(figures: dict[str, Json]) -> str:
     """The page."""
-    style = files("openclaw_rl.evals").joinpath("report.css").read_text("utf-8")
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Twelve wishes</title>'
-        f"<style>{style}</style></head><body><h1>Twelve wishes, one after another</h1><p>{escape(_legend(figures))}</p>"
-        f"{_html(COLUMNS, table(figures))}<h2>Followed before → in the end</h2>"
-        f"{_html(('wish', *_carries(figures)), wishes(figures))}"
-        f"<footer>{escape(json.dumps(figures['conditions']))}</footer></body></html>\n"
+    return page(
+        "Twelve wishes",
+        f"<h1>Twelve wishes, one after another</h1><p>{escape(_legend(figures))}</p>"
+        f"{page_table(COLUMNS, table(figures))}<h2>Followed before → in the end</h2>"
+        f"{page_table(('wish', *_carries(figures)), wishes(figures))}"
+        f"<footer>{escape(json.dumps(figures['conditions']))}</footer>",
     )
 
 
@@ -89,13 +85,3 @@ def _told(value: Json) -> str:
 
 def _tables(value: Json) -> dict[str, dict[str, Json]]:
     return {key: own for key, own in value.items() if isinstance(own, dict)} if isinstance(value, dict) else {}
-
-
-def _html(head: tuple[str, ...], rows: list[list[str]]) -> str:
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    cells = "".join(f"<th>{escape(name)}</th>" for name in head)
-    return f"<div class='wide'><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>"
-
-
-def _row(cells: tuple[str, ...] | list[str]) -> str:
-    return f"| {' | '.join(cells)} |"

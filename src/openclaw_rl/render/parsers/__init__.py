@@ -1,4 +1,4 @@
-"""Parsers of sampled tokens, one file for each family of formats."""
+"""Parsers of sampled tokens: one file for each way of writing calls, which several families may share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from openclaw_rl.core.message import Tool
 from openclaw_rl.render.call_ids import nine_letters
 from openclaw_rl.render.detokenise import TokenBytes
-from openclaw_rl.render.parsers.deepseek import deepseek
 from openclaw_rl.render.parsers.deltas import (
     ArgumentsDelta,
     CallDelta,
@@ -17,16 +16,15 @@ from openclaw_rl.render.parsers.deltas import (
     TextDelta,
 )
 from openclaw_rl.render.parsers.family import THINK_MARKS, Family, family_of, opens_thinking, writes_fences
-from openclaw_rl.render.parsers.glm import glm
 from openclaw_rl.render.parsers.harmony import HarmonyFormat
-from openclaw_rl.render.parsers.hermes import hermes
-from openclaw_rl.render.parsers.kimi import kimi
+from openclaw_rl.render.parsers.headed import deepseek, kimi
 from openclaw_rl.render.parsers.llama import llama
 from openclaw_rl.render.parsers.mistral import mistral
+from openclaw_rl.render.parsers.objects import hermes
 from openclaw_rl.render.parsers.plain import PlainParser
-from openclaw_rl.render.parsers.qwen_coder import qwen_coder
 from openclaw_rl.render.parsers.reading import Format, FormatParser
 from openclaw_rl.render.parsers.reply import Reply
+from openclaw_rl.render.parsers.tagged import glm, qwen_coder
 
 __all__ = [
     "ArgumentsDelta",

@@ -1,14 +1,48 @@
-"""Calls written as a header that names the function, and an object of arguments behind it."""
+"""Calls written as a header that names the function, then an object of arguments: DeepSeek's and Kimi's."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from openclaw_rl.render.parsers.marked import MarkedFormat, Marks
 from openclaw_rl.render.parsers.objects import Braces
 from openclaw_rl.render.parsers.reply import Reply
 
 _HEADER_CHARS = 1000
+
+_SEPARATOR = "<｜tool▁sep｜>"
+_DEEPSEEK = Marks(
+    "<｜tool▁call▁begin｜>",
+    "<｜tool▁call▁end｜>",
+    aside=("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
+    inside=(_SEPARATOR,),
+)
+_FENCED = re.compile(rf"\s*function{_SEPARATOR}([^\n<]*[^\s<])\s*\n```json\s*(?=\{{)")  # V3 and R1
+_BARE = re.compile(rf"\s*([^\s<](?:[^\n<]*[^\s<])?)\s*{_SEPARATOR}\s*(?=\{{)")  # V3.1
+
+_ARGUMENTS = "<|tool_call_argument_begin|>"
+_KIMI = Marks(
+    "<|tool_call_begin|>",
+    "<|tool_call_end|>",
+    aside=("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
+    inside=(_ARGUMENTS,),
+)
+_KIMI_HEADER = re.compile(rf"\s*((?:functions\.)?([^\s<]+?):\d+)\s*{re.escape(_ARGUMENTS)}\s*(?=\{{)")
+
+
+def deepseek(reply: Reply, *, is_thinking: bool) -> MarkedFormat:
+    """DeepSeek (V3, R1, V3.1): calls between marks of their own, with or without a fence around the arguments."""
+    return MarkedFormat(_DEEPSEEK, reply, lambda: HeadedCall(reply, _deepseek_header), is_thinking=is_thinking)
+
+
+def kimi(reply: Reply, *, is_thinking: bool) -> MarkedFormat:
+    """Kimi K2: calls in a section of their own, each under the id `functions.name:index` it was given.
+
+    Calls keep the ids that were sampled: results are read under them.
+    """
+    return MarkedFormat(_KIMI, reply, lambda: HeadedCall(reply, _kimi_header), is_thinking=is_thinking)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +94,13 @@ class HeadedCall:
     def close(self, *, is_whole: bool) -> str | None:
         """Nothing is left over of a call; None where it is none."""
         return "" if self._is_call else None
+
+
+def _deepseek_header(raw: str) -> Header | None:
+    found = _FENCED.match(raw) or _BARE.match(raw)
+    return None if found is None else Header(found.group(1), found.end())
+
+
+def _kimi_header(raw: str) -> Header | None:
+    found = _KIMI_HEADER.match(raw)
+    return None if found is None else Header(found.group(2), found.end(), found.group(1))

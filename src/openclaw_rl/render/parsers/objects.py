@@ -1,4 +1,4 @@
-"""JSON as it is written: where an object ends, and one call written as an object."""
+"""JSON as it is written: where an object ends, one call written as an object, and the answers that hold such calls."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection
 
 from openclaw_rl.core.message import Json
+from openclaw_rl.render.parsers.marked import MarkedFormat, Marks
 from openclaw_rl.render.parsers.reply import Reply
 
 _HEADER = re.compile(
@@ -14,6 +15,7 @@ _HEADER = re.compile(
     r'\s*"(?:arguments|parameters)"\s*:\s*(?=\{)'
 )
 _FIRST_KEY = re.compile(r'\s*\{\s*"((?:[^"\\]|\\.)*)"')
+_HERMES = Marks("<tool_call>", "</tool_call>")
 _KEYS = frozenset({"name", "arguments", "parameters", "id", "type", "function"})
 _PLAIN = re.compile(r'[^"{}\[\]\\]+')
 _HEADER_CHARS = 1000  # a call that has not told its name by then is read once it is whole
@@ -143,6 +145,30 @@ class ObjectCall:
             return True
         found = None if self._names is None else _HEADER.match(self.raw)
         return found is not None and self._names is not None and found.group(1)[1:-1] not in self._names
+
+
+def hermes(reply: Reply, *, is_thinking: bool) -> MarkedFormat:
+    """Hermes-style ChatML (Qwen and many others): <think>...</think>, text, <tool_call>{json}</tool_call>."""
+    return MarkedFormat(_HERMES, reply, lambda: _HermesCall(reply), is_thinking=is_thinking)
+
+
+class _HermesCall:
+    """One object between its marks; what follows it there is left out."""
+
+    def __init__(self, reply: Reply) -> None:
+        self.raw = ""
+        self.is_over = False
+        self._call = ObjectCall(reply)
+
+    def feed(self, text: str) -> int:
+        """All of it belongs to the call."""
+        self.raw += text
+        self._call.feed(text)
+        return len(text)
+
+    def close(self, *, is_whole: bool) -> str | None:
+        """Nothing is left over of a call; None where it is none."""
+        return "" if self._call.close() else None
 
 
 def _object(text: str) -> dict[str, Json] | None:

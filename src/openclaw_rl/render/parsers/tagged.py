@@ -1,4 +1,4 @@
-"""Calls whose arguments stand in tags, one pair of key and value each, as text and not as JSON."""
+"""Calls whose arguments stand in tags, one pair of key and value each, as text and not as JSON: GLM and Qwen3-Coder."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from openclaw_rl.core.message import Json, Tool
+from openclaw_rl.render.parsers.marked import MarkedFormat, Marks
 from openclaw_rl.render.parsers.reply import Reply
 
 
@@ -25,6 +26,33 @@ class Tags:
     closes: str
     foot: re.Pattern[str]
     has_lines: bool = False
+
+
+_GLM = Tags(
+    head=re.compile(r"\s*([^<>\s]+)\s*"),
+    key=re.compile(r"\s*<arg_key>((?:(?!</arg_key>).)*)</arg_key>\s*<arg_value>", re.DOTALL),
+    closes="</arg_value>",
+    foot=re.compile(r"\s*"),
+)
+_GLM_MARKS = Marks("<tool_call>", "</tool_call>", inside=("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"))
+_QWEN = Tags(
+    head=re.compile(r"\s*<function=([^<>\s]+)>\s*(?:</function>\s*)?"),
+    key=re.compile(r"\s*<parameter=([^<>\n]+)>"),
+    closes="</parameter>",
+    foot=re.compile(r"\s*(?:</function>\s*)?"),
+    has_lines=True,
+)
+_QWEN_MARKS = Marks("<tool_call>", "</tool_call>")
+
+
+def glm(reply: Reply, tools: Sequence[Tool] | None, *, is_thinking: bool) -> MarkedFormat:
+    """GLM-4.5: <tool_call>name <arg_key>k</arg_key> <arg_value>v</arg_value></tool_call>."""
+    return MarkedFormat(_GLM_MARKS, reply, lambda: TaggedCall(reply, _GLM, tools), is_thinking=is_thinking)
+
+
+def qwen_coder(reply: Reply, tools: Sequence[Tool] | None, *, is_thinking: bool) -> MarkedFormat:
+    """Qwen3-Coder: <function=name>, <parameter=key> value </parameter>, </function>."""
+    return MarkedFormat(_QWEN_MARKS, reply, lambda: TaggedCall(reply, _QWEN, tools), is_thinking=is_thinking)
 
 
 class TaggedCall:

@@ -1,12 +1,19 @@
-"""How many connections may be open at once: one too many is told to come again, before anything is read from it."""
+"""How many connections may be open at once: one too many is told to come again, before anything is read from it.
+
+And how many files and connections the process may have open at all.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import sys
 from dataclasses import dataclass
 
 from aiohttp import web
 
+log = logging.getLogger(__name__)
+OWN = 128  # for the store, children's pipes, adapters being read, and what else is no connection
 _BODY = (
     b'{"error":{"message":"the server has as many connections as it takes. Try again in a moment",'
     b'"type":"server_error","param":null,"code":"too_many_connections"}}'
@@ -15,6 +22,23 @@ _ANSWER = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 2\r\nConnection: close\r\n"
     b"Content-Length: %d\r\n\r\n%b" % (len(_BODY), _BODY)
 )
+
+
+def room_for(connections: int) -> int:
+    """How many connections there are handles for, at most those asked for; the process's bound is raised for them."""
+    if sys.platform == "win32":
+        return connections
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + OWN
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    if most < wanted:
+        told = "connections=%d instead of %d: the system allows this process %d open files"
+        log.warning(told, most - OWN, connections, most)
+    return max(1, most - OWN)
 
 
 @dataclass(slots=True)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import StoreError
@@ -23,7 +22,6 @@ from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.rows import StepRecord
 from openclaw_rl.store.tables import turns, versions
 from openclaw_rl.store.tables.hint_book import HintBook
-from openclaw_rl.store.tables.replay import samples_of
 from openclaw_rl.store.writer import Transaction, Writer
 
 WHY_GIVEN_UP = "its weights were not kept and could not be made again; it is made anew over the samples that are left"
@@ -173,10 +171,6 @@ class ForgettingBook:
     async def remade(self, held: Forgetting, old: PolicyVersion, step: StepRecord) -> None:
         """A version made again: its step, its version as CANDIDATE, its turns' lessons, the plan; one transaction."""
         await self._writer.do(lambda tx: _remade(tx.sql, held, old, step), is_synced=True)
-
-    async def samples(self, turns: Sequence[str]) -> list[Sample]:
-        """The samples of these turns, in the order given; those that are gone are left out."""
-        return await self._reader.do(lambda sql: samples_of(sql, turns))
 
     async def compact(self) -> float:
         """Writes the store's file anew, without a byte of what is gone; gives for how many seconds nobody could write.

@@ -13,11 +13,19 @@ from openclaw_rl.store.codec import plain
 from openclaw_rl.store.connection import open_writer
 from openclaw_rl.store.forget.selection import Going
 from openclaw_rl.store.rows import VersionRow, VersionStatus
-from openclaw_rl.store.tables import samples, versions
+from openclaw_rl.store.tables import episodes, samples, versions
 
 WHY_GONE = "removed: it had learned from what was forgotten"
 WHY_BACK = "what later versions had learned from was forgotten"
 LOG_WAITS_MS, BUSY_MS = 50, 5000
+AT_ONCE = 200  # turns in one transaction: nobody who stores a turn waits long
+_SETTLED = (State.TRAINED.value, State.DROPPED.value)
+# A session that goes on keeps all of its turns: the next request may go on from any of them.
+_OLD = (
+    "SELECT turns.id FROM turns LEFT JOIN sessions ON sessions.id = turns.session WHERE at_s < ? "
+    "AND (state IS NULL OR state IN (?, ?)) AND (sessions.id IS NULL OR sessions.end_why IS NOT NULL) "
+    "ORDER BY seq LIMIT ?"
+)
 TABLES_OF_TURNS = ("next_states", "verdicts", "feedback", "samples", "lessons")
 
 
@@ -48,6 +56,28 @@ def erase_turns(sql: sqlite3.Connection, names: Collection[str]) -> None:
     texts = _texts_of(sql, names)
     _delete(sql, "turns", "id", names)
     _drop_texts(sql, texts)
+
+
+def erase_older(sql: sqlite3.Connection, before_s: float) -> int:
+    """Erases some turns of ended sessions that are older than is allowed; gives how many went.
+
+    What was learned from them stays learned. A turn goes with its next state, verdict, feedback and sample, and a
+    session or a settled episode when nothing of it is left. A turn that still waits to teach is kept until it has.
+    Hints kept for users stay, without the turn they were drawn from. What is deleted is overwritten in the file.
+    """
+    names = [str(row[0]) for row in sql.execute(_OLD, (before_s, *_SETTLED, AT_ONCE))]
+    sql.execute("PRAGMA secure_delete=ON")
+    if not names:
+        episodes.drop_empty(sql, before_s)
+        return 0
+    sql.executemany("UPDATE hints SET turn = NULL WHERE turn = ?", [(name,) for name in names])
+    erase_turns(sql, names)
+    sql.execute(
+        "DELETE FROM sessions WHERE end_why IS NOT NULL AND seen_s < ? "
+        "AND NOT EXISTS (SELECT 1 FROM turns WHERE turns.session = sessions.id)",
+        (before_s,),
+    )
+    return len(names)
 
 
 def nearest_clean(rows: Iterable[VersionRow], version: PolicyVersion, gone: Collection[PolicyVersion]) -> PolicyVersion:

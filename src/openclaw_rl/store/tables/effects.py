@@ -45,7 +45,7 @@ class EffectBook:
         return await self._reader.do(lambda sql: outcomes(sql, limit))
 
     async def samples(self, turns: Sequence[str]) -> list[Sample]:
-        """The samples of these turns; those that are gone are left out."""
+        """The samples of these turns, in the order given; those that are gone are left out."""
         return await self._reader.do(lambda sql: samples_of(sql, turns))
 
     async def learned(self, turns: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -11,6 +11,7 @@ import msgspec
 from openclaw_rl.core.message import Json, Message, Role, TextPart, Tool, ToolCall
 from openclaw_rl.core.nesting import MOST_DEPTH, is_too_deep
 from openclaw_rl.errors import RequestError
+from openclaw_rl.render.held import Held
 from openclaw_rl.serve.request.extras import Extras
 from openclaw_rl.serve.request.names import MOST_CALL_ID, check_facts, check_metadata, check_name
 from openclaw_rl.serve.request.unseen import Unseen, data_facts, own_line, text_in, texts_of
@@ -28,6 +29,7 @@ FACTS = (
 )
 _ROLES = {"system": Role.SYSTEM, "developer": Role.SYSTEM} | {role.value: role for role in Role}
 _THINKING = frozenset({"thinking", "reasoning", "redacted_thinking"})
+_TOOLS_KEPT, _TOOLS_KEPT_BYTES = 64, 4 * 1024 * 1024
 _EMPTY: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
@@ -218,6 +220,25 @@ def tools_of(specs: Sequence[ToolSpec]) -> tuple[Tool, ...]:
             )
         found.append(Tool(spec.function.name, spec.function.description or "", parameters))
     return tuple(found)
+
+
+class Offered:
+    """The tools that requests offer, read once: an agent sends the same ones, byte for byte, with every request.
+
+    Equal bytes give the very same tools, by which others know them again.
+    """
+
+    def __init__(self) -> None:
+        self._held: Held[bytes, tuple[Tool, ...]] = Held(most=_TOOLS_KEPT, most_size=_TOOLS_KEPT_BYTES)
+
+    def tools(self, specs: Sequence[ToolSpec], raw: msgspec.Raw) -> tuple[Tool, ...]:
+        """The tools, whose JSON was `raw`. Raises RequestError for those that cannot be read."""
+        told = bytes(raw)
+        found = self._held.get(told)
+        if found is None:
+            found = tools_of(specs)
+            self._held.put(told, found, size=len(told))
+        return found
 
 
 def facts_of(fields: Mapping[str, msgspec.Raw]) -> dict[str, Json]:

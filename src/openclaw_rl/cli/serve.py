@@ -1,0 +1,85 @@
+"""`openclaw-rl serve` and `openclaw-rl demo`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from openclaw_rl.cli.common import Home, run_in_order, say
+
+app = typer.Typer()
+
+
+@app.command()
+def serve(
+    *,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="A model folder, a hub name, or `bundled`. [default: bundled, a toy]"),
+    ] = None,
+    home: Home = None,
+    host: Annotated[str | None, typer.Option("--host", help="The address to listen on. [default: 127.0.0.1]")] = None,
+    port: Annotated[int | None, typer.Option("--port", help="The port; 0 for any free one. [default: 30000]")] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option("--api-key", help="The key clients must send. [default: one is made and kept in the home folder]"),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="A TOML file of settings. [default: config.toml in the home folder]")
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", help="A PEM file with a certificate chain: speak https.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="The PEM file with its private key.")] = None,
+    plain_public: Annotated[
+        bool | None,
+        typer.Option("--plain-public", help="Listen without TLS on an address that others reach; docs/security.md."),
+    ] = None,
+    learn: Annotated[bool, typer.Option("--learn/--no-learn", help="Judge, train and publish while serving.")] = True,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more, conversation text included.")] = False,
+) -> None:
+    """Serve a model and let it learn from what is said next.
+
+    Point any OpenAI-style client at the address it prints. Ctrl-C finishes what is being answered and leaves; a second
+    Ctrl-C leaves at once. Nothing is lost either way.
+    """
+    from openclaw_rl.config import read_config
+    from openclaw_rl.runtime.serving import run
+
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    settings = read_config(
+        config,
+        overrides={
+            "model": model,
+            "home": None if home is None else str(home),
+            "serve.host": host,
+            "serve.port": port,
+            "serve.api_key": api_key,
+            "serve.tls_cert": None if tls_cert is None else str(tls_cert),
+            "serve.tls_key": None if tls_key is None else str(tls_key),
+            "serve.plain_public": plain_public,
+        },
+    )
+
+    def announce(line: str) -> None:
+        say.print(line, soft_wrap=True, markup=False)
+
+    asyncio.run(run(settings, learn=learn, announce=announce, is_private=say.is_terminal))
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Where the report goes.")] = Path("demo"),
+    sessions: Annotated[int, typer.Option("--sessions", help="At most this many sessions.", min=1)] = 24,
+    seed: Annotated[int, typer.Option("--seed", help="Which student, which problems.")] = 0,
+) -> None:
+    """Watch the bundled model adopt a preference from being corrected; takes a few minutes."""
+    from openclaw_rl.evals.demo.run import run_demo
+
+    run_in_order(run_demo(out, sessions=sessions, seed=seed))

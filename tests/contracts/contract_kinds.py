@@ -1,0 +1,168 @@
+"""What is held to a contract: the double and the real one, each behind the same face."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter, digest_of_folder
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.protocols import Chat, Engine, Renderer, Trainer
+from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.version import SHARED, PolicyVersion
+from openclaw_rl.engines.local.client import LocalEngine
+from openclaw_rl.engines.local.settings import LocalEngineSettings
+from openclaw_rl.errors import JudgeError
+from openclaw_rl.home.models import model_folder
+from openclaw_rl.judge.endpoint import EndpointChat
+from openclaw_rl.judge.local import EngineChat
+from openclaw_rl.render.renderer import ChatRenderer
+from openclaw_rl.render.template import read_template
+from openclaw_rl.testing.engine import ScriptedEngine
+from openclaw_rl.testing.judge import ScriptedChat
+from openclaw_rl.testing.renderer import END, LetterRenderer, ids_of
+from openclaw_rl.testing.trainer import ScriptedTrainer
+from openclaw_rl.trainers.lora import LoraTrainer
+from openclaw_rl.trainers.process import TrainerProcess
+from openclaw_rl.trainers.settings import Method, MethodSettings, TrainerSettings
+
+SETTINGS = TrainerSettings(rank=4, alpha=8.0, nice=0, method=MethodSettings(name=Method.COMBINE))
+CONTEXT = 512
+
+
+@dataclass(frozen=True)
+class EngineKind:
+    """An engine, adapters for its model, and how long a prompt may be."""
+
+    engine: Engine
+    adapter: Callable[[int], Adapter]
+    context_length: int
+
+
+@dataclass(frozen=True)
+class RendererKind:
+    """A renderer, and the ids of an answer with the one that ends it."""
+
+    renderer: Renderer
+    answer: Callable[[str], tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class ChatKind:
+    """A model that says one thing, and one that cannot be reached."""
+
+    chat: Chat
+    away: Chat
+
+
+def version(number: int) -> PolicyVersion:
+    return PolicyVersion(SHARED, number)
+
+
+@asynccontextmanager
+async def scripted_engine(folder: Path) -> AsyncIterator[EngineKind]:
+    """Says other ids to each seed."""
+
+    def says(prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> Sequence[int]:
+        return tuple((sum(prompt.tokens) + (sampling.seed or 0) + at) % 50 for at in range(sampling.max_tokens))
+
+    def adapter(number: int) -> Adapter:
+        made = folder / str(number)
+        if not made.exists():
+            made.mkdir()
+            (made / CONFIG).write_text("{}")
+            (made / WEIGHTS).write_bytes(bytes([number]))
+        return Adapter(made, digest_of_folder(made), version(number))
+
+    yield EngineKind(ScriptedEngine(says, context_length=CONTEXT), adapter, CONTEXT)
+
+
+@asynccontextmanager
+async def local_engine(folder: Path) -> AsyncIterator[EngineKind]:
+    """The bundled model in a process of its own."""
+    model = model_folder("bundled")
+    trainer = LoraTrainer.open(model, SETTINGS)
+
+    def adapter(number: int) -> Adapter:
+        made = folder / str(number)
+        return Adapter(made, digest_of_folder(made), version(number)) if made.exists() else exported(made, number)
+
+    def exported(made: Path, number: int) -> Adapter:
+        return trainer.export(made, version(number))
+
+    engine = await LocalEngine.start(LocalEngineSettings(model=str(model), device="cpu", cache_tokens=8192))
+    try:
+        yield EngineKind(engine, adapter, engine.info.context_length)
+    finally:
+        await engine.aclose()
+
+
+@asynccontextmanager
+async def scripted_trainer() -> AsyncIterator[Trainer]:
+    yield ScriptedTrainer()
+
+
+@asynccontextmanager
+async def local_trainer() -> AsyncIterator[Trainer]:
+    """The bundled model's, in a process of its own."""
+    trainer = TrainerProcess(model_folder("bundled"), SETTINGS)
+    try:
+        yield trainer
+    finally:
+        await trainer.aclose()
+
+
+def letters() -> RendererKind:
+    return RendererKind(LetterRenderer(), lambda text: (*ids_of(text), END))
+
+
+def chat_template() -> RendererKind:
+    """The bundled model's template and tokenizer."""
+    renderer = ChatRenderer(read_template(model_folder("bundled")))
+    return RendererKind(renderer, lambda text: (*renderer.encode(text), *renderer.template.eos_ids()[:1]))
+
+
+@asynccontextmanager
+async def scripted_chat(says: str) -> AsyncIterator[ChatKind]:
+    away = JudgeError("away")
+    yield ChatKind(ScriptedChat(lambda asked: says), ScriptedChat(lambda asked: away))
+
+
+@asynccontextmanager
+async def engine_chat(says: str) -> AsyncIterator[ChatKind]:
+    """The model that is served."""
+    engine, away = (ScriptedEngine(lambda *asked: (*ids_of(says), END)) for _ in range(2))
+    away.is_away = True
+    chats = [EngineChat(each, LetterRenderer(), stop_ids=(END,)) for each in (engine, away)]
+    yield ChatKind(*chats)
+
+
+@asynccontextmanager
+async def endpoint_chat(says: str) -> AsyncIterator[ChatKind]:
+    """A model at an endpoint of its own."""
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({"choices": [{"message": {"role": "assistant", "content": says}}]})
+
+    async def away(request: web.Request) -> web.Response:
+        return web.json_response({"error": {"message": "away"}}, status=503)
+
+    app = web.Application()
+    app.add_routes([web.post("/v1/chat/completions", answer), web.post("/away/chat/completions", away)])
+    async with TestServer(app) as server, AsyncExitStack() as stack:
+        chats = [
+            await stack.enter_async_context(EndpointChat(str(server.make_url(path)), "m", retries=0))
+            for path in ("/v1", "/away")
+        ]
+        yield ChatKind(*chats)
+
+
+ENGINES = {"scripted": scripted_engine, "local": local_engine}
+TRAINERS = {"scripted": scripted_trainer, "local": local_trainer}
+CHATS = {"scripted": scripted_chat, "served model": engine_chat, "endpoint": endpoint_chat}
+RENDERERS = {"letters": letters, "chat template": chat_template}
