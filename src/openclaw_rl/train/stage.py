@@ -19,7 +19,7 @@ from openclaw_rl.core.facts import StoreFacts
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.manifest import Manifest
 from openclaw_rl.core.message import Json
-from openclaw_rl.core.protocols import Teaching
+from openclaw_rl.core.protocols import Teaching, Trainer
 from openclaw_rl.core.sample import Wants
 from openclaw_rl.core.stage import StageReport
 from openclaw_rl.core.version import SHARED, PolicyVersion
@@ -29,7 +29,7 @@ from openclaw_rl.train.affordable import ScopeTurns
 from openclaw_rl.train.costs import KEPT, Costs
 from openclaw_rl.train.settings import TrainStageSettings
 from openclaw_rl.train.status import TrainStatus, train_findings
-from openclaw_rl.train.step_parts import StepParts, TrainerHandle
+from openclaw_rl.train.step_parts import StepParts
 from openclaw_rl.train.steps import Look, ScopeSteps, Taken
 from openclaw_rl.train.under_way import left_s, told
 
@@ -52,7 +52,7 @@ class TrainStage:
 
     store: Store
     teaching: Teaching
-    trainer: TrainerHandle
+    trainer: Trainer
     settings: TrainStageSettings
     wants: Wants
     home: Path
