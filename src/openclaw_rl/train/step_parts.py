@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from openclaw_rl.core.message import Json
+from openclaw_rl.core.protocols import Trainer
 from openclaw_rl.core.sample import Sample, Wants
 from openclaw_rl.store.db import Store
 from openclaw_rl.train.costs import Costs
