@@ -97,7 +97,7 @@ def test_a_build_that_was_stopped_goes_on_as_if_it_had_not_been(
 
 
 def test_the_command_makes_a_judge_and_measures_it_on_kept_parts(tmp_path: Path) -> None:
-    ran = CliRunner().invoke(app, ["judge", "--folder", str(tmp_path), "--short", "--measure"])
+    ran = CliRunner().invoke(app, ["judge", "--folder", str(tmp_path), "--short"])
     assert ran.exit_code == 0, ran.output
     assert "examples of parts kept back" in ran.output
     about = json.loads((tmp_path / ABOUT).read_text("utf-8"))

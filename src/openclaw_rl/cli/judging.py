@@ -61,8 +61,8 @@ def judge(
     """Try a judge on labelled cases: thanks, corrections, sarcasm, tool errors, injections, other languages and more.
 
     The key for an endpoint is read from OPENCLAW_RL_JUDGE_KEY. Without --judge a model on this machine judges: by the
-    classifier in its folder, as the bundled one does, or served and asked. `taught` are the toy world's cases. Ends with
-    one line of JSON.
+    classifier in its folder, as the bundled one does, or served and asked. `taught` are the toy world's cases. Ends
+    with one line of JSON.
     """
     cases = [*taught_cases(), *written_cases()]
     chosen = spread(cases, QUICK_CASES) if quick else cases

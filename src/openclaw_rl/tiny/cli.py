@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -16,9 +16,6 @@ from rich.table import Table
 
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.tiny import train, world
-
-if TYPE_CHECKING:
-    from openclaw_rl.tiny.wordings import Share
 
 app = typer.Typer(no_args_is_help=True, help="The toy model that ships with the package: build it, score it.")
 
@@ -69,30 +66,22 @@ def judge(
     seed: Annotated[int, typer.Option(help="Seed of data and weights.")] = 0,
     short: Annotated[bool, typer.Option("--short", help="Tiny sizes, in seconds: shows that the recipe runs.")] = False,
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
-    measure: Annotated[
-        bool,
-        typer.Option(
-            "--measure",
-            help="Teach with 85 of 100 parts of sentences, and print what it hears in those that it never saw.",
-        ),
-    ] = False,
 ) -> None:
-    """Make the bundled model's judge: a classifier of what is said after a reply. Goes on where it was stopped."""
-    from openclaw_rl.tiny.wordings import Share
+    """Make the bundled model's judge, a classifier of what is said after a reply; goes on where it was stopped.
 
-    _build_judge(folder, seed=seed, short=short, threads=threads, share=Share.TAUGHT if measure else Share.ALL)
-    if measure:
-        from openclaw_rl.tiny import hearing_scores
+    Then print what it hears in parts of sentences that it was not taught, and how sure it must be to be seldom wrong.
+    """
+    from openclaw_rl.tiny import hearing_scores
 
-        for line in hearing_scores.lines(folder, seed=seed, count=200 if short else 6000):
-            Console(stderr=True).print(line, highlight=False)
+    _build_judge(folder, seed=seed, short=short, threads=threads)
+    for line in hearing_scores.lines(folder, seed=seed, count=200 if short else 6000):
+        Console(stderr=True).print(line, highlight=False)
 
 
-def _build_judge(folder: Path, *, seed: int, short: bool, threads: int, share: Share | None = None) -> None:
+def _build_judge(folder: Path, *, seed: int, short: bool, threads: int) -> None:
     import torch
 
     from openclaw_rl.tiny import hearing_build
-    from openclaw_rl.tiny.wordings import Share
 
     torch.set_num_threads(threads)
     lessons = hearing_build.SHORT if short else hearing_build.FULL
@@ -101,7 +90,6 @@ def _build_judge(folder: Path, *, seed: int, short: bool, threads: int, share: S
             folder,
             seed=seed,
             lessons=lessons,
-            share=share or Share.ALL,
             report=lambda at, total: report(train.Progress(step=at.step, loss=at.loss), total),
         )
 

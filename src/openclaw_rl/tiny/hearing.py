@@ -14,6 +14,7 @@ from openclaw_rl.judge.quoted import LEFT_OUT
 from openclaw_rl.judge.reading import Reading, reading
 from openclaw_rl.tiny import dialogues, ordinary
 from openclaw_rl.tiny.judging import situation
+from openclaw_rl.tiny.lexicon import brief, idle
 from openclaw_rl.tiny.manners import Aspect, Kind
 from openclaw_rl.tiny.styles import Style
 from openclaw_rl.tiny.wordings import FILES, WISHES, Share, Wording, is_kept, parts, remark, table, wording
@@ -73,7 +74,8 @@ def _of_the_toy_world(rng: Random, share: Share) -> Heard:
 
 
 def _wished(rng: Random, texts: Sequence[str], share: Share) -> Heard:
-    said = wording(rng, share=share, code=_code(rng))
+    code = _code(rng)
+    said = brief(rng, code, share=share) if rng.random() < 0.3 else _worded(rng, code, share)
     text, at = said.text, said.at
     if rng.random() < 0.2:  # beside something else
         aside = remark(rng, rng.choice(("small", "praise", "blame", "thanks")), code=_code_of(said), share=share).text
@@ -92,6 +94,11 @@ def _wished(rng: Random, texts: Sequence[str], share: Share) -> Heard:
             read, -1, said.wish, place, at=at, literal=said.literal, written=said.written, language=said.language
         )
     return Heard(read, -1, said.wish, place, language=said.language)
+
+
+def _worded(rng: Random, code: str, share: Share) -> Wording:
+    """A wish out of the grammar; those with a literal more often, since they take more to learn."""
+    return wording(rng, wish=rng.choice((*WISHES, "first", "last", "name")), code=code, share=share)
 
 
 def _placed(
@@ -144,8 +151,13 @@ def _of_others(rng: Random, texts: Sequence[str], share: Share) -> Heard:
     listed = held[code]
     assert isinstance(listed, dict)
     request, reply, place = _turn(rng, texts, parts(code).language)
+    if about < 0.27:
+        text, score = idle(rng, code, share=share)
+        return Heard(
+            reading(request, reply, (message(Role.USER, text),)), score, NONE, place, language=parts(code).language
+        )
     if about < 0.72:
-        is_named = about < 0.47
+        is_named = about < 0.5
         text = rng.choice(_share(listed["other"], share)) if is_named else _fragment(rng, code, share)
         if not is_named or rng.random() < 0.6:
             text = rng.choice(_simple_frames(code, share)).replace("{do}", text).replace("{short}", text)

@@ -27,7 +27,9 @@ WISHES = (
 )  # fmt: skip
 _LITERAL, _SAID_NAME = "\x01", "\x02"  # stand for what no tone may change
 _MOST_CHARS = 34  # of a phrase: what is quoted at length is somebody else's
-_QUOTES = (('"', '"'),) * 8 + (("'", "'"), ("“", "”"), ("„", "“"), ("«", "»"), ("", ""), ("", ""))
+_QUOTES = (
+    *((('"', '"'),) * 6), ("'", "'"), ("“", "”"), ("“", "”"), ("„", "“"), ("«", "»"), *((("", ""),) * 4),
+)  # fmt: skip
 _SYLLABLES = "ba ko mi ru ta ze lo fin gar pel dus wem ona tri cha vel shu nar kip oll ist qua bro sen dra".split()  # noqa: SIM905
 _WORDS = """
     ahoy bonjour servus friend captain moon apple river okay ready steady go listen morning evening sunshine tea dragon
@@ -146,7 +148,7 @@ def wording(rng: Random, *, wish: str | None = None, code: str | None = None, sh
     elif "{l}" in text:
         literal, named = _language(held.language, rng)
         text = text.replace("{l}", _SAID_NAME)
-    text = _toned(text, tone, rng)
+    text = toned(text, tone, rng)
     opens, closes = rng.choice(_QUOTES)
     if not opens:
         literal = literal.rstrip("!?.") if _LITERAL in text else literal
@@ -169,7 +171,7 @@ def remark(rng: Random, about: str, *, code: str | None = None, share: Share = S
         **given,
     }
     tone = rng.choice(("plain", "plain", "plain", "shouting", "typos"))
-    text = _toned(text.format_map(filled), tone, rng)
+    text = toned(text.format_map(filled), tone, rng)
     return Wording(text, held.language, tone, None)
 
 
@@ -196,17 +198,19 @@ def name(rng: Random) -> str:
     """What somebody wants to be called: a first name, two, a title, a nickname."""
     form = rng.random()
     first = rng.choice(_NAMES) if rng.random() < 0.6 else _made_up(rng).capitalize()
-    if form < 0.5:
+    if form < 0.42:
         return first
     second = rng.choice(_NAMES) if rng.random() < 0.5 else _made_up(rng).capitalize()
-    if form < 0.68:
+    if form < 0.62:
         return f"{rng.choice(_TITLES)} {first}" + (f" {second}" if rng.random() < 0.2 else "")
     if form < 0.8:
         return f"{first} {second}"
     if form < 0.88:
         return f"{first}-{second}"
-    if form < 0.93:
-        return rng.choice(("my ", "the ", "")) + " ".join(rng.choice(_WORDS) for _ in range(rng.choice((1, 2))))
+    if form < 0.95:
+        return rng.choice(("my ", "the ", "", "", "your ")) + " ".join(
+            rng.choice((str.capitalize, str))(rng.choice(_WORDS)) for _ in range(rng.choice((1, 1, 2)))
+        )
     return rng.choice(
         (f"{first} {second[0]}.", f"{first[0]}.{second[0]}.", f"O'{second}", first.lower(), first.upper())
     )
@@ -241,7 +245,8 @@ def _filled(frame: str, held: Parts, wish: Mapping[str, list[str]], rng: Random)
     return re.sub(r"\{(\w+)\}", part, frame)
 
 
-def _toned(text: str, tone: str, rng: Random) -> str:
+def toned(text: str, tone: str, rng: Random) -> str:
+    """The text as it is typed in a tone: shouted, mistyped, or with capitals and points as they come."""
     if tone == "shouting":
         text = text.upper().rstrip(".")
         return text if text.endswith(("!", "?")) and rng.random() < 0.5 else text + rng.choice(("!", "!!", "!!!", ""))
