@@ -62,7 +62,8 @@ async def test_a_quote_stands_in_the_users_words_letter_by_letter(judge: Classif
 
 
 async def test_thanks_and_talk_give_a_score_and_no_hint(judge: ClassifierJudge) -> None:
-    thanks, talk = (await judge.judge(turn(), said(words)) for words in ("thank you very much", "it is raining here"))
+    thanks = await judge.judge(turn(), said("thank you very much"))
+    talk = await judge.judge(turn(), said("it is raining here"))
     assert (thanks.score, thanks.hints, thanks.mean) == (1, (), 1.0)
     assert (talk.score, talk.hints) == (0, ())
 

@@ -92,7 +92,8 @@ class ClassifierJudge:
         sure = share * (sound.literal if wish.holds else 1.0)
         if sure < wish.sure or literal is None:
             return None, f"{told}: not sure"
-        place = about.places[_highest(sound.places)]
+        at = _highest(sound.places)
+        place = about.places[at] if sound.places[at] >= about.place_sure else ""
         return _ended(wish.hint.replace("{x}", literal), place), told
 
 

@@ -49,6 +49,7 @@ class About:
     layers: int
     scores: tuple[int, ...]
     score_sure: float
+    place_sure: float
     wishes: tuple[Class, ...]
     places: tuple[str, ...]  # how a hint begins that is about one kind of work; empty for any
     languages: Mapping[str, tuple[str, ...]]  # by their English names: what people call them
@@ -84,6 +85,7 @@ def about_of(folder: Path) -> About:
             layers=int(held["layers"]),
             scores=tuple(int(score) for score in held["scores"]),
             score_sure=float(held["score_sure"]),
+            place_sure=float(held["place_sure"]),
             wishes=tuple(Class(**entry) for entry in held["wishes"]),
             places=tuple(str(place) for place in held["places"]),
             languages={str(name): tuple(words) for name, words in held["languages"].items()},

@@ -28,9 +28,10 @@ CHECKPOINT = "judge-checkpoint-{member}.pt"
 BATCHES = 24  # drawn at once and sorted by length, so that little is computed for nothing
 # How sure it must be. Chosen on the parts kept from a teaching on the others (`tiny judge --measure`), so that at most
 # one in a hundred of the things said there gives a wrong hint.
-SURE = 0.9
-SURE_OF = dict.fromkeys(("short", "natural", "friendly"), 0.9)
+SURE = 0.83
+
 SCORE_SURE = 0.5
+PLACE_SURE = 0.6  # a hint that is about one kind of work only
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,27 +99,33 @@ def save(nets: Sequence[Net], folder: Path, *, made: Mapping[str, object]) -> No
         for name, value in net.state_dict().items()
     }
     save_file(weights, folder / WEIGHTS)
+    (folder / ABOUT).write_text(about_text(nets[0].form, len(nets), made=made), "utf-8")
+
+
+def about_text(form: Form, members: int, *, made: Mapping[str, object]) -> str:
+    """What `judge.json` says: what can be heard, how sure one must be, how hints word it, how the weights were made."""
     about = {
         "format": FORMAT,
-        "members": len(nets),
-        "heads": nets[0].form.heads,
-        "layers": nets[0].form.layers,
+        "members": members,
+        "heads": form.heads,
+        "layers": form.layers,
         "scores": SCORES,
         "score_sure": SCORE_SURE,
+        "place_sure": PLACE_SURE,
         "wishes": [_class_of(wish) for wish in HEARD],
         "places": ["", *(place_of(kind) for kind in Kind)],
         "languages": {name: sorted(set(called.values())) for name, called in _languages().items()},
         "made": made,
     }
-    (folder / ABOUT).write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    return json.dumps(about, indent=1, ensure_ascii=False) + "\n"
 
 
 def _class_of(wish: str) -> dict[str, object]:
     if wish in (NONE, OTHER):
         return {"name": wish}
-    hint = hint_of(wish, "{x}", None, Random(0))
+    hint = hint_of(wish, "{x}", None, Random(0)).removesuffix(".")  # set again where the literal has none
     holds = ("language" if wish == "language" else "words") if wish in LITERAL else ""
-    return {"name": wish, "hint": hint, "holds": holds, "sure": SURE_OF.get(wish, SURE)}
+    return {"name": wish, "hint": hint, "holds": holds, "sure": SURE}
 
 
 def _languages() -> dict[str, dict[str, str]]:
