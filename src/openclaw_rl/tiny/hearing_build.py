@@ -26,10 +26,12 @@ from openclaw_rl.tiny.wordings import Share, table
 
 CHECKPOINT = "judge-checkpoint-{member}.pt"
 BATCHES = 24  # drawn at once and sorted by length, so that little is computed for nothing
-# How sure it must be. Chosen on the parts kept from a teaching on the others (`tiny judge --measure`), so that at most
-# one in a hundred of the things said there gives a wrong hint.
-SURE = 0.83
-
+# How sure it must be, measured on the parts that it is not taught (`openclaw-rl tiny judge` prints it): as many right hints
+# as there are where at most 7 of 1,000 things said there give a wrong one; rounded.
+SURE_OF = {
+    "natural": 0.9, "friendly": 0.82, "detailed": 0.82, "markdown": 0.95, "short": 0.91, "first": 0.6, "last": 0.6,
+    "list": 0.9, "emoji": 0.6, "language": 0.85, "name": 0.61, "direct": 0.72, "simple": 0.66, "example": 0.82,
+}  # fmt: skip
 SCORE_SURE = 0.5
 PLACE_SURE = 0.6  # a hint that is about one kind of work only
 
@@ -125,7 +127,7 @@ def _class_of(wish: str) -> dict[str, object]:
         return {"name": wish}
     hint = hint_of(wish, "{x}", None, Random(0)).removesuffix(".")  # set again where the literal has none
     holds = ("language" if wish == "language" else "words") if wish in LITERAL else ""
-    return {"name": wish, "hint": hint, "holds": holds, "sure": SURE}
+    return {"name": wish, "hint": hint, "holds": holds, "sure": SURE_OF[wish]}
 
 
 def _languages() -> dict[str, dict[str, str]]:

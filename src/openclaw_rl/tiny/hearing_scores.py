@@ -13,7 +13,8 @@ from openclaw_rl.tiny.hearing import LITERAL, NONE, OTHER, Heard, heard
 from openclaw_rl.tiny.hearing_build import FULL, texts_of
 from openclaw_rl.tiny.wordings import Share
 
-MOST_WRONG = 0.01
+MOST_WRONG = 0.007  # of all that is said
+LEAST_SURE, DEAREST = 0.5, 60.0  # right hints that a wrong one may cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +60,33 @@ def lines(folder: Path, *, seed: int, count: int) -> Iterator[str]:
         yield f"  {name} at 0.9: {_heard(group, 0.9)}"
     for name, group in sorted(_grouped(found, lambda one: one.example.wish).items()):
         yield f"  {name} at 0.9: {_heard(group, 0.9)}"
-    for name, group in sorted(_grouped(found, lambda one: one.wish).items()):
-        if name not in (NONE, OTHER):
-            yield f"  heard {name}: at most {MOST_WRONG:.0%} of it wrong from {_least(group):.2f} on"
+    chosen = certainties(found)
+    yield f"at most {MOST_WRONG:.1%} wrong: {', '.join(f'{name} {sure:.2f}' for name, sure in sorted(chosen.items()))}"
 
 
-def _least(group: Sequence[Guess]) -> float:
-    """How sure one must be for what is heard to be wrong at most so often."""
-    for sure in range(30, 100):
-        certain = [one.is_right for one in group if one.sure >= sure / 100]
-        if certain and 1 - sum(certain) / len(certain) <= MOST_WRONG:
-            return sure / 100
-    return 1.0
+def certainties(found: Sequence[Guess]) -> dict[str, float]:
+    """For each wish how sure one must be of it, so that most is heard and no more than MOST_WRONG of it all is wrong.
+
+    One price of a wrong hint holds for all wishes, in right ones; the least is found that keeps wrong ones so few.
+    """
+    groups = {name: group for name, group in _grouped(found, lambda one: one.wish).items() if name not in (NONE, OTHER)}
+    low, high = 0.0, DEAREST
+    for _ in range(25):
+        price = (low + high) / 2
+        chosen = {name: _best(group, price) for name, group in groups.items()}
+        wrong = sum(one.sure >= chosen[name] and not one.is_right for name, group in groups.items() for one in group)
+        low, high = (price, high) if wrong > MOST_WRONG * len(found) else (low, price)
+    return {name: _best(group, high) for name, group in groups.items()}
+
+
+def _best(group: Sequence[Guess], price: float) -> float:
+    """How sure one must be for the most right hints, less the price of each wrong one."""
+    best, worth, sure = 0.0, 0.0, 1.0
+    for one in sorted(group, key=lambda one: -one.sure):
+        worth += 1.0 if one.is_right else -price
+        if worth > best:
+            best, sure = worth, one.sure
+    return max(LEAST_SURE, sure)
 
 
 def _heard(found: Sequence[Guess], sure: float) -> str:
