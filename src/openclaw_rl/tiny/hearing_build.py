@@ -26,8 +26,8 @@ from openclaw_rl.tiny.wordings import Share, table
 
 CHECKPOINT = "judge-checkpoint-{member}.pt"
 BATCHES = 24  # drawn at once and sorted by length, so that little is computed for nothing
-# How sure it must be, measured on the parts that it is not taught (`openclaw-rl tiny judge` prints it): as many right hints
-# as there are where at most 7 of 1,000 things said there give a wrong one; rounded.
+# How sure it must be, measured on the parts that it is not taught (`openclaw-rl tiny judge` prints it): the most right
+# hints where at most 7 of 1,000 things said there give a wrong one; rounded.
 SURE_OF = {
     "natural": 0.9, "friendly": 0.82, "detailed": 0.82, "markdown": 0.95, "short": 0.91, "first": 0.6, "last": 0.6,
     "list": 0.9, "emoji": 0.6, "language": 0.85, "name": 0.61, "direct": 0.72, "simple": 0.66, "example": 0.82,
