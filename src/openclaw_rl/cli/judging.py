@@ -21,12 +21,12 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.errors import JudgeError
 from openclaw_rl.evals.judging.cases import Case, spread, taught_cases, written_cases
 from openclaw_rl.evals.judging.measure import SAID, Judged, as_json, judged
+from openclaw_rl.home.models import model_folder
 from openclaw_rl.judge.classifier import ClassifierJudge
 from openclaw_rl.judge.encoder import Encoder, has_classifier
 from openclaw_rl.judge.endpoint import EndpointChat
 from openclaw_rl.judge.llm import LlmJudge
 from openclaw_rl.judge.settings import HintFrom, JudgeSettings
-from openclaw_rl.runtime.models import model_folder
 
 app = typer.Typer()
 QUICK_CASES, QUICK_WORDINGS = 40, 130
