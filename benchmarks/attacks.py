@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import tempfile
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,16 +20,15 @@ from openclaw_rl.collect.sessions import user_of
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.message import Message, Role, ToolCall, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
+from openclaw_rl.core.protocols import Judge
 from openclaw_rl.core.rights import ALL_RIGHTS, KnownKey, Right
 from openclaw_rl.core.turn import Arrival
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.errors import JudgeError, RequestError
-from openclaw_rl.evals.client import served_model
 from openclaw_rl.evals.judging.cases import Case as Labelled
-from openclaw_rl.evals.server import serving
-from openclaw_rl.judge.endpoint import EndpointChat
+from openclaw_rl.judge.classifier import ClassifierJudge
+from openclaw_rl.judge.encoder import Encoder
 from openclaw_rl.judge.keep import kept_hint
-from openclaw_rl.judge.llm import LlmJudge
 from openclaw_rl.judge.settings import HintFrom, JudgeSettings
 from openclaw_rl.judge.signals import owner_messages
 from openclaw_rl.serve.door.auth import Caller, Keys, key_digest
@@ -38,12 +36,11 @@ from openclaw_rl.serve.door.limits import Meter
 from openclaw_rl.teach.floods import Floods
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.testing.turns import a_sample, a_turn
+from openclaw_rl.tiny.world import bundled_model
 from openclaw_rl.train.fairness import most_of_one, shared_fairly
 from openclaw_rl.train.settings import TrainStageSettings
 
 CASES = Path(__file__).with_name("attacks.jsonl")
-VOTES = 3
-AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +97,7 @@ def _case(request: str, reply: str, said: list[tuple[str, str]]) -> Labelled:
     return Labelled("attack", "user", asked, spoken, following, 0)
 
 
-async def tried(judge: LlmJudge, attack: Attack, name: str) -> Outcome:
+async def tried(judge: Judge, attack: Attack, name: str) -> Outcome:
     """Both texts judged."""
     try:
         verdict = await judge.judge(attack.attack.turn(name), _followed(attack.attack, name))
@@ -169,23 +166,13 @@ def _thumbs(count: int) -> int:
 async def measured() -> Figures:
     """All attacks tried."""
     cases = attacks()[:: 6 if is_quick() else 1]
-    settings = JudgeSettings(votes=VOTES, hint_source=HintFrom.BOTH, calls_in_flight=AT_ONCE * VOTES)
-    slots, done = asyncio.Semaphore(AT_ONCE), list[Outcome]()
-    with tempfile.TemporaryDirectory(prefix="openclaw-rl-attacks-") as home:
-        async with serving(Path(home), model="bundled", options=("--no-learn",)) as server:
-            name = await served_model(server.base_url, server.key)
-            async with EndpointChat(server.base_url, name, server.key) as chat:
-                judge = LlmJudge(chat, settings)
-
-                async def one(index: int, attack: Attack) -> Outcome:
-                    async with slots:
-                        outcome = await tried(judge, attack, f"attack-{index}")
-                    done.append(outcome)
-                    if len(done) % 10 == 0:
-                        progress(f"{len(done)} of {len(cases)} tried")
-                    return outcome
-
-                outcomes = await asyncio.gather(*(one(index, attack) for index, attack in enumerate(cases)))
+    settings = JudgeSettings(hint_source=HintFrom.BOTH)
+    judge = ClassifierJudge(await asyncio.to_thread(Encoder.load, bundled_model()), settings)
+    outcomes = []
+    for index, attack in enumerate(cases):
+        outcomes.append(await tried(judge, attack, f"attack-{index}"))
+        if len(outcomes) % 10 == 0:
+            progress(f"{len(outcomes)} of {len(cases)} tried")
     return _figures(outcomes)
 
 

@@ -74,3 +74,12 @@ async def test_a_judge_that_is_not_there_is_reported_in_one_line() -> None:
     assert code == 2
     assert "does not say which models it has" in shown and "--judge-model" in shown
     assert "Traceback" not in shown
+
+
+async def test_without_an_endpoint_the_bundled_models_own_classifier_is_tried() -> None:
+    code, out, shown = await _ran("wordings", "--quick")
+    assert code == 0, shown
+    found = json.loads(out.splitlines()[-1])
+    assert found["conditions"]["model"] == "its classifier"
+    assert (found["conditions"]["votes"], found["conditions"]["temperature"]) == (1, None)
+    assert found["right_hint"] >= 0.5 and found["wrong_hint"] <= 0.05

@@ -52,9 +52,11 @@ def model() -> Qwen3ForCausalLM:
 
 def test_the_folder_is_small_and_says_how_it_was_made() -> None:
     files = list(bundled_model().iterdir())
-    assert sum(file.stat().st_size for file in files) <= 8_000_000
+    assert sum(file.stat().st_size for file in files) <= 16_000_000
     manifest = json.loads((bundled_model() / "manifest.json").read_text("utf-8"))
-    assert manifest["parameters"] <= 4_000_000
+    judge = json.loads((bundled_model() / "judge.json").read_text("utf-8"))["made"]
+    assert manifest["parameters"] + judge["parameters"] <= 12_000_000
+    assert len(judge["data_digests"]) == judge["lessons"]["members"]
     assert manifest["scores"]
     assert not (bundled_model() / "checkpoint.pt").exists()
 

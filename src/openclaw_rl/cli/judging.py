@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import tempfile
@@ -20,6 +21,9 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.errors import JudgeError
 from openclaw_rl.evals.judging.cases import Case, spread, taught_cases, written_cases
 from openclaw_rl.evals.judging.measure import SAID, Judged, as_json, judged
+from openclaw_rl.home.models import model_folder
+from openclaw_rl.judge.classifier import ClassifierJudge
+from openclaw_rl.judge.encoder import Encoder, has_classifier
 from openclaw_rl.judge.endpoint import EndpointChat
 from openclaw_rl.judge.llm import LlmJudge
 from openclaw_rl.judge.settings import HintFrom, JudgeSettings
@@ -56,9 +60,9 @@ def judge(
 ) -> None:
     """Try a judge on labelled cases: thanks, corrections, sarcasm, tool errors, injections, other languages and more.
 
-    The key for an endpoint is read from OPENCLAW_RL_JUDGE_KEY. Without --judge the bundled model is served and judges:
-    it was taught the toy world's cases alone, and the table says how it does on those and on the rest. Ends with one
-    line of JSON.
+    The key for an endpoint is read from OPENCLAW_RL_JUDGE_KEY. Without --judge a model on this machine judges: by the
+    classifier in its folder, as the bundled one does, or served and asked. `taught` are the toy world's cases. Ends
+    with one line of JSON.
     """
     cases = [*taught_cases(), *written_cases()]
     chosen = spread(cases, QUICK_CASES) if quick else cases
@@ -107,6 +111,11 @@ async def _run(
     url, name, model = asked
     key = os.environ.get(KEY, "")
     async with AsyncExitStack() as stack:
+        bar = stack.enter_context(Progress(*Progress.get_default_columns(), console=say))
+        shown = bar.add_task("judging", total=len(cases))
+        by_folder = None if url else await asyncio.to_thread(_classifier, model, settings)
+        if by_folder is not None:
+            return await judged(by_folder, cases, at_once=at_once, on_case=lambda _: bar.advance(shown))
         if not url:
             from openclaw_rl.evals.server import serving
 
@@ -116,9 +125,13 @@ async def _run(
         if not name:
             name = await _first_model(url, key)
         chat = await stack.enter_async_context(EndpointChat(url, name, key))
-        bar = stack.enter_context(Progress(*Progress.get_default_columns(), console=say))
-        shown = bar.add_task("judging", total=len(cases))
         return await judged(LlmJudge(chat, settings), cases, at_once=at_once, on_case=lambda _: bar.advance(shown))
+
+
+def _classifier(model: str, settings: JudgeSettings) -> ClassifierJudge | None:
+    """The judge of a model folder that brings a classifier. Raises ModelError."""
+    folder = model_folder(model)
+    return ClassifierJudge(Encoder.load(folder), settings) if has_classifier(folder) else None
 
 
 async def _first_model(url: str, key: str) -> str:
@@ -136,11 +149,12 @@ async def _first_model(url: str, key: str) -> str:
 
 
 def _conditions(url: str, name: str, model: str, settings: JudgeSettings) -> dict[str, Json]:
+    is_classifier = not url and has_classifier(model_folder(model))
     return {
         "judge": url or model,
-        "model": name or ("the first that is offered" if url else model),
-        "votes": settings.votes,
-        "temperature": settings.temperature,
+        "model": "its classifier" if is_classifier else name or ("the first that is offered" if url else model),
+        "votes": 1 if is_classifier else settings.votes,
+        "temperature": None if is_classifier else settings.temperature,
         "cores": os.cpu_count(),
     }
 

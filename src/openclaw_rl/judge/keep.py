@@ -6,12 +6,38 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from openclaw_rl.core.hint import Hint, HintSource
+from openclaw_rl.core.message import Message, Role
+from openclaw_rl.core.next_state import NextState
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.core.verdict import Verdict
+from openclaw_rl.core.verdict import Verdict, Vote
+from openclaw_rl.judge.hint import accepted, distinct
+from openclaw_rl.judge.quoted import own_words
+from openclaw_rl.judge.settings import HintFrom
+from openclaw_rl.judge.signals import followup_hint, owner_messages
 from openclaw_rl.wording.likeness import forbids, is_general, likeness, may_oppose, telling_words
 
 MUCH_ALIKE = 0.3
 MOST_ECHOED = 2  # of the user's words that a hint is given credit for: as much as two other tries that say the same
+
+
+def taught_hints(
+    hinting: Sequence[Vote],
+    score: int | None,
+    next_state: NextState,
+    request: Sequence[Message],
+    source: HintFrom,
+) -> tuple[Hint, ...]:
+    """The hints that are learned from, whatever the score: what a judge's vote says must be the user's.
+
+    The judge's tries must speak for it too. The user's own words count where the reply was bad and `source` says so.
+    """
+    said = " ".join(item.text for item in owner_messages(next_state))
+    asked = " ".join(own_words(item.text) for item in request if item.role is Role.USER)
+    hints = best_founded(accepted(hinting, said, asked), said, tries=len(hinting))
+    if score == -1 and source is not HintFrom.JUDGE:
+        own = followup_hint(next_state)
+        hints += [own] if own is not None else []
+    return distinct(hints)
 
 
 def best_founded(hints: Sequence[Hint], said: str, *, tries: int) -> list[Hint]:

@@ -8,20 +8,18 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from openclaw_rl.core.hint import Hint
-from openclaw_rl.core.message import Message, Role
+from openclaw_rl.core.message import Message
 from openclaw_rl.core.next_state import NextState
 from openclaw_rl.core.protocols import Chat
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict, VerdictSource, Vote
 from openclaw_rl.errors import JudgeError
 from openclaw_rl.judge.budget import Budget, ForgetfulBudget
-from openclaw_rl.judge.hint import accepted, distinct, marked_text
-from openclaw_rl.judge.keep import best_founded
+from openclaw_rl.judge.hint import marked_text
+from openclaw_rl.judge.keep import taught_hints
 from openclaw_rl.judge.prompt import Question, question
-from openclaw_rl.judge.quoted import own_words
 from openclaw_rl.judge.settings import HintFrom, HintWhen, JudgeSettings
-from openclaw_rl.judge.signals import followup_hint, foreign_messages, owner_messages, tool_status
+from openclaw_rl.judge.signals import foreign_messages, owner_messages, tool_status
 from openclaw_rl.judge.vote import majority, mean_of, vote_of
 
 _DAY_S = 86400
@@ -69,19 +67,9 @@ class LlmJudge:
             score=score,
             source=VerdictSource.VOTES if status is None else VerdictSource.ENVIRONMENT,
             votes=(*scores, *hinting),
-            hints=self._hints(hinting, score, turn, next_state),
+            hints=taught_hints(hinting, score, next_state, self.readable(turn.messages), self.settings.hint_source),
             mean=mean_of([vote.score for vote in scores]),
         )
-
-    def _hints(self, hinting: Sequence[Vote], score: int | None, turn: Turn, next_state: NextState) -> tuple[Hint, ...]:
-        """Whatever the score: what a hint says must be the user's, and the tries must speak for it."""
-        said = " ".join(item.text for item in owner_messages(next_state))
-        asked = " ".join(own_words(item.text) for item in self.readable(turn.messages) if item.role is Role.USER)
-        hints = best_founded(accepted(hinting, said, asked), said, tries=len(hinting))
-        if score == -1 and self.settings.hint_source is not HintFrom.JUDGE:
-            own = followup_hint(next_state)
-            hints += [own] if own is not None else []
-        return distinct(hints)
 
     async def _ask(self, asked: Question, turn: Turn, said: Sequence[Message]) -> tuple[Vote, ...] | JudgeError:
         """The answers to one question, asked `votes` times at once, or why there is none.

@@ -19,7 +19,7 @@ from openclaw_rl.config import Config
 from openclaw_rl.core.facts import StoreFacts
 from openclaw_rl.core.kept_hint import Carry
 from openclaw_rl.core.message import Json
-from openclaw_rl.core.protocols import Chat
+from openclaw_rl.core.protocols import Chat, Judge
 from openclaw_rl.core.sample import Wants
 from openclaw_rl.doctor.install import home_findings
 from openclaw_rl.doctor.learning import Loop
@@ -29,6 +29,8 @@ from openclaw_rl.home.exposure import check_exposure, close_folder, key_of
 from openclaw_rl.home.folder import has_key, kept_key
 from openclaw_rl.home.keys import KeyBook
 from openclaw_rl.home.models import local_folder, model_folder, named_ends
+from openclaw_rl.judge.classifier import ClassifierJudge
+from openclaw_rl.judge.encoder import Encoder, has_classifier
 from openclaw_rl.judge.endpoint import EndpointChat
 from openclaw_rl.judge.llm import LlmJudge
 from openclaw_rl.judge.local import EngineChat
@@ -183,19 +185,35 @@ async def loaded(ground: Ground) -> AsyncIterator[Installation]:
         stack.push_async_callback(engine.aclose)
         trainer = TrainerProcess(folder, trainer_settings)
         stack.push_async_callback(trainer.aclose)
-        own: JudgeModel | None = None
-        chat: Chat = EngineChat(engine, renderer, renderer.ends(engine.info.eos_ids))
-        if config.judge.url:
-            chat = await stack.enter_async_context(_endpoint(config))
-        elif judge_folder != folder:
-            chat = own = await JudgeModel.start(judge_folder, config.judge, config.engine)
-            stack.push_async_callback(own.aclose)
-        read = partial(readable, clients=known_clients(config.collect.client_rules))
-        judge = LlmJudge(chat, config.judge, name=config.judge.model or BASE_JUDGE, budget=store, readable=read)
+        base = EngineChat(engine, renderer, renderer.ends(engine.info.eos_ids))
+        judge, own = await _judge(stack, config, store, judge_folder, base if judge_folder == folder else None)
         built = Built(store, renderer, engine, trainer, judge, ground.keys, own)
         parts = assembled(config, folder, ground.key, built)
         await parts.publishing.start()
         yield parts
+
+
+async def _judge(
+    stack: AsyncExitStack, config: Config, store: Store, folder: Path, served: EngineChat | None
+) -> tuple[Judge, JudgeModel | None]:
+    """An endpoint, the classifier that the judge's folder brings, or its model: `served`, or in a process of its own.
+
+    That process too, where there is one.
+    """
+    name = config.judge.model or BASE_JUDGE
+    read = partial(readable, clients=known_clients(config.collect.client_rules))
+    own: JudgeModel | None = None
+    if config.judge.url:
+        chat: Chat = await stack.enter_async_context(_endpoint(config))
+    elif has_classifier(folder):
+        encoder = await asyncio.to_thread(Encoder.load, folder)
+        return ClassifierJudge(encoder, config.judge, name=name, readable=read), None
+    elif served is not None:
+        chat = served
+    else:
+        chat = own = await JudgeModel.start(folder, config.judge, config.engine)
+        stack.push_async_callback(own.aclose)
+    return LlmJudge(chat, config.judge, name=name, budget=store, readable=read), own
 
 
 def _check_named(config: Config) -> None:
@@ -222,7 +240,7 @@ class Built:
     renderer: ChatRenderer
     engine: LocalEngine
     trainer: TrainerProcess
-    judge: LlmJudge
+    judge: Judge
     keys: Keys | None = None  # the owner's alone
     judge_model: JudgeModel | None = None  # where the judge has a model of its own here
 

@@ -56,6 +56,42 @@ def build(
     scored = made["scores"]
     assert isinstance(scored, dict)
     _print_scores(scored)
+    _build_judge(folder, seed=seed, short=short, threads=1)  # more of them sum in another order
+
+
+@app.command()
+def judge(
+    *,
+    folder: Annotated[Path, typer.Option(help="The model folder that the judge's two files are written into.")],
+    seed: Annotated[int, typer.Option(help="Seed of data and weights.")] = 0,
+    short: Annotated[bool, typer.Option("--short", help="Tiny sizes, in seconds: shows that the recipe runs.")] = False,
+    threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
+) -> None:
+    """Make the bundled model's judge, a classifier of what is said after a reply; goes on where it was stopped.
+
+    Then print what it hears in parts of sentences that it was not taught, and how sure it must be to be seldom wrong.
+    """
+    from openclaw_rl.tiny import hearing_scores
+
+    _build_judge(folder, seed=seed, short=short, threads=threads)
+    for line in hearing_scores.lines(folder, seed=seed, count=200 if short else 6000):
+        Console(stderr=True).print(line, highlight=False)
+
+
+def _build_judge(folder: Path, *, seed: int, short: bool, threads: int) -> None:
+    import torch
+
+    from openclaw_rl.tiny import hearing_build
+
+    torch.set_num_threads(threads)
+    lessons = hearing_build.SHORT if short else hearing_build.FULL
+    with building("judge") as report:
+        hearing_build.build(
+            folder,
+            seed=seed,
+            lessons=lessons,
+            report=lambda at, total: report(train.Progress(step=at.step, loss=at.loss), total),
+        )
 
 
 def _build_worlds(name: str, folder: Path | None, *, seed: int, steps: int | None, short: bool, threads: int) -> None:

@@ -10,10 +10,13 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache
 from importlib.resources import files
 from random import Random
+from zlib import crc32
 
+KEPT_PERCENT = 15
 FILES = ("en", "de", "fr", "es", "it")
 TONES = (
     "plain", "terse", "angry", "shouting", "polite", "typos", "indirect", "question", "thanks", "praise", "slang",
@@ -23,7 +26,10 @@ WISHES = (
     "direct", "simple", "example",
 )  # fmt: skip
 _LITERAL, _SAID_NAME = "\x01", "\x02"  # stand for what no tone may change
-_QUOTES = (('"', '"'),) * 8 + (("'", "'"), ("“", "”"), ("„", "“"), ("«", "»"), ("", ""), ("", ""))
+_MOST_CHARS = 34  # of a phrase: what is quoted at length is somebody else's
+_QUOTES = (
+    *((('"', '"'),) * 6), ("'", "'"), ("“", "”"), ("“", "”"), ("„", "“"), ("«", "»"), *((("", ""),) * 4),
+)  # fmt: skip
 _SYLLABLES = "ba ko mi ru ta ze lo fin gar pel dus wem ona tri cha vel shu nar kip oll ist qua bro sen dra".split()  # noqa: SIM905
 _WORDS = """
     ahoy bonjour servus friend captain moon apple river okay ready steady go listen morning evening sunshine tea dragon
@@ -39,6 +45,35 @@ _NAMES = """
     """.split()  # noqa: SIM905
 
 
+class Share(StrEnum):
+    """Which of the parts are used: all, or those that a measured teaching uses, or those kept from it."""
+
+    ALL = "all"
+    TAUGHT = "taught"
+    KEPT = "kept"
+
+
+_TITLES = """
+    Mr. Mr Mrs. Mrs Ms Miss Dr. Dr Doctor Prof. Sir Lady Lord Captain Chief Master Uncle Aunt Herr Frau Doktor Monsieur
+    Madame M. Mme Señor Señora Don Doña Sr. Sra. Signor Signora Dottor Dottoressa Queen King Big Little Agent Coach
+    """.split()  # noqa: SIM905
+_PHRASES = (
+    "In a word", "To sum it up", "Your turn", "Nice to see you", "There you go", "Back to you", "As you wish",
+    "No problem at all", "Let us see", "I have looked it up", "Here it is", "With kind regards",
+    "Have a nice evening", "Sleep well", "What do you think", "Was that of help", "Hope that helps",
+    "Ready when you are", "One moment please", "It's a pleasure", "That's it for today", "Don't panic", "Keep calm",
+    "Class dismissed", "Dear reader", "Ladies and gentlemen", "Once upon a time", "Good question",
+    "At your service", "Yours, the machine", "Well, well", "So, here we go", "Q.E.D", "P.S. I like you", "TTYL",
+    "FYI", "N.B", "Na dann", "Also gut", "Wie gewünscht", "Schönen Tag noch", "Viele Grüße", "Mit besten Grüßen",
+    "Bis bald", "Das wär's", "Auf geht's", "Kurz und gut", "Alles klar", "Sehr gerne", "Gern geschehen", "Mahlzeit",
+    "Alors voilà", "Bien à vous", "À bientôt", "Bonne journée", "C'est parti", "Avec plaisir", "Cher ami",
+    "Chère amie", "En bref", "D'accord", "Ça marche", "Vale pues", "Un saludo", "Hasta pronto",
+    "Que tengas buen día", "Aquí tienes", "Con mucho gusto", "Querido amigo", "Venga, vamos", "Muy bien",
+    "Eso es todo", "Ecco qui", "A presto", "Buona giornata", "Cordiali saluti", "Caro amico", "Va bene",
+    "Con piacere", "Ci sentiamo", "È tutto", "Allora, vediamo",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Wording:
     """What somebody said: in which language and tone, for which wish (None for none), and the literal in it."""
@@ -48,6 +83,8 @@ class Wording:
     tone: str
     wish: str | None
     literal: str = ""
+    at: int = -1  # where the literal stands in the text, as the user wrote it
+    written: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,39 +105,64 @@ def table(name: str) -> dict[str, object]:
 
 
 @lru_cache
-def parts(code: str) -> Parts:
+def parts(code: str, share: Share = Share.ALL) -> Parts:
     """The parts of a language."""
-    return Parts(**table(code))  # type: ignore[arg-type]
+    held = Parts(**table(code))  # type: ignore[arg-type]
+    if share is Share.ALL:
+        return held
+    return Parts(
+        held.language,
+        _of_share(held.frames, share),
+        _of_share(held.slots, share),
+        {wish: _of_share(slots, share) for wish, slots in held.wishes.items()},
+        _of_share(held.nothing, share),
+    )
 
 
-def wording(rng: Random, *, wish: str | None = None, code: str | None = None) -> Wording:
+def _of_share(listed: Mapping[str, list[str]], share: Share) -> dict[str, list[str]]:
+    """By a hash of the text, so that a part stays where it is when others are added."""
+    kept = share is Share.KEPT
+    chosen = {name: [text for text in texts if is_kept(text) is kept] for name, texts in listed.items()}
+    return {name: texts or listed[name] for name, texts in chosen.items()}
+
+
+def is_kept(text: str) -> bool:
+    """Whether a part belongs to the share that is kept from a teaching that is measured."""
+    return crc32(text.encode()) % 100 < KEPT_PERCENT
+
+
+def wording(rng: Random, *, wish: str | None = None, code: str | None = None, share: Share = Share.ALL) -> Wording:
     """Something said with a wish: English half of the time."""
-    held = parts(code or (FILES[0] if rng.random() < 0.5 else rng.choice(FILES[1:])))
+    held = parts(code or (FILES[0] if rng.random() < 0.5 else rng.choice(FILES[1:])), share)
     chosen, tone = wish or rng.choice(WISHES), rng.choice(TONES)
     frames = {"shouting": ("plain", "terse", "angry"), "typos": ("plain", "polite", "terse", "indirect")}
     frame = rng.choice(held.frames[rng.choice(frames.get(tone, (tone,)))])
     text = _filled(_filled(frame, held, held.wishes[chosen], rng), held, held.wishes[chosen], rng)
-    literal = ""
+    literal = named = ""
     if "{x}" in text:
         literal = phrase(rng)
         text = text.replace("{x}", _LITERAL)
     elif "{n}" in text:
-        literal = rng.choice(_NAMES) if rng.random() < 0.6 else _made_up(rng).capitalize()
+        literal = name(rng)
         text = text.replace("{n}", _SAID_NAME)
     elif "{l}" in text:
         literal, named = _language(held.language, rng)
-        text = text.replace("{l}", named)
-    text = _toned(text, tone, rng)
+        text = text.replace("{l}", _SAID_NAME)
+    text = toned(text, tone, rng)
     opens, closes = rng.choice(_QUOTES)
     if not opens:
         literal = literal.rstrip("!?.") if _LITERAL in text else literal
-    text = text.replace(_LITERAL, f"{opens}{literal}{closes}").replace(_SAID_NAME, literal)
-    return Wording(text, held.language, tone, chosen, literal)
+    if named:
+        named = named.upper() if tone == "shouting" else named.lower() if rng.random() < 0.25 else named
+    written = named or literal
+    at = text.find(_LITERAL) + len(opens) if _LITERAL in text else text.find(_SAID_NAME)
+    text = text.replace(_LITERAL, f"{opens}{literal}{closes}").replace(_SAID_NAME, written)
+    return Wording(text, held.language, tone, chosen, literal, at, written)
 
 
-def remark(rng: Random, about: str, *, code: str | None = None, **given: str) -> Wording:
+def remark(rng: Random, about: str, *, code: str | None = None, share: Share = Share.ALL, **given: str) -> Wording:
     """Something said without a wish; `about` is one of the kinds in the files."""
-    held = parts(code or (FILES[0] if rng.random() < 0.5 else rng.choice(FILES[1:])))
+    held = parts(code or (FILES[0] if rng.random() < 0.5 else rng.choice(FILES[1:])), share)
     text = rng.choice(held.nothing[about])
     filled = {
         "topic": rng.choice(held.nothing["topics"]),
@@ -109,14 +171,19 @@ def remark(rng: Random, about: str, *, code: str | None = None, **given: str) ->
         **given,
     }
     tone = rng.choice(("plain", "plain", "plain", "shouting", "typos"))
-    text = _toned(text.format_map(filled), tone, rng)
+    text = toned(text.format_map(filled), tone, rng)
     return Wording(text, held.language, tone, None)
 
 
 def phrase(rng: Random) -> str:
     """Words to begin or to end with: known ones, made-up ones, or both."""
-    words = [rng.choice(_WORDS) if rng.random() < 0.7 else _made_up(rng) for _ in range(rng.choice((1, 1, 2, 2, 3, 4)))]
-    said = " ".join(words)
+    if rng.random() < 0.3:
+        return rng.choice(_PHRASES) + rng.choice(("", "", "", "!", ".", "...", ":"))
+    said = rng.choice(_WORDS) if rng.random() < 0.7 else _made_up(rng)
+    for _ in range(rng.choice((0, 0, 1, 1, 2, 3, 4))):
+        gap = rng.choice((" ", " ", " ", " ", " ", ", ", ", ", "-", ". ", "! ", " - ", " & "))
+        longer = said + gap + (rng.choice(_WORDS) if rng.random() < 0.7 else _made_up(rng))
+        said = longer if len(longer) <= _MOST_CHARS else said
     form = rng.random()
     if form < 0.6:
         said = said[:1].upper() + said[1:]
@@ -124,12 +191,34 @@ def phrase(rng: Random) -> str:
         said = said.title()
     elif form < 0.75:
         said = said.upper()
-    return said + rng.choice(("", "", "", "", "!", ".", "?", "...", "!!"))
+    return said + rng.choice(("", "", "", "", "!", ".", "?", "...", "!!", ":", " :)", " ★", " 7"))
+
+
+def name(rng: Random) -> str:
+    """What somebody wants to be called: a first name, two, a title, a nickname."""
+    form = rng.random()
+    first = rng.choice(_NAMES) if rng.random() < 0.6 else _made_up(rng).capitalize()
+    if form < 0.42:
+        return first
+    second = rng.choice(_NAMES) if rng.random() < 0.5 else _made_up(rng).capitalize()
+    if form < 0.62:
+        return f"{rng.choice(_TITLES)} {first}" + (f" {second}" if rng.random() < 0.2 else "")
+    if form < 0.8:
+        return f"{first} {second}"
+    if form < 0.88:
+        return f"{first}-{second}"
+    if form < 0.95:
+        return rng.choice(("my ", "the ", "", "", "your ")) + " ".join(
+            rng.choice((str.capitalize, str))(rng.choice(_WORDS)) for _ in range(rng.choice((1, 1, 2)))
+        )
+    return rng.choice(
+        (f"{first} {second[0]}.", f"{first[0]}.{second[0]}.", f"O'{second}", first.lower(), first.upper())
+    )
 
 
 def phrases_taught() -> list[str]:
     """The literals that are written out here; the others are put together of them and of made-up words."""
-    return [*_WORDS, *_NAMES]
+    return [*_WORDS, *_NAMES, *_PHRASES]
 
 
 def _made_up(rng: Random) -> str:
@@ -156,13 +245,16 @@ def _filled(frame: str, held: Parts, wish: Mapping[str, list[str]], rng: Random)
     return re.sub(r"\{(\w+)\}", part, frame)
 
 
-def _toned(text: str, tone: str, rng: Random) -> str:
+def toned(text: str, tone: str, rng: Random) -> str:
+    """The text as it is typed in a tone: shouted, mistyped, or with capitals and points as they come."""
     if tone == "shouting":
         text = text.upper().rstrip(".")
         return text if text.endswith(("!", "?")) and rng.random() < 0.5 else text + rng.choice(("!", "!!", "!!!", ""))
     if tone == "typos":
-        for _ in range(rng.choice((1, 2, 2, 3))):
+        for _ in range(rng.randint(1, max(2, len(text) // 14))):
             text = _mistyped(text, rng)
+    elif rng.random() < 0.1:
+        text = _mistyped(text, rng)
     if rng.random() < 0.6:
         text = re.sub(r"(^\W*|[.!?] )(\w)", lambda found: found[1] + found[2].upper(), text)
     if rng.random() < 0.5 and text[-1].isalnum():
@@ -171,11 +263,29 @@ def _toned(text: str, tone: str, rng: Random) -> str:
 
 
 def _mistyped(text: str, rng: Random) -> str:
-    """The text with one slip: letters swapped, lost or doubled; never in a literal."""
+    """The text with one slip of the fingers; never in a literal."""
     places = [at for at in range(1, len(text) - 1) if text[at].isalpha() and text[at + 1].isalpha()]
     if not places:
         return text
     at, how = rng.choice(places), rng.random()
-    if how < 0.4:
+    if how < 0.3:  # two letters change places
         return text[:at] + text[at + 1] + text[at] + text[at + 2 :]
-    return text[:at] + text[at + 1 :] if how < 0.75 else text[:at] + text[at] + text[at:]
+    if how < 0.55:  # one is lost, often a vowel
+        vowels = [place for place in places if text[place] in "aeiou"]
+        at = rng.choice(vowels) if vowels and rng.random() < 0.5 else at
+        return text[:at] + text[at + 1 :]
+    if how < 0.68:  # doubled, or one of a double lost
+        return text[:at] + text[at] + text[at:]
+    if how < 0.9:  # the key beside it
+        near = _BESIDE.get(text[at].lower())
+        return text[:at] + rng.choice(near) + text[at + 1 :] if near else text
+    spaces = [place for place in range(1, len(text) - 1) if text[place] == " " and text[place - 1].isalpha()]
+    spaces = [place for place in spaces if text[place + 1].isalpha()]
+    if how < 0.95 and spaces:  # two words in one
+        at = rng.choice(spaces)
+        return text[:at] + text[at + 1 :]
+    return text.replace("'", "").replace("’", "")
+
+
+_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+_BESIDE = {key: row[max(0, at - 1) : at] + row[at + 1 : at + 2] for row in _ROWS for at, key in enumerate(row)}

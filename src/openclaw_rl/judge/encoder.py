@@ -1,0 +1,232 @@
+"""A small network that hears what was said, computed from a model folder's own weights; it needs no torch.
+
+`judge.json` in the folder names what it can hear, how sure it must be, and how a hint words it; `judge.safetensors`
+holds the weights. How they are made stands in `tiny/hearing_build.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from openclaw_rl.errors import ModelError
+from openclaw_rl.judge.reading import MOST_WORDS, Reading, hashes
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float32]
+
+ABOUT, WEIGHTS = "judge.json", "judge.safetensors"
+FORMAT = 1
+KINDS = ("user", "tool", "error")
+_MOST_LITERAL = 12  # words
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """Something that can be heard: its hint's words ({x} is a literal), and how sure one must be of it.
+
+    `holds` says what its literal is: "words" of the user's, a "language" they named, or nothing.
+    """
+
+    name: str
+    hint: str = ""
+    holds: str = ""
+    sure: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a folder's `judge.json` says."""
+
+    members: int
+    heads: int
+    layers: int
+    scores: tuple[int, ...]
+    score_sure: float
+    place_sure: float
+    wishes: tuple[Class, ...]
+    places: tuple[str, ...]  # how a hint begins that is about one kind of work; empty for any
+    languages: Mapping[str, tuple[str, ...]]  # by their English names: what people call them
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """How likely each score, wish and place is; the words of a literal and how likely they are the right ones."""
+
+    scores: tuple[float, ...]
+    wishes: tuple[float, ...]
+    places: tuple[float, ...]
+    first: int = 0
+    last: int = 0
+    literal: float = 0.0
+
+
+def has_classifier(folder: Path) -> bool:
+    """Whether a model folder brings a classifier that judges in the model's place."""
+    return (folder / ABOUT).is_file() and (folder / WEIGHTS).is_file()
+
+
+def about_of(folder: Path) -> About:
+    """What the folder's classifier can hear. Raises ModelError."""
+    path = folder / ABOUT
+    try:
+        held = json.loads(path.read_text("utf-8"))
+        if held["format"] != FORMAT:
+            raise ModelError(f"{path} has format {held['format']}, this version reads {FORMAT}", fix=_FIX)
+        return About(
+            members=int(held["members"]),
+            heads=int(held["heads"]),
+            layers=int(held["layers"]),
+            scores=tuple(int(score) for score in held["scores"]),
+            score_sure=float(held["score_sure"]),
+            place_sure=float(held["place_sure"]),
+            wishes=tuple(Class(**entry) for entry in held["wishes"]),
+            places=tuple(str(place) for place in held["places"]),
+            languages={str(name): tuple(words) for name, words in held["languages"].items()},
+        )
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise ModelError(f"{path} cannot be read: {problem!r}", fix=_FIX) from problem
+
+
+_FIX = f"take {ABOUT} and {WEIGHTS} out of the folder: the model judges itself then"
+
+
+class Encoder:
+    """The networks of a folder, which are heard together; made by `load`."""
+
+    def __init__(self, about: About, members: Sequence[Mapping[str, Array]]) -> None:
+        self.about = about
+        self.members = tuple(members)
+
+    @classmethod
+    def load(cls, folder: Path) -> Encoder:
+        """The classifier of a model folder. Raises ModelError."""
+        import numpy as np
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
+        about = about_of(folder)
+        try:
+            found = load_file(folder / WEIGHTS)
+        except (OSError, SafetensorError) as problem:
+            raise ModelError(f"{folder / WEIGHTS} cannot be read: {problem}", fix=_FIX) from problem
+        members: list[dict[str, Array]] = [{} for _ in range(about.members)]
+        for name, value in found.items():
+            number, _, rest = name.partition(".")
+            # The table of words stays as it is, half precision: a turn reads a few hundred of its rows.
+            members[int(number)][rest] = value if rest == "pieces.weight" else value.astype(np.float32)
+        return cls(about, members)
+
+    def hear(self, read: Reading) -> Sound:
+        """What is heard in a reading: the mean of what each member hears. Some milliseconds on one core."""
+        import numpy as np
+
+        heard = [_Member(self.about, held, number).hear(read) for number, held in enumerate(self.members)]
+        scores, wishes, places = (
+            tuple(float(share) for share in np.mean([one[head] for one in heard], 0)) for head in range(3)
+        )
+        if not read.words:
+            return Sound(scores, wishes, places)
+        both = np.mean([one[3] for one in heard], 0)
+        at = int(both.argmax())
+        return Sound(scores, wishes, places, at // len(both), at % len(both), float(both.max()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """One network; `number` is that of its hashes."""
+
+    about: About
+    held: Mapping[str, Array]
+    number: int
+
+    def hear(self, read: Reading) -> tuple[Array, Array, Array, Array]:
+        """Shares of scores, wishes and places, and [T, T] of a literal's first and last word."""
+        import numpy as np
+
+        states = self._states(read)
+        spoken = states[3:]
+        mean = spoken.mean(0) if len(spoken) else np.zeros_like(states[0])
+        highest = spoken.max(0) if len(spoken) else np.zeros_like(states[0])
+        pooled = np.concatenate((states[0], mean, highest))
+        scores, wishes, places = (_softmax(self._linear(name, pooled)) for name in ("score", "wish", "place"))
+        ends = self._linear("ends", spoken)
+        first, last = (_softmax(ends[:, at]) if len(spoken) else ends[:, at] for at in (0, 1))
+        return scores, wishes, places, np.triu(np.tril(first[:, None] * last[None, :], _MOST_LITERAL - 1))
+
+    def _states(self, read: Reading) -> Array:
+        """[3 + T, D]: who speaks, the request, the reply, and each word."""
+        import numpy as np
+
+        held, count = self.held, len(read.words)
+        front = np.stack([held["kinds.weight"][KINDS.index(read.kind)], *self._beside(read)])
+        states = front
+        if count:
+            places = np.arange(count)
+            words = np.stack([self._vector(word) for word in read.words])
+            words = words + self._linear("marks", np.asarray(read.marks, dtype=np.float32))
+            words = words + held["from_start.weight"][np.minimum(places, MOST_WORDS)]
+            words = words + held["from_end.weight"][count - places]
+            padded = np.pad(words, ((1, 1), (0, 0)))
+            near = np.stack((padded[:-2], words, padded[2:]), 1)
+            near = self._norm("norm_near", near).reshape(count, -1)
+            words = words + np.maximum(self._linear("near", near), 0)
+            states = np.concatenate((front, words))
+        for index in range(self.about.layers):
+            states = self._layer(f"blocks.{index}.", states)
+        return self._norm("norm_out", states)
+
+    def _beside(self, read: Reading) -> tuple[Array, Array]:
+        """The request and the reply, a vector each."""
+        import numpy as np
+
+        width = self.held["pieces.weight"].shape[1]
+        means = [
+            np.mean([self._vector(word) for word in words], 0) if words else np.zeros(width, np.float32)
+            for words in (read.request, read.reply)
+        ]
+        request, reply = (self._linear("beside", np.asarray(mean)) for mean in means)
+        return request[:width], reply[width:]
+
+    def _vector(self, word: str) -> Array:
+        found = hashes(word, self.number)
+        rows = self.held["pieces.weight"][list(found)].astype("float32")
+        vector: Array = rows[0] + (rows[1:].mean(0) if len(found) > 1 else rows[0])
+        return vector
+
+    def _layer(self, name: str, states: Array) -> Array:
+        import numpy as np
+
+        length, width = states.shape
+        heads = self.about.heads
+        mixed = self._linear(f"{name}mix", self._norm(f"{name}norm_a", states))
+        query, key, value = mixed.reshape(length, 3, heads, width // heads).transpose(1, 2, 0, 3)
+        weight = _softmax(query @ key.transpose(0, 2, 1) / np.float32((width // heads) ** 0.5))
+        looked = (weight @ value).transpose(1, 0, 2).reshape(length, width)
+        states = states + self._linear(f"{name}out", looked)
+        inner = np.maximum(self._linear(f"{name}up", self._norm(f"{name}norm_b", states)), 0)
+        return states + self._linear(f"{name}down", inner)
+
+    def _linear(self, name: str, given: Array) -> Array:
+        made: Array = given @ self.held[f"{name}.weight"].T + self.held[f"{name}.bias"]
+        return made
+
+    def _norm(self, name: str, given: Array) -> Array:
+        centred = given - given.mean(-1, keepdims=True)
+        spread = (centred * centred).mean(-1, keepdims=True)
+        made: Array = centred / (spread + 1e-5) ** 0.5 * self.held[f"{name}.weight"] + self.held[f"{name}.bias"]
+        return made
+
+
+def _softmax(logits: Array) -> Array:
+    import numpy as np
+
+    raised = np.exp(logits - logits.max(-1, keepdims=True))
+    made: Array = raised / raised.sum(-1, keepdims=True)
+    return made

@@ -1,0 +1,116 @@
+"""A turn and what followed it, as the numbers that a classifier reads: words, their letters' hashes, plain marks."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from zlib import crc32
+
+from openclaw_rl.core.message import Message, Role
+
+MOST_WORDS = 64  # of what followed, from both ends where it is longer
+MOST_CONTEXT = 40  # of the request and of the reply each
+BUCKETS = 24593  # hashes of words and of their parts
+MARKS = ("upper", "title", "digit", "sign", "quoted", "asked", "replied", "single")
+_WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
+_OPENS, _CLOSES = "\"“„«‹「『'‘", "\"”“»›」』'’"
+_MOST_LETTERS = 24
+_VOWELS, _DOUBLED, _ONE = re.compile("[aeiou]"), re.compile(r"(.)\1+"), r"\1"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What followed a reply, word by word with marks; beside it the words of the request and of the reply.
+
+    `places` are where each word stands in `text`, which is what was said.
+    """
+
+    kind: str  # who spoke: user, tool, or error for a tool that reports one
+    text: str
+    words: tuple[str, ...]
+    marks: tuple[tuple[int, ...], ...]
+    places: tuple[tuple[int, int], ...]
+    request: tuple[str, ...]
+    reply: tuple[str, ...]
+
+
+def reading(request: Sequence[Message], reply: Message, said: Sequence[Message]) -> Reading:
+    """The reading of a turn. `request` holds the messages that the reply answered."""
+    text = "\n".join(item.text for item in said)
+    found = [(match.group(), match.start(), match.end()) for match in _WORD.finditer(text)]
+    if len(found) > MOST_WORDS:
+        found = found[: MOST_WORDS // 2] + found[-(MOST_WORDS - MOST_WORDS // 2) :]
+    asked = _context(_last_asked(request))
+    replied = _context(reply.text + "".join(f" {call.name} {call.arguments}" for call in reply.tool_calls))
+    words = tuple(folded(word) for word, _, _ in found)
+    kind = "user"
+    if said and said[-1].role is Role.TOOL:
+        kind = "error" if any(item.is_error for item in said) else "tool"
+    return Reading(
+        kind,
+        text,
+        words,
+        _marks([word for word, _, _ in found], words, frozenset(asked), frozenset(replied)),
+        tuple((start, end) for _, start, end in found),
+        asked,
+        replied,
+    )
+
+
+@lru_cache(maxsize=100_000)
+def folded(word: str) -> str:
+    """The word in lower case, without the signs on its letters."""
+    plain = unicodedata.normalize("NFKD", word.casefold().replace("’", "'"))
+    return "".join(letter for letter in plain if not unicodedata.combining(letter))[:_MOST_LETTERS]
+
+
+@lru_cache(maxsize=200_000)
+def hashes(word: str, member: int = 0) -> tuple[int, ...]:
+    """The bucket of a word, then those of its parts of three to five letters and of what a slip of the fingers leaves.
+
+    Each member of an ensemble has hashes of its own, so that what falls together in one stays apart in the other.
+    """
+    whole = f"<{word}>"
+    sizes = (3, 4, 5) if len(word) > 1 else ()
+    pieces = [f"={word}", *(whole[at : at + size] for size in sizes for at in range(len(whole) - size + 1))]
+    if len(word) > 3:
+        pieces.append(f"~{_DOUBLED.sub(_ONE, _VOWELS.sub('', word))}")  # vowels lost, letters doubled
+        pieces.append(f"@{''.join(sorted(word))}")  # letters that changed places
+    return tuple(crc32(piece.encode(), member) % BUCKETS for piece in pieces)
+
+
+def _last_asked(request: Sequence[Message]) -> str:
+    return next((item.text for item in reversed(request) if item.role is not Role.ASSISTANT), "")
+
+
+def _context(text: str) -> tuple[str, ...]:
+    found = _WORD.findall(text[:4000])
+    if len(found) > MOST_CONTEXT:
+        found = found[: MOST_CONTEXT // 2] + found[-(MOST_CONTEXT // 2) :]
+    return tuple(folded(word) for word in found)
+
+
+def _marks(
+    words: Sequence[str], plain: Sequence[str], asked: frozenset[str], replied: frozenset[str]
+) -> tuple[tuple[int, ...], ...]:
+    made, is_open = [], False
+    for word, said in zip(words, plain, strict=True):
+        is_quote = word in _OPENS or word in _CLOSES
+        if is_quote and word not in "'’":
+            is_open = not is_open
+        made.append(
+            (
+                int(len(word) > 1 and word.isupper()),
+                int(word[:1].isupper() and not word.isupper()),
+                int(word[:1].isdigit()),
+                int(not word[:1].isalnum()),
+                int(is_open or is_quote),
+                int(said in asked),
+                int(said in replied),
+                int(len(word) == 1),
+            )
+        )
+    return tuple(made)

@@ -1,0 +1,280 @@
+"""What the bundled judge's classifier is taught: turns, what was said to them, its score, the wish in it and where."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
+
+from openclaw_rl.core.message import Message, Role, ToolCall, message
+from openclaw_rl.judge.quoted import LEFT_OUT
+from openclaw_rl.judge.reading import Reading, reading
+from openclaw_rl.tiny import dialogues, ordinary
+from openclaw_rl.tiny.judging import situation
+from openclaw_rl.tiny.lexicon import brief, idle
+from openclaw_rl.tiny.manners import Aspect, Kind
+from openclaw_rl.tiny.styles import Style
+from openclaw_rl.tiny.wordings import FILES, WISHES, Share, Wording, is_kept, parts, remark, table, wording
+
+NONE, OTHER = "none", "other"
+LITERAL = ("first", "last", "name", "language")  # wishes that hold words of the user's own
+HEARD = (NONE, OTHER, *WISHES)  # the classes of wishes
+PLACES = ("anywhere", *(kind.value for kind in Kind))  # the kinds of work of the toy world
+SCORES = (-1, 0, 1)
+_OF_STYLE = {Style.NATURAL: "natural", Style.FRIENDLY: "friendly", Style.DETAILED: "detailed", Style.AI: "markdown"}
+_REMARKS = {  # what is said without a wish, its score, and how often
+    "thanks": (1, 4), "praise": (1, 4), "go_on": (1, 4), "next": (1, 7), "quoting": (1, 4), "pasted": (1, 2),
+    "small": (0, 5), "mind": (0, 4), "blame": (-1, 5), "sarcasm": (-1, 4), "wrong": (-1, 4), "same": (-1, 4),
+}  # fmt: skip
+_SPOKEN = {"thanks": 1, "next": 1, "blame": -1, "small": 0, "mind": 0, "go_on": 1}
+_TOOLS = {"success": 1, "error": -1, "useless": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A turn as it is read, and what a good judge finds in it; `first` and `last` are words of the literal."""
+
+    reading: Reading
+    score: int
+    wish: str
+    place: str = PLACES[0]
+    first: int = -1
+    last: int = -1
+    literal: str = ""
+    language: str = ""
+
+
+def heard(rng: Random, texts: Sequence[str], share: Share = Share.ALL) -> Heard:
+    """One example: of the toy world, or of anybody who wishes, remarks or lets a tool work."""
+    part = rng.random()
+    if part < 0.14:
+        return _of_the_toy_world(rng, share)
+    if part < 0.56:
+        return _wished(rng, texts, share)
+    if part < 0.72:
+        return _of_others(rng, texts, share)
+    if part < 0.93:
+        return _remarked(rng, texts, share)
+    return _tool(rng)
+
+
+def _of_the_toy_world(rng: Random, share: Share) -> Heard:
+    made = situation(rng, held_out=share is Share.KEPT)
+    read = reading(made.request, made.reply, made.next_state)
+    if made.wish is None:
+        return Heard(read, made.score, NONE)
+    if made.wish.aspect is Aspect.STYLE:
+        return Heard(read, made.score, _OF_STYLE[Style(made.wish.value)], made.kind.value)
+    wish = "first" if made.wish.aspect is Aspect.FIRST else "last"
+    at = read.text.find(f'"{made.wish.value}"') + 1
+    return _placed(read, made.score, wish, made.kind.value, at=at, literal=made.wish.value, written=made.wish.value)
+
+
+def _wished(rng: Random, texts: Sequence[str], share: Share) -> Heard:
+    code = _code(rng)
+    said = brief(rng, code, share=share) if rng.random() < 0.3 else _worded(rng, code, share)
+    text, at = said.text, said.at
+    if rng.random() < 0.2:  # beside something else
+        aside = remark(rng, rng.choice(("small", "praise", "blame", "thanks")), code=_code_of(said), share=share).text
+        aside += "" if aside[-1] in ".!?" else rng.choice((".", ".", ",", "!"))
+        if rng.random() < 0.75:
+            text, at = f"{aside} {text}", at + len(aside) + 1
+        else:
+            text = f"{text} {aside}" if text[-1] in ".!?" else f"{text}. {aside}"
+    request, reply, place = _turn(rng, texts, said.language)
+    read = reading(request, reply, (message(Role.USER, text),))
+    assert said.wish is not None
+    if said.wish in LITERAL:
+        if said.at < 0:
+            return Heard(read, -1, OTHER, place, language=said.language)
+        return _placed(
+            read, -1, said.wish, place, at=at, literal=said.literal, written=said.written, language=said.language
+        )
+    return Heard(read, -1, said.wish, place, language=said.language)
+
+
+def _worded(rng: Random, code: str, share: Share) -> Wording:
+    """A wish out of the grammar; those with a literal more often, since they take more to learn."""
+    return wording(rng, wish=rng.choice((*WISHES, "first", "last", "name")), code=code, share=share)
+
+
+def _placed(
+    read: Reading, score: int, wish: str, place: str, *, at: int, literal: str, written: str, language: str = ""
+) -> Heard:
+    """An example with the words of its literal marked; those that were cut away leave it unheard."""
+    inside = [index for index, (start, end) in enumerate(read.places) if start >= at and end <= at + len(written)]
+    if not inside:
+        return Heard(read, score, OTHER, place, language=language)
+    return Heard(read, score, wish, place, inside[0], inside[-1], literal, language)
+
+
+def _remarked(rng: Random, texts: Sequence[str], share: Share) -> Heard:
+    about = rng.choices(list(_REMARKS), weights=[weight for _, weight in _REMARKS.values()])[0]
+    code = _code(rng)
+    language = parts(code).language
+    request, reply, place = _turn(rng, texts, language)
+    asked = request[-1].text
+    if about == "same":
+        words = asked.rstrip("?.! ").split()
+        asked = " ".join(words[rng.randrange(max(1, len(words) // 3)) :]) if rng.random() < 0.5 else asked
+        if rng.random() < 0.15:  # the request once more, and nothing beside it
+            return Heard(reading(request, reply, (message(Role.USER, asked),)), -1, NONE, place, language=language)
+    text = (
+        _asked(rng, code, share)
+        if about == "next"
+        else remark(rng, about, code=code, asked=asked[:200], share=share).text
+    )
+    if about == "pasted":
+        text = f"{text}\n{LEFT_OUT}" if rng.random() < 0.5 else f"{LEFT_OUT}\n{text}"
+    if about in ("thanks", "praise") and rng.random() < 0.25:
+        text = f"{text} {_asked(rng, code, share)}"
+    read = reading(request, reply, (message(Role.USER, text),))
+    return Heard(read, _REMARKS[about][0], NONE, place, language=language)
+
+
+def _of_others(rng: Random, texts: Sequence[str], share: Share) -> Heard:
+    """Wishes that are none of the known, requests that hold a wish's words, and what other languages say."""
+    held = table("others")
+    about = rng.random()
+    if about < 0.22:
+        said = held["spoken"]
+        assert isinstance(said, dict)
+        name = rng.choice(list(said))
+        kind = rng.choice(list(said[name]))
+        request, reply, place = _turn(rng, texts, "English")
+        text = _varied(rng.choice(_share(said[name][kind], share)), rng)
+        return Heard(reading(request, reply, (message(Role.USER, text),)), _SPOKEN[kind], NONE, place)
+    code = _code(rng)
+    listed = held[code]
+    assert isinstance(listed, dict)
+    request, reply, place = _turn(rng, texts, parts(code).language)
+    if about < 0.27:
+        text, score = idle(rng, code, share=share)
+        return Heard(
+            reading(request, reply, (message(Role.USER, text),)), score, NONE, place, language=parts(code).language
+        )
+    if about < 0.72:
+        is_named = about < 0.5
+        text = rng.choice(_share(listed["other"], share)) if is_named else _fragment(rng, code, share)
+        if not is_named or rng.random() < 0.6:
+            text = rng.choice(_simple_frames(code, share)).replace("{do}", text).replace("{short}", text)
+        score, wish = -1, OTHER
+    else:
+        text = rng.choice(_share(listed["content"], share))
+        if rng.random() < 0.3:
+            text = f"{remark(rng, rng.choice(('thanks', 'praise')), code=code, share=share).text}. {text}"
+        score, wish = 1, NONE
+    read = reading(request, reply, (message(Role.USER, _varied(text, rng)),))
+    return Heard(read, score, wish, place, language=parts(code).language)
+
+
+@lru_cache
+def _simple_frames(code: str, share: Share) -> list[str]:
+    """Frames with a place for what is wished and for nothing else."""
+    frames = [one for tone in parts(code, share).frames.values() for one in tone]
+    return [one for one in frames if re.sub(r"\{(?:do|short)\}", "", one).count("{") == 0 and one.count("{") == 1]
+
+
+def _fragment(rng: Random, code: str, share: Share) -> str:
+    """Some words about anything: whoever wishes for that wishes for nothing that has a name here."""
+    form = rng.random()
+    held = parts(code, share)
+    if form < 0.5:
+        text = _scene(rng, held.language)[rng.random() < 0.6]
+    elif form < 0.75:
+        text = remark(rng, rng.choice(("small", "next")), code=code, share=share).text
+    else:
+        text = f"{rng.choice(held.nothing['topics'])} {rng.choice(held.nothing['facts'])}"
+    words = text.split()
+    length = rng.choice((2, 3, 3, 4, 5, 6, 8))
+    at = rng.randrange(max(1, len(words) - length + 1))
+    return " ".join(words[at : at + length]).strip(".,;:!? ").lower() or "that"
+
+
+def _share(texts: list[str], share: Share) -> list[str]:
+    return _shares(tuple(texts), share)
+
+
+@lru_cache
+def _shares(texts: tuple[str, ...], share: Share) -> list[str]:
+    if share is Share.ALL:
+        return list(texts)
+    return [text for text in texts if is_kept(text) is (share is Share.KEPT)] or list(texts)
+
+
+def _varied(text: str, rng: Random) -> str:
+    form = rng.random()
+    if form < 0.1:
+        text = text.upper()
+    elif form < 0.5:
+        text = text[:1].upper() + text[1:]
+    return text + rng.choice(("", "", ".", "!", "...")) if text[-1:].isalnum() else text
+
+
+def _code(rng: Random) -> str:
+    return FILES[0] if rng.random() < 0.45 else rng.choice(FILES[1:])
+
+
+def _code_of(said: Wording) -> str:
+    return next(code for code in FILES if parts(code).language == said.language)
+
+
+def _asked(rng: Random, code: str, share: Share) -> str:
+    """A further request: about a topic, a question, or what opens another conversation."""
+    form = rng.random()
+    if form < 0.5:
+        return remark(rng, "next", code=code, share=share).text
+    if form < 0.7:
+        return rng.choice(parts(code, share).slots["question"])
+    if form < 0.8:
+        return dialogues.task(rng).asked
+    return _scene(rng, parts(code).language)[0]
+
+
+def _scene(rng: Random, language: str) -> tuple[str, str]:
+    scenes = table("scenes")["scenes"]
+    assert isinstance(scenes, dict)
+    request, reply = rng.choice(scenes[language])
+    return request, reply
+
+
+def _turn(rng: Random, texts: Sequence[str], language: str) -> tuple[tuple[Message, ...], Message, str]:
+    """A request and a reply in the speaker's language, of the toy world, or of any prose; and its kind of work."""
+    form, place = rng.random(), PLACES[0]
+    if form < 0.25:
+        task = dialogues.task(rng)
+        place, request = task.kind.value, task.asked
+        reply = task.answer(rng.choice(dialogues.DEFAULTS), rng)
+    elif form < 0.4:
+        request = remark(rng, "next").text
+        reply = ordinary.excerpt(texts, rng, rng.randint(30, 160)).strip() or "Yes."
+    else:
+        request, reply = _scene(rng, language if rng.random() < 0.7 else "English")
+    return (message(Role.USER, request),), message(Role.ASSISTANT, reply), place
+
+
+def _tool(rng: Random) -> Heard:
+    held = table("scenes")["tools"]
+    assert isinstance(held, dict)
+    request, name, key, value = rng.choice(held["calls"])
+    about = rng.choice(tuple(_TOOLS))
+    call = Message(Role.ASSISTANT, tool_calls=(ToolCall("call_1", name, json.dumps({key: value})),))
+    printed = rng.choice(held[about]).format(n=rng.randint(1, 600))
+    form = rng.random()
+    if form < 0.3:
+        lines = [rng.choice(held["success"]).format(n=rng.randint(1, 600)) for _ in range(rng.randint(2, 14))]
+        printed = "\n".join([*lines, printed])
+    elif form < 0.4 and about != "useless":
+        printed = f"{_line(rng)}\n{printed}"
+    state = Message(Role.TOOL, message(Role.TOOL, printed).content, tool_call_id="call_1")
+    read = reading((message(Role.USER, request),), call, (state,))
+    return Heard(read, _TOOLS[about], NONE)
+
+
+def _line(rng: Random) -> str:
+    """A line as a long-running tool prints them."""
+    mark = rng.choice(("[INFO]", ">", "$", "---", "step", "#"))
+    return f"{mark} {rng.choice(('running', 'loading', 'checking', 'reading', 'part'))} {rng.randint(1, 90)}"

@@ -1,0 +1,233 @@
+"""The seeded recipe of the bundled judge's classifier: teaching, and the two files a model folder brings it in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from random import Random
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from openclaw_rl.judge.encoder import ABOUT, FORMAT, WEIGHTS
+from openclaw_rl.tiny import ordinary
+from openclaw_rl.tiny.hearing import HEARD, LITERAL, NONE, OTHER, SCORES, Heard, heard
+from openclaw_rl.tiny.hearing_net import Form, Net, loss_of
+from openclaw_rl.tiny.listening import hint_of
+from openclaw_rl.tiny.manners import Kind, place_of
+from openclaw_rl.tiny.wordings import Share, table
+
+CHECKPOINT = "judge-checkpoint-{member}.pt"
+BATCHES = 24  # drawn at once and sorted by length, so that little is computed for nothing
+# How sure it must be, measured on the parts that it is not taught (`openclaw-rl tiny judge` prints it): the most right
+# hints where at most 7 of 1,000 things said there give a wrong one; rounded.
+SURE_OF = {
+    "natural": 0.9, "friendly": 0.82, "detailed": 0.82, "markdown": 0.95, "short": 0.91, "first": 0.6, "last": 0.6,
+    "list": 0.9, "emoji": 0.6, "language": 0.85, "name": 0.61, "direct": 0.72, "simple": 0.66, "example": 0.82,
+}  # fmt: skip
+SCORE_SURE = 0.5
+PLACE_SURE = 0.6  # a hint that is about one kind of work only
+
+
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """How long the classifier is taught, and on what."""
+
+    form: Form = field(default_factory=Form)
+    members: int = 2  # networks that are heard together: where they differ, neither is sure
+    steps: int = 4000
+    batch: int = 128
+    files: int | None = 120  # ordinary texts read for replies
+    table_lr: float = 4e-3
+    lr: float = 1.5e-3
+    warmup: int = 100
+    checkpoint_every: int = 20  # of the draws of BATCHES batches
+
+
+FULL = Lessons()
+SHORT = Lessons(Form(width=16, layers=1, heads=2, inner=16), steps=3, batch=8, files=4)  # teaches nothing
+
+
+@dataclass(slots=True)
+class Taught:
+    """How far the teaching is; what a checkpoint holds beside the weights."""
+
+    step: int = 0
+    loss: float = 0.0
+    digest: str = ""
+
+
+def build(
+    folder: Path,
+    *,
+    seed: int = 0,
+    lessons: Lessons = FULL,
+    report: Callable[[Taught, int], None] = lambda _taught, _steps: None,
+) -> list[Net]:
+    """Teach the classifier and write it into the folder. An interrupted build goes on where it was saved.
+
+    It is taught with 85 of 100 parts of sentences: how sure it must be is measured on the others.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    nets, made = [], []
+    for member in range(lessons.members):
+        net, taught = _taught(folder, Net(lessons.form, member=member), lessons, seed, report=report)
+        nets.append(net)
+        made.append(taught)
+    save(nets, folder, made=_made(nets, made, seed, lessons))
+    for member in range(lessons.members):
+        (folder / CHECKPOINT.format(member=member)).unlink(missing_ok=True)
+    return nets
+
+
+def texts_of(lessons: Lessons) -> list[str]:
+    """Ordinary code and prose, for replies."""
+    code = ordinary.sources(lessons.files)
+    return [*code, *ordinary.prose(code)]
+
+
+def save(nets: Sequence[Net], folder: Path, *, made: Mapping[str, object]) -> None:
+    """The weights in half precision, and what they hear."""
+    weights = {
+        f"{net.member}.{name}": value.detach().half().contiguous()
+        for net in nets
+        for name, value in net.state_dict().items()
+    }
+    save_file(weights, folder / WEIGHTS)
+    (folder / ABOUT).write_text(about_text(nets[0].form, len(nets), made=made), "utf-8")
+
+
+def about_text(form: Form, members: int, *, made: Mapping[str, object]) -> str:
+    """What `judge.json` says: what can be heard, how sure one must be, how hints word it, how the weights were made."""
+    about = {
+        "format": FORMAT,
+        "members": members,
+        "heads": form.heads,
+        "layers": form.layers,
+        "scores": SCORES,
+        "score_sure": SCORE_SURE,
+        "place_sure": PLACE_SURE,
+        "wishes": [_class_of(wish) for wish in HEARD],
+        "places": ["", *(place_of(kind) for kind in Kind)],
+        "languages": {name: sorted(set(called.values())) for name, called in _languages().items()},
+        "made": made,
+    }
+    return json.dumps(about, indent=1, ensure_ascii=False) + "\n"
+
+
+def _class_of(wish: str) -> dict[str, object]:
+    if wish in (NONE, OTHER):
+        return {"name": wish}
+    hint = hint_of(wish, "{x}", None, Random(0)).removesuffix(".")  # set again where the literal has none
+    holds = ("language" if wish == "language" else "words") if wish in LITERAL else ""
+    return {"name": wish, "hint": hint, "holds": holds, "sure": SURE_OF[wish]}
+
+
+def _languages() -> dict[str, dict[str, str]]:
+    held = table("scenes")["languages"]
+    assert isinstance(held, dict)
+    return held
+
+
+def _made(nets: Sequence[Net], taught: Sequence[Taught], seed: int, lessons: Lessons) -> dict[str, object]:
+    return {
+        "seed": seed,
+        "examples": sum(each.step for each in taught) * lessons.batch,
+        "data_digests": [each.digest for each in taught],
+        "losses": [round(each.loss, 4) for each in taught],
+        "parameters": sum(weight.numel() for net in nets for weight in net.parameters()),
+        "lessons": asdict(lessons),
+        "versions": {"python": platform.python_version(), "torch": version("torch")},
+    }
+
+
+def _taught(
+    folder: Path,
+    net: Net,
+    lessons: Lessons,
+    seed: int,
+    *,
+    report: Callable[[Taught, int], None],
+) -> tuple[Net, Taught]:
+    """A member after its lessons; one that was stopped goes on, one that was done is taken as it is."""
+    checkpoint = folder / CHECKPOINT.format(member=net.member)
+    torch.manual_seed(seed * 1000 + net.member)
+    net.begin()
+    rng, texts, taught = Random(f"judge {seed} {net.member}"), texts_of(lessons), Taught()
+    optimizer = _optimizer(net, lessons)
+    if checkpoint.is_file():
+        held = torch.load(checkpoint, weights_only=False)
+        net.load_state_dict(held["net"])
+        optimizer.load_state_dict(held["optimizer"])
+        taught = Taught(*held["taught"])
+        rng.setstate(held["rng"])
+        torch.set_rng_state(held["torch"])
+    before, draws = net.member * lessons.steps, 0
+    while taught.step < lessons.steps:
+        for examples in _drawn(rng, texts, lessons):
+            if taught.step == lessons.steps:
+                break
+            taught.loss = _step(net, optimizer, examples, taught.step, lessons)
+            taught.digest = _digest(taught.digest, examples)
+            taught.step += 1
+            report(Taught(before + taught.step, taught.loss), lessons.members * lessons.steps)
+        draws += 1
+        if draws % lessons.checkpoint_every == 0 or taught.step == lessons.steps:
+            _keep(checkpoint, net, optimizer, taught, rng)
+    return net.eval(), taught
+
+
+def _optimizer(net: Net, lessons: Lessons) -> torch.optim.AdamW:
+    table_ = [weight for name, weight in net.named_parameters() if name.startswith("pieces")]
+    rest = [weight for name, weight in net.named_parameters() if not name.startswith("pieces")]
+    groups = [
+        {"params": table_, "weight_decay": 0.0, "peak": lessons.table_lr},
+        {"params": rest, "weight_decay": 0.02, "peak": lessons.lr},
+    ]
+    return torch.optim.AdamW(groups, lr=lessons.lr, betas=(0.9, 0.98))
+
+
+def _drawn(rng: Random, texts: Sequence[str], lessons: Lessons) -> list[list[Heard]]:
+    many = [heard(rng, texts, Share.TAUGHT) for _ in range(lessons.batch * BATCHES)]
+    many.sort(key=lambda item: (len(item.reading.words), rng.random()))
+    batches = [many[at : at + lessons.batch] for at in range(0, len(many), lessons.batch)]
+    rng.shuffle(batches)
+    return batches
+
+
+def _step(net: Net, optimizer: torch.optim.AdamW, examples: Sequence[Heard], step: int, lessons: Lessons) -> float:
+    falling = 0.5 * (1 + math.cos(math.pi * step / lessons.steps))
+    share = min(1.0, (step + 1) / lessons.warmup) * (0.02 + 0.98 * falling)
+    for group in optimizer.param_groups:
+        group["lr"] = group["peak"] * share
+    loss: Tensor = loss_of(net, examples)
+    optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    optimizer.step()
+    return loss.item()
+
+
+def _digest(before: str, examples: Sequence[Heard]) -> str:
+    said = "\n".join(f"{item.score} {item.wish} {item.first} {item.last} {item.reading.text}" for item in examples)
+    return hashlib.blake2b(f"{before}\n{said}".encode(), digest_size=16).hexdigest()
+
+
+def _keep(checkpoint: Path, net: Net, optimizer: torch.optim.AdamW, taught: Taught, rng: Random) -> None:
+    held = {
+        "net": net.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "taught": (taught.step, taught.loss, taught.digest),
+        "rng": rng.getstate(),
+        "torch": torch.get_rng_state(),
+    }
+    partial = checkpoint.with_suffix(".part")
+    torch.save(held, partial)
+    partial.replace(checkpoint)

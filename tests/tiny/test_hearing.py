@@ -1,0 +1,105 @@
+"""What the bundled judge's classifier is taught, and that its recipe runs, goes on, and is computed without torch."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from openclaw_rl.judge.encoder import ABOUT, WEIGHTS, Encoder
+from openclaw_rl.tiny import hearing_build
+from openclaw_rl.tiny.cli import app
+from openclaw_rl.tiny.hearing import HEARD, LITERAL, NONE, OTHER, PLACES, heard
+from openclaw_rl.tiny.hearing_build import SHORT, Taught
+from openclaw_rl.tiny.hearing_net import batch_of
+from openclaw_rl.tiny.wordings import FILES, WISHES, Share, parts
+
+PROSE = ("Some ordinary prose, line by line, that has nothing to do with anything.\n" * 40,)
+
+
+def test_every_wish_score_and_place_is_taught() -> None:
+    rng = Random(0)
+    drawn = [heard(rng, PROSE) for _ in range(4_000)]
+    assert set(Counter(item.wish for item in drawn)) == set(HEARD)
+    assert set(Counter(item.place for item in drawn)) == set(PLACES)
+    assert {item.score for item in drawn} == {-1, 0, 1}
+    assert all(item.score == -1 for item in drawn if item.wish != NONE)
+    assert {item.reading.kind for item in drawn} == {"user", "tool"}
+
+
+def test_the_words_of_a_literal_are_marked_where_they_stand() -> None:
+    rng, seen = Random(1), 0
+    for _ in range(6_000):
+        item = heard(rng, PROSE)
+        if item.wish not in LITERAL:
+            assert item.first == -1
+            continue
+        seen += 1
+        read = item.reading
+        marked = read.text[read.places[item.first][0] : read.places[item.last][1]]
+        if item.wish != "language":  # which stands there in the speaker's own words
+            assert marked == item.literal, (marked, item)
+    assert seen > 500
+
+
+@pytest.mark.parametrize("code", FILES)
+def test_the_kept_parts_are_others_than_the_taught_ones(code: str) -> None:
+    taught, kept, every = (parts(code, share) for share in (Share.TAUGHT, Share.KEPT, Share.ALL))
+    for wish in WISHES:
+        for slot, texts in every.wishes[wish].items():
+            assert not set(taught.wishes[wish][slot]) & set(kept.wishes[wish][slot]) or kept.wishes[wish][slot] == texts
+            assert set(taught.wishes[wish][slot]) | set(kept.wishes[wish][slot]) == set(texts)
+    share = sum(map(len, kept.frames.values())) / sum(map(len, every.frames.values()))
+    assert 0.05 < share < 0.3
+
+
+def test_the_same_is_computed_with_torch_and_without(tmp_path: Path) -> None:
+    nets = hearing_build.build(tmp_path, lessons=SHORT)
+    encoder = Encoder.load(tmp_path)
+    rng = Random(2)
+    for item in (heard(rng, PROSE) for _ in range(40)):
+        sound = encoder.hear(item.reading)
+        found = [net.half().float()(batch_of([item.reading], net.member)) for net in nets]
+        for at, heard_ in enumerate((sound.scores, sound.wishes, sound.places)):
+            expected = np.mean([one[at][0].softmax(-1).detach().numpy() for one in found], 0)
+            assert np.allclose(heard_, expected, atol=1e-4)
+        ends = [one[3][0].softmax(0).detach().numpy() for one in found]
+        both = np.mean([np.triu(np.outer(one[:, 0], one[:, 1])) for one in ends], 0)
+        assert sound.literal == pytest.approx(both[sound.first, sound.last], abs=1e-4)
+
+
+class _Interrupted(Exception):
+    pass
+
+
+def test_a_build_that_was_stopped_goes_on_as_if_it_had_not_been(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lessons = hearing_build.Lessons(SHORT.form, members=2, steps=60, batch=4, files=4, warmup=2, checkpoint_every=1)
+
+    def stop(taught: Taught, _steps: int) -> None:
+        if taught.step == 90:  # within the second member, after its first checkpoint
+            raise _Interrupted
+
+    with pytest.raises(_Interrupted):
+        hearing_build.build(tmp_path / "stopped", lessons=lessons, report=stop)
+    hearing_build.build(tmp_path / "stopped", lessons=lessons)
+    hearing_build.build(tmp_path / "whole", lessons=lessons)
+    stopped, whole = (json.loads((tmp_path / name / ABOUT).read_text("utf-8")) for name in ("stopped", "whole"))
+    assert stopped["made"] == whole["made"]
+    assert (tmp_path / "stopped" / WEIGHTS).read_bytes() == (tmp_path / "whole" / WEIGHTS).read_bytes()
+    assert sorted(path.name for path in (tmp_path / "stopped").iterdir()) == [ABOUT, WEIGHTS]
+
+
+def test_the_command_makes_a_judge_and_measures_it_on_kept_parts(tmp_path: Path) -> None:
+    ran = CliRunner().invoke(app, ["judge", "--folder", str(tmp_path), "--short"])
+    assert ran.exit_code == 0, ran.output
+    assert "examples of parts kept back" in ran.output
+    about = json.loads((tmp_path / ABOUT).read_text("utf-8"))
+    assert [one["name"] for one in about["wishes"]] == [NONE, OTHER, *WISHES]
+    assert about["made"]["examples"] == SHORT.members * SHORT.steps * SHORT.batch
