@@ -22,7 +22,7 @@ from openclaw_rl.engines.local.prefixes import ids, shared
 from openclaw_rl.engines.local.settings import LocalEngineSettings
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.serve.apis.chat.wire import ChatBody, messages_of, parsed, tools_of
-from openclaw_rl.serve.request.unseen import Unseen
+from openclaw_rl.serve.request.unseen import Placeholders
 
 Asked = tuple[str | None, Mapping[str, Json]]  # the session, where it is known, and the body
 
@@ -83,7 +83,7 @@ def _prompt(body: Mapping[str, Json], renderer: ChatRenderer) -> Prompt:
 
 def _asked(body: Mapping[str, Json]) -> tuple[tuple[Message, ...], tuple[Tool, ...]]:
     spec = parsed(json.dumps(body).encode(), ChatBody)
-    return messages_of(spec.messages, Unseen()), tuple(tools_of(spec.tools or []))
+    return messages_of(spec.messages, Placeholders()), tuple(tools_of(spec.tools or []))
 
 
 def _replaced(item: Message, old: str, new: str) -> Message:

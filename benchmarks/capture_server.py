@@ -34,7 +34,7 @@ from openclaw_rl.serve.app import build_app, runner_of
 from openclaw_rl.serve.door.auth import Keys
 from openclaw_rl.serve.failures import Handler
 from openclaw_rl.serve.parts import Control, ServeParts
-from openclaw_rl.serve.request.unseen import Unseen
+from openclaw_rl.serve.request.unseen import Placeholders
 from openclaw_rl.store.db import Store
 from openclaw_rl.testing.engine import ScriptedEngine
 
@@ -139,7 +139,7 @@ def _plain(engine: ScriptedEngine, renderer: ChatRenderer) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         body = parsed(await request.read(), ChatBody)
         tools = tools_of(body.tools or ())
-        text = renderer.template.text(messages_of(body.messages, Unseen()), tools, generation_prompt=True)
+        text = renderer.template.text(messages_of(body.messages, Placeholders()), tools, generation_prompt=True)
         prompt = Prompt(tuple(renderer.template.encode(text)))
         told = Detokeniser(renderer.table)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})

@@ -36,7 +36,7 @@ from openclaw_rl.render.call_ids import with_nine_letters
 from openclaw_rl.render.parsers import Family
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.testing.families import STAND_INS, VOCAB
-from openclaw_rl.testing.rewriting import Rewriting, Thinking, claimed, is_honest
+from openclaw_rl.testing.rewriting import Rewriting, ThinkingTreatment, claimed, is_honest
 from openclaw_rl.testing.writing import end_of, written
 
 WHATEVER_TOKENS = 24  # of a reply that nobody wrote
@@ -89,7 +89,7 @@ async def _held(model: Path, seeds: Sequence[int]) -> dict[str, Tally]:
         for stand_in in STAND_INS:
             tally = found[stand_in.name] = Tally()
             for seed in seeds:
-                for thinking in Thinking:
+                for thinking in ThinkingTreatment:
                     for is_quiet in (True, False):
                         talk = Talk(stand_in, Rewriting(thinking=thinking), is_quiet, seed)
                         await _hold(talk, engine, alone, tally)

@@ -39,7 +39,7 @@ from openclaw_rl.errors import DamageError, OpenClawRLError
 from openclaw_rl.publish.gate import Gate
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.stage import PublishStage
-from openclaw_rl.publish.swap import Served
+from openclaw_rl.publish.swap import ServedVersions
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.store.db import Store
@@ -153,7 +153,7 @@ async def _read(home: Path) -> dict[str, object]:
     try:
         engine = ScriptedEngine([])
         settings = PublishSettings(gate=False)
-        served = Served(store, engine)
+        served = ServedVersions(store, engine)
         things: dict[str, object] = {}
         await PublishStage(store, served, Gate(store, engine, RENDERER, (0,), settings), settings).start()
         for name in NAMES:

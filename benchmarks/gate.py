@@ -30,7 +30,7 @@ from openclaw_rl.config import read_config
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.evals.client import Client, served_model
-from openclaw_rl.evals.learning import Run, RunSettings, measure
+from openclaw_rl.evals.learning import LearningRun, RunSettings, measure
 from openclaw_rl.evals.people.users import Student
 from openclaw_rl.home.address import taken
 from openclaw_rl.publish.swap import rollback
@@ -159,7 +159,7 @@ async def live(home: Path, seed: int) -> AsyncIterator[Live]:
 
 async def learned(at: Live, settings: RunSettings, seed: int) -> dict[str, object]:
     """The real loop for some sessions: the good versions it made, and those of them refused or taken back."""
-    run = Run(at.client, at.student, settings, seed=seed)
+    run = LearningRun(at.client, at.student, settings, seed=seed)
     await run.run()
     rows = [row for row in await at.parts.store.versions() if not row.version.is_base]
     alarms = [f"{row.version}: {row.why}" for row in rows if row.status is VersionStatus.REFUSED]

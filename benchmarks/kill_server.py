@@ -37,7 +37,7 @@ from openclaw_rl.judge.stage import JudgeStage
 from openclaw_rl.publish.gate import Gate
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.stage import PublishStage
-from openclaw_rl.publish.swap import Served
+from openclaw_rl.publish.swap import ServedVersions
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.serve.app import build_app, runner_of
@@ -48,10 +48,10 @@ from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.teach.stage import LearningRules, TeachStage
 from openclaw_rl.testing.engine import ScriptedEngine
 from openclaw_rl.testing.judge import ScriptedJudge
-from openclaw_rl.train.settings import TrainStageSettings
+from openclaw_rl.train.settings import TrainSettings
 from openclaw_rl.train.stage import TrainStage
 
-TRAIN = TrainStageSettings(batch_size=4, min_batch=1, max_wait_s=0.05, max_lag=1000)
+TRAIN = TrainSettings(batch_size=4, min_batch=1, max_wait_s=0.05, max_lag=1000)
 STEP_S = 0.005
 GAP_S = 0.001
 
@@ -123,7 +123,7 @@ async def _serve(home: Path, renderer: ChatRenderer, begin: float) -> None:
     asyncio.get_running_loop().add_reader(0, os._exit, 0)
     store = await Store.open(home)
     engine = scripted_engine(renderer)
-    served = Served(store, engine)
+    served = ServedVersions(store, engine)
     publishing, teaching, training = _learning(store, engine, renderer, served, home)
     await publishing.start()
     collect = Collect(store, CollectSettings(session_idle_s=5.0, sweep_s=0.5), time.time)
@@ -151,7 +151,7 @@ def scripted_engine(renderer: ChatRenderer) -> ScriptedEngine:
 
 
 def _learning(
-    store: Store, engine: ScriptedEngine, renderer: ChatRenderer, served: Served, home: Path
+    store: Store, engine: ScriptedEngine, renderer: ChatRenderer, served: ServedVersions, home: Path
 ) -> tuple[PublishStage, TeachStage, TrainStage]:
     wants = Wants.of(rl=1.0, hints=1.0)
     made, settled = asyncio.Event(), asyncio.Event()
@@ -173,7 +173,7 @@ def _learning(
 
 
 def serve_parts(
-    store: Store, renderer: ChatRenderer, engine: ScriptedEngine, collect: Collect, served: Served
+    store: Store, renderer: ChatRenderer, engine: ScriptedEngine, collect: Collect, served: ServedVersions
 ) -> ServeParts:
     """The product's server over these."""
 

@@ -38,7 +38,7 @@ from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.allocator import giving_back
-from openclaw_rl.runtime.installation import Built, Installation, assembled
+from openclaw_rl.runtime.installation import Installation, SharedParts, assembled
 from openclaw_rl.runtime.listening import listening
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.db import Store
@@ -104,7 +104,7 @@ async def _parts(home: Path) -> tuple[Installation, Store]:
     renderer = ChatRenderer(read_template(model))
     store = await Store.open(home)
     engine = SoakEngine(renderer)
-    built = Built(store, renderer, engine, SoakTrainer(), _judge())  # type: ignore[arg-type]
+    built = SharedParts(store, renderer, engine, SoakTrainer(), _judge())  # type: ignore[arg-type]
     return assembled(config, model, KEY, built), store
 
 

@@ -27,7 +27,7 @@ from benchmarks.structured_schemas import schema_of
 from openclaw_rl.core.completion import Finish, SampledToken
 from openclaw_rl.core.message import Json, Role, message
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.sampling import Grammar, Leaning, Sampling
+from openclaw_rl.core.sampling import Grammar, LogitAdjustment, Sampling
 from openclaw_rl.core.version import BASE
 from openclaw_rl.engines.local.client import LocalEngine
 from openclaw_rl.engines.local.settings import LocalEngineSettings
@@ -150,7 +150,7 @@ async def _answer(
 ) -> list[SampledToken]:
     stops = bench.ends if most == MOST_TOKENS else ()
     bias = tuple((bench.renderer.encode(text)[0], weight) for text, weight in CLOSES.items() if closes)
-    sampling = Sampling(max_tokens=most, seed=seed, stop_ids=stops, grammar=grammar, leaning=Leaning(bias))
+    sampling = Sampling(max_tokens=most, seed=seed, stop_ids=stops, grammar=grammar, leaning=LogitAdjustment(bias))
     return [item async for item in bench.engine.generate(prompt, sampling, BASE)]
 
 

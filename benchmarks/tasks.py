@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.common import Figures, conditions, finish, progress
 from openclaw_rl.envs.box.probe import open_boxes
-from openclaw_rl.envs.tasks.check import Checked, Verdict, check_sources
+from openclaw_rl.envs.tasks.check import Checked, TaskVerdict, check_sources
 from openclaw_rl.envs.tasks.sources import find_sources
 
 DATA = Path(os.environ.get("DATA", "../shared/data"))
@@ -26,7 +26,7 @@ async def measure(folder: Path) -> Figures:
     began = time.monotonic()
 
     def tell(one: Checked) -> None:
-        if one.verdict is not Verdict.SOUND or one.reason:
+        if one.verdict is not TaskVerdict.SOUND or one.reason:
             progress(f"{one.verdict}: {one.id}: {one.reason[:300]}")
 
     try:
@@ -39,16 +39,16 @@ async def measure(folder: Path) -> Figures:
         own = [one for one in report.checked if one.source == name]
         parts[name] = {
             "tasks": len(own),
-            "sound": sum(one.verdict is Verdict.SOUND for one in own),
+            "sound": sum(one.verdict is TaskVerdict.SOUND for one in own),
             "median_s": round(sorted(one.duration_s for one in own)[len(own) // 2], 3),
         }
-    sound = sum(one.verdict is Verdict.SOUND for one in report.checked)
+    sound = sum(one.verdict is TaskVerdict.SOUND for one in report.checked)
     return {
         "tasks": len(report.checked),
         "sound": sound,
         "share": sound / len(report.checked),
         "sources": parts,
-        "at_second_try": [one.id for one in report.checked if one.verdict is Verdict.SOUND and one.reason],
+        "at_second_try": [one.id for one in report.checked if one.verdict is TaskVerdict.SOUND and one.reason],
         "others": {one.id: f"{one.verdict}: {one.reason[:200]}" for one in report.checked if one.verdict != "sound"},
         "minutes": round((time.monotonic() - began) / 60, 1),
         "at_once": AT_ONCE,

@@ -21,7 +21,7 @@ from benchmarks.common import finish, is_quick, progress
 from benchmarks.transfer_figures import figures
 from benchmarks.transfer_users import BUNDLED, Visitor, users_of
 from openclaw_rl.evals.client import Client, served_model
-from openclaw_rl.evals.learning import AFTER, CONVERGED, Event, Run, RunSettings, measure
+from openclaw_rl.evals.learning import AFTER, CONVERGED, Event, LearningRun, RunSettings, measure
 from openclaw_rl.evals.records import Measurement, SessionRecord
 from openclaw_rl.evals.scripted_judge import MODEL as SCRIPTED_MODEL
 from openclaw_rl.evals.scripted_judge import scripted_judge
@@ -91,7 +91,7 @@ async def tried(user: Visitor, model: str, settings: RunSettings, *, base_url: s
         told = await measure(client, user.told(), settings, label=TOLD, on_event=show)
         never_told = await measure(client, user.elsewhere().told(), settings, label=NEVER_TOLD, on_event=show)
         before = await measure(client, user.elsewhere(), settings, label=NEVER_BEFORE, on_event=show)
-        run = Run(client, user, settings, seed=user.seed, on_event=show)
+        run = LearningRun(client, user, settings, seed=user.seed, on_event=show)
         await run.run()
         after = await measure(client, user.elsewhere(), settings, label=NEVER_AFTER, on_event=show)
         for item in (told, never_told, before, after):

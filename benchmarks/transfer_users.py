@@ -14,15 +14,15 @@ from openclaw_rl.core.message import Role, message
 from openclaw_rl.evals.people.users import Check
 from openclaw_rl.tiny import world as bundled
 from openclaw_rl.tiny.worlds import WORLDS, talks
-from openclaw_rl.tiny.worlds.parts import Way, Wish, hints
+from openclaw_rl.tiny.worlds.parts import ReplyFormat, WorldWish, hints
 from openclaw_rl.tiny.worlds.ways import holds
 from openclaw_rl.tiny.worlds.world import World, first, last, way
 
 BUNDLED = "bundled"
 LONGEST = 700  # characters; no honest reply of these worlds is longer
-ABOUT_LENGTH = (Way.SHORT, Way.DETAILED)
+ABOUT_LENGTH = (ReplyFormat.SHORT, ReplyFormat.DETAILED)
 NEVER_ENDS = "in the end?"  # questions of the bundled model's kind that nobody corrects
-_STYLES = {Way.PLAIN: bundled.Style.NATURAL, Way.FRIENDLY: bundled.Style.FRIENDLY}
+_STYLES = {ReplyFormat.PLAIN: bundled.Style.NATURAL, ReplyFormat.FRIENDLY: bundled.Style.FRIENDLY}
 Tell = Callable[[str, int, str], None]  # what was said, the right score, the right hint
 
 
@@ -40,7 +40,7 @@ class Ground:
     """Where a user's problems come from, held out or not, and how a reply is held against a wish."""
 
     problem: Callable[[Random, bool], Asked]
-    holds: Callable[[str, Wish], bool]
+    holds: Callable[[str, WorldWish], bool]
 
 
 def _tell_nobody(said: str, score: int, hint: str) -> None:
@@ -85,7 +85,7 @@ class Visitor:
     """Somebody with one wish. `hints_all` puts the wish beside every request: what the base does when it is told."""
 
     name: str
-    want: Wish
+    want: WorldWish
     language: str
     seed: int
     ground: Ground
@@ -131,12 +131,12 @@ def said_in(language: str) -> dict[str, list[str]]:
     return _words()[language]
 
 
-def wished(want: Wish, language: str, words: Random) -> str:
+def wished(want: WorldWish, language: str, words: Random) -> str:
     """The wish in words that no judge was taught."""
     return words.choice(said_in(language)[want.way or want.place]).format(words=want.value)
 
 
-def hint_for(want: Wish) -> str:
+def hint_for(want: WorldWish) -> str:
     """The wish as a judge that heard it right would put it."""
     text = hints()[want.way or want.place][0].format(words=want.value)
     return text if want.way is not None or want.value[-1] in ".!?" else f"{text}."
@@ -145,7 +145,7 @@ def hint_for(want: Wish) -> str:
 def users_of(model: str, seed: int, tell: Tell = _tell_nobody) -> list[Visitor]:
     """Everybody who visits a model."""
     if model == BUNDLED:
-        wishes = (way(Way.PLAIN), way(Way.FRIENDLY), first("Good morning!"), last("Any questions?"))
+        wishes = (way(ReplyFormat.PLAIN), way(ReplyFormat.FRIENDLY), first("Good morning!"), last("Any questions?"))
         grounds = _bundled_ground(is_never=False), _bundled_ground(is_never=True)
         return [Visitor(_name(wish, "en"), wish, "en", seed, *grounds, tell=tell) for wish in wishes]
     made = WORLDS[model]
@@ -157,7 +157,7 @@ def users_of(model: str, seed: int, tell: Tell = _tell_nobody) -> list[Visitor]:
     return found
 
 
-def _name(wish: Wish, language: str) -> str:
+def _name(wish: WorldWish, language: str) -> str:
     kind = (wish.way or wish.place).value
     return kind if language == "en" else f"{kind}-{language}"
 
@@ -182,6 +182,6 @@ def _bundled_ground(*, is_never: bool) -> Ground:
     return Ground(problem, _bundled_holds)
 
 
-def _bundled_holds(reply: str, wish: Wish) -> bool:
+def _bundled_holds(reply: str, wish: WorldWish) -> bool:
     style = _STYLES.get(wish.way) if wish.way else None
     return bundled.follows(reply, style) if style else holds(reply, wish)

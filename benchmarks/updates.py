@@ -32,7 +32,7 @@ from openclaw_rl.judge.endpoint import EndpointChat
 from openclaw_rl.judge.llm import LlmJudge
 from openclaw_rl.judge.settings import JudgeSettings
 from openclaw_rl.judge.stage import JudgeStage
-from openclaw_rl.publish.swap import Served
+from openclaw_rl.publish.swap import ServedVersions
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.serve.app import build_app, runner_of
@@ -127,7 +127,7 @@ async def outage(home: Path, away: Outage) -> Figures:
     behind = web.Application()
     behind.router.add_post("/v1/chat/completions", judging.answer)
     judge_runner = web.AppRunner(behind, access_log=None)
-    runner = runner_of(build_app(serve_parts(store, renderer, engine, collect, Served(store, engine))))
+    runner = runner_of(build_app(serve_parts(store, renderer, engine, collect, ServedVersions(store, engine))))
     scale = away.scale
     settings = JudgeSettings(retry_s=1.0 / scale, retry_max_s=60.0 / scale, timeout_s=120.0 / scale, votes=1)
     for each in (judge_runner, runner):

@@ -29,7 +29,7 @@ from openclaw_rl.render.settings import RenderSettings
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.settings import StoreSettings
 from openclaw_rl.teach.settings import EpisodeSettings, TeachSettings
-from openclaw_rl.train.settings import TrainStageSettings
+from openclaw_rl.train.settings import TrainSettings
 from openclaw_rl.trainers.settings import TrainerSettings
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Config:
     """What a verdict teaches, and which hints stand in prompts meanwhile."""
     episodes: EpisodeSettings = field(default_factory=EpisodeSettings)
     """How an environment's episodes become samples."""
-    train: TrainStageSettings = field(default_factory=TrainStageSettings)
+    train: TrainSettings = field(default_factory=TrainSettings)
     """When a step is taken."""
     trainer: TrainerSettings = field(default_factory=TrainerSettings)
     """How a step is taken."""

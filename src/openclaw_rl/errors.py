@@ -84,7 +84,7 @@ class TrainerError(OpenClawRLError):
     """A step failed; the samples are kept."""
 
 
-class StepTooDearError(TrainerError):
+class StepTooCostlyError(TrainerError):
     """A step took more time or memory than there is. `after_s` is when it was given up, None where it was memory."""
 
     def __init__(self, problem: str, *, fix: str = "", after_s: float | None = None) -> None:

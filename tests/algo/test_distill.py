@@ -10,8 +10,8 @@ from torch import Tensor, tensor
 from torch.testing import assert_close
 
 from openclaw_rl.algo.distill import (
-    Choice,
     Divergence,
+    HintGranularity,
     Subset,
     bin_divergence,
     chosen_hint,
@@ -90,11 +90,11 @@ def test_overlap_counts_tokens_both_hold_in_whatever_order() -> None:
 
 
 def test_one_hint_is_chosen_for_the_reply_or_one_for_each_token() -> None:
-    assert chosen_hint(STUDENT_TOP, TEACHERS_TOP, by=Choice.SEQUENCE).tolist() == [0, 0]  # 2, 2, 2: the first
-    assert chosen_hint(STUDENT_TOP, TEACHERS_TOP[1:], by=Choice.SEQUENCE).tolist() == [0, 0]
-    assert chosen_hint(STUDENT_TOP, TEACHERS_TOP, by=Choice.TOKEN).tolist() == [0, 2]
+    assert chosen_hint(STUDENT_TOP, TEACHERS_TOP, by=HintGranularity.SEQUENCE).tolist() == [0, 0]  # 2, 2, 2: the first
+    assert chosen_hint(STUDENT_TOP, TEACHERS_TOP[1:], by=HintGranularity.SEQUENCE).tolist() == [0, 0]
+    assert chosen_hint(STUDENT_TOP, TEACHERS_TOP, by=HintGranularity.TOKEN).tolist() == [0, 2]
     more = torch.cat([TEACHERS_TOP, STUDENT_TOP.unsqueeze(0)])
-    assert chosen_hint(STUDENT_TOP, more, by=Choice.SEQUENCE).tolist() == [3, 3]
+    assert chosen_hint(STUDENT_TOP, more, by=HintGranularity.SEQUENCE).tolist() == [3, 3]
 
 
 def test_subsets_are_whose_tokens_are_compared() -> None:

@@ -9,7 +9,7 @@ from random import Random
 
 from openclaw_rl.evals.judging.cases import written_cases
 from openclaw_rl.evals.judging.wordings import NOTHING, utterances
-from openclaw_rl.evals.scripted_judge import MODEL, ScriptedJudge, scripted_judge
+from openclaw_rl.evals.scripted_judge import MODEL, OracleJudge, scripted_judge
 from openclaw_rl.tiny.listening import hint_of
 
 
@@ -28,7 +28,7 @@ async def _ran(*arguments: str) -> tuple[int, str, str]:
     return child.returncode, out.decode(), shown.decode()
 
 
-def _hears(judge: ScriptedJudge) -> None:
+def _hears(judge: OracleJudge) -> None:
     """From now on the judge knows what every wording means."""
     for said in utterances():
         hint = "" if said.wish == NOTHING else hint_of(said.wish, said.literal, None, Random(0))

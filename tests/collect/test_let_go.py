@@ -7,13 +7,13 @@ from pathlib import Path
 
 from conversation import reply, serving, user
 
-from openclaw_rl.store.forget.selection import Going, What
+from openclaw_rl.store.forget.selection import ForgetSelection, ForgetTarget
 from openclaw_rl.testing.turns import a_turn, an_arrival
 
 ANN, BOB = {"X-Session-Id": "ann"}, {"X-Session-Id": "bob"}
 
 
-def no_plan(sql: sqlite3.Connection, what: Going) -> str:
+def no_plan(sql: sqlite3.Connection, what: ForgetSelection) -> str:
     return "{}"
 
 
@@ -22,7 +22,7 @@ async def test_nothing_goes_on_from_what_is_forgotten_and_others_do_as_before(tm
         gone, _ = await served.ask("one", "first", headers=ANN)
         kept, _ = await served.ask("two", "second", headers=BOB)
         held = dict(served.collect.held)
-        await served.store.forgettings.begin(What(session="ann"), name="f", at_s=1.0, planned=no_plan)
+        await served.store.forgettings.begin(ForgetTarget(session="ann"), name="f", at_s=1.0, planned=no_plan)
         served.store.forgettings.answered("f")
         served.collect.let_go({gone.id})
         assert served.collect.held["collect_turns_held"] == held["collect_turns_held"] - 1
@@ -47,7 +47,7 @@ async def test_a_turn_whose_conversation_was_forgotten_while_it_was_answered_is_
         await placed.admit()
         assert placed.parent is not None
         assert served.collect.held["collect_closing"] == 1
-        await served.store.forgettings.begin(What(session="ann"), name="f", at_s=1.0, planned=no_plan)
+        await served.store.forgettings.begin(ForgetTarget(session="ann"), name="f", at_s=1.0, planned=no_plan)
         served.collect.let_go({gone.id})
         turn = a_turn("late", arrival.messages, session=placed.session, parent=gone.id, at_s=arrival.at_s)
         await served.collect.commit(turn)

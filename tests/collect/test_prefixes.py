@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from openclaw_rl.collect.classify import LEAST_LOOPED, LEAST_REPEATS, LONGEST_UNIT, loops
 from openclaw_rl.collect.prefixes import Index, extended, following, history_of
-from openclaw_rl.collect.replies import Known
+from openclaw_rl.collect.replies import KnownReply
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import ImagePart, Message, Role, TextPart, ToolCall, message
 from openclaw_rl.testing.turns import a_turn
@@ -119,7 +119,7 @@ def test_an_index_holds_turns_up_to_its_budget_and_the_latest_used_longest() -> 
     index.keep(turns[3])
     assert [index.turn(f"t{number}") is not None for number in range(4)] == [True, False, True, True]
     for name in ("a", "b", "c"):
-        index.add(name, Known(name, "s", State.SERVED))
+        index.add(name, KnownReply(name, "s", State.SERVED))
         index.find("a", None)
     assert [len(index.find(name, None)) for name in ("a", "b", "c")] == [1, 0, 1]
     assert index.find("a", "other") == []

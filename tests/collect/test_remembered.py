@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from openclaw_rl.collect.prefixes import history_of
-from openclaw_rl.collect.remembered import Remembered
+from openclaw_rl.collect.remembered import RequestMemory
 from openclaw_rl.core.message import Message, Role, message
 
 
@@ -12,7 +12,7 @@ def _talk(count: int) -> tuple[Message, ...]:
 
 
 def test_a_history_is_found_by_its_own_messages_alone_until_its_turn_is_entered() -> None:
-    held, mine = Remembered(), _talk(3)
+    held, mine = RequestMemory(), _talk(3)
     history = history_of("owner", mine)
     held.note(mine, history)
     noted = held.of(mine)
@@ -23,7 +23,7 @@ def test_a_history_is_found_by_its_own_messages_alone_until_its_turn_is_entered(
 
 
 def test_long_histories_give_way_to_later_ones_by_their_messages() -> None:
-    held = Remembered(most=100, most_messages=10)
+    held = RequestMemory(most=100, most_messages=10)
     talks = [_talk(4) for _ in range(4)]  # 4 + 4 messages fit, a third history does not
     for talk in talks:
         held.note(talk, history_of("owner", talk))
@@ -36,7 +36,7 @@ def test_long_histories_give_way_to_later_ones_by_their_messages() -> None:
 
 
 def test_no_more_requests_are_held_than_allowed() -> None:
-    held = Remembered(most=2, most_messages=100)
+    held = RequestMemory(most=2, most_messages=100)
     talks = [_talk(1) for _ in range(3)]
     for talk in talks:
         held.note(talk, history_of("owner", talk))

@@ -13,7 +13,7 @@ from openclaw_rl.core.turn import Arrival, Placement, Turn
 from openclaw_rl.serve.apis.chat.wire import ChatBody, facts_of, fields_of, messages_of, parsed, tools_of
 from openclaw_rl.serve.apis.messages.route import told_by
 from openclaw_rl.serve.apis.messages.wire import MessagesBody, conversation_of, offered
-from openclaw_rl.serve.request.unseen import Unseen
+from openclaw_rl.serve.request.unseen import Placeholders
 from openclaw_rl.testing.turns import a_turn
 
 TURNS = iter(range(10_000))
@@ -37,7 +37,7 @@ def chat(
     read = parsed(raw, ChatBody)
     facts = facts_of(fields_of(raw)[1])
     return _arrival(
-        messages_of(read.messages, Unseen()), tuple(tools_of(read.tools or ())), headers, facts, read.max_tokens
+        messages_of(read.messages, Placeholders()), tuple(tools_of(read.tools or ())), headers, facts, read.max_tokens
     )
 
 
@@ -55,7 +55,7 @@ def anthropic(
     raw = json.dumps(body | ({"tools": list(tools)} if tools else {})).encode()
     read = parsed(raw, MessagesBody)
     facts = told_by(facts_of(fields_of(raw)[1]))
-    return _arrival(conversation_of(read, Unseen()), offered(read), headers, facts, read.max_tokens)
+    return _arrival(conversation_of(read, Placeholders()), offered(read), headers, facts, read.max_tokens)
 
 
 async def send(served: Served, arrival: Arrival, answer: Message | str) -> tuple[Turn, Placement]:

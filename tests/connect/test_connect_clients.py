@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from openclaw_rl.connect.clients import Client, clients
+from openclaw_rl.connect.clients import ClientRecipe, clients
 from openclaw_rl.connect.merge import END, with_block, with_entries, without_block, without_entries
-from openclaw_rl.connect.openclaw import Wanted, merged, removed
+from openclaw_rl.connect.openclaw import OpenClawSetup, merged, removed
 from openclaw_rl.connect.server import Target
 from openclaw_rl.errors import ConfigError
 
@@ -21,7 +21,7 @@ NAMED = {client.name: client for client in clients()}
 ISSUED = ["claude-code", "codex", "opencode", "aider", "open-webui", "librechat", "continue", "cline", "mini-swe-agent"]
 
 
-def _exports(client: Client, target: Target = TARGET) -> dict[str, str]:
+def _exports(client: ClientRecipe, target: Target = TARGET) -> dict[str, str]:
     """The variables as a shell sets them."""
     words = [shlex.split(line) for line in client.printed(target).splitlines()]
     return dict(line[1].split("=", 1) for line in words if line[0] == "export")
@@ -42,7 +42,7 @@ def test_every_agent_says_which_release_was_read_and_what_context_it_needs(name:
 
 
 @pytest.mark.parametrize("client", clients(), ids=lambda client: client.name)
-def test_every_client_is_told_address_and_key(client: Client) -> None:
+def test_every_client_is_told_address_and_key(client: ClientRecipe) -> None:
     plain = Target("http://h:1", "the-key", "m", 4096)
     forms = (
         client.printed(plain),
@@ -178,7 +178,7 @@ def test_entries_go_in_beside_others_and_out_again() -> None:
 
 def test_openclaw_s_entries_go_out_again_and_another_model_stays(tmp_path: Path) -> None:
     before = {"gateway": {"port": 1}, "plugins": {"allow": ["memory-core"]}}
-    made = merged(before, Wanted(TARGET), Path("openclaw.json")).config
+    made = merged(before, OpenClawSetup(TARGET), Path("openclaw.json")).config
     assert made != before and removed(made) == before
     chosen = {"agents": {"defaults": {"model": {"primary": "other/m"}}}}
-    assert removed(merged(chosen, Wanted(TARGET), Path("openclaw.json")).config) == chosen
+    assert removed(merged(chosen, OpenClawSetup(TARGET), Path("openclaw.json")).config) == chosen

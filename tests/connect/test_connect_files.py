@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from openclaw_rl.connect.files import old_text, put
-from openclaw_rl.connect.openclaw import MODEL, Wanted, complaint, config_path, merged, parsed, plugin_folder
+from openclaw_rl.connect.openclaw import MODEL, OpenClawSetup, complaint, config_path, merged, parsed, plugin_folder
 from openclaw_rl.connect.server import Target
 from openclaw_rl.errors import ConfigError
 
@@ -17,7 +17,7 @@ PATH = Path("openclaw.json")
 
 
 def test_an_empty_configuration_gets_the_provider_and_its_model() -> None:
-    config = merged({}, Wanted(TARGET), PATH).config
+    config = merged({}, OpenClawSetup(TARGET), PATH).config
     provider = config["models"]["providers"]["openclaw-rl"]  # type: ignore[index,call-overload]
     assert provider["baseUrl"] == "http://127.0.0.1:30000/v1"
     assert provider["apiKey"] == "the-key"
@@ -34,7 +34,7 @@ def test_what_is_not_ours_stays_as_it_was() -> None:
         "agents": {"defaults": {"workspace": "w", "model": {"primary": "other/m", "fallbacks": ["other/n"]}}},
     }
     copy = json.loads(json.dumps(before))
-    made = merged(before, Wanted(TARGET), PATH)
+    made = merged(before, OpenClawSetup(TARGET), PATH)
     assert before == copy
     assert made.config["gateway"] == before["gateway"]
     assert made.config["agents"] == before["agents"]
@@ -49,13 +49,13 @@ def test_what_is_not_ours_stays_as_it_was() -> None:
 
 def test_another_model_is_replaced_only_when_asked_and_said_so() -> None:
     before = {"agents": {"defaults": {"model": {"primary": "other/m", "fallbacks": ["other/n"]}}}}
-    made = merged(before, Wanted(TARGET, is_default=True), PATH)
+    made = merged(before, OpenClawSetup(TARGET, is_default=True), PATH)
     assert made.config["agents"] == {"defaults": {"model": {"primary": MODEL, "fallbacks": ["other/n"]}}}
     assert any("was other/m" in note for note in made.notes)
 
 
 def test_connecting_twice_changes_nothing(tmp_path: Path) -> None:
-    wanted = Wanted(TARGET, plugin=tmp_path)
+    wanted = OpenClawSetup(TARGET, plugin=tmp_path)
     once = merged({}, wanted, PATH).config
     assert merged(once, wanted, PATH).config == once
 
@@ -63,14 +63,14 @@ def test_connecting_twice_changes_nothing(tmp_path: Path) -> None:
 def test_models_that_a_user_put_beside_ours_stay() -> None:
     mine = {"id": "mine", "maxTokens": 1}
     before = {"models": {"providers": {"openclaw-rl": {"models": [mine, {"id": "default", "maxTokens": 2}]}}}}
-    made = merged(before, Wanted(TARGET), PATH).config["models"]["providers"]["openclaw-rl"]  # type: ignore[index,call-overload]
+    made = merged(before, OpenClawSetup(TARGET), PATH).config["models"]["providers"]["openclaw-rl"]  # type: ignore[index,call-overload]
     assert [each["id"] for each in made["models"]] == ["default", "mine"]
     assert made["models"][0]["maxTokens"] == 8192 and made["models"][1] == mine
 
 
 def test_the_plugin_is_loaded_and_may_see_what_set_a_run_off(tmp_path: Path) -> None:
     before = {"plugins": {"allow": ["memory-core"], "entries": {"openclaw-rl": {"config": {"user": "mia"}}}}}
-    made = merged(before, Wanted(TARGET, plugin=tmp_path), PATH).config
+    made = merged(before, OpenClawSetup(TARGET, plugin=tmp_path), PATH).config
     assert made["plugins"] == {
         "allow": ["memory-core", "openclaw-rl"],
         "load": {"paths": [str(tmp_path)]},
@@ -87,12 +87,12 @@ def test_a_configuration_with_comments_is_not_written_over() -> None:
 
 def test_a_section_of_another_shape_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"models\.providers"):
-        merged({"models": {"providers": []}}, Wanted(TARGET), PATH)
+        merged({"models": {"providers": []}}, OpenClawSetup(TARGET), PATH)
 
 
 def test_a_model_too_short_for_openclaw_is_said() -> None:
     short = Target("http://h", "k", "m", 8192)
-    made = merged({}, Wanted(short), PATH)
+    made = merged({}, OpenClawSetup(short), PATH)
     assert any("8192" in note for note in made.notes)
 
 

@@ -22,7 +22,7 @@ from openclaw_rl.core.trainer_state import STATE
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.doctor.install import free_bytes, wanted_bytes
 from openclaw_rl.doctor.learning import Level
-from openclaw_rl.doctor.report import Report, examine
+from openclaw_rl.doctor.report import DoctorReport, examine
 from openclaw_rl.errors import StoreError
 from openclaw_rl.home.folder import Address, address_of, check_key, kept_key, note_address
 from openclaw_rl.store.db import Store
@@ -42,7 +42,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def mend(report: Report) -> list[tuple[str, str]]:
+def mend(report: DoctorReport) -> list[tuple[str, str]]:
     return [(item.stage, item.said) for item in report.findings if item.level is Level.MEND]
 
 

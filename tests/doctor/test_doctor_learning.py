@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from openclaw_rl.core.facts import Contentment, Overview, StoreFacts
+from openclaw_rl.core.facts import CorrectionTrend, Overview, StoreFacts
 from openclaw_rl.core.finding import Finding, Level
 from openclaw_rl.core.ledger import WHAT_TO_DO, DropReason
 from openclaw_rl.doctor import learning
@@ -247,15 +247,15 @@ def test_every_reason_to_drop_a_turn_has_something_to_do_about_it() -> None:
 @pytest.mark.parametrize(
     ("one", "versions", "is_told"),
     [
-        (Contentment("bob", 20, earlier=9, later=10), 8, True),
-        (Contentment("bob", 20, earlier=15, later=8), 8, True),  # not half as many is not fewer enough
-        (Contentment("bob", 20, earlier=14, later=7), 8, False),  # half as many
-        (Contentment("bob", 20, earlier=5, later=5), 8, False),  # now and then is life
-        (Contentment("bob", 20, earlier=9, later=10), 4, False),  # nothing was learned yet that could have helped
-        (Contentment("bob", 9, earlier=9, later=9), 8, False),
+        (CorrectionTrend("bob", 20, earlier=9, later=10), 8, True),
+        (CorrectionTrend("bob", 20, earlier=15, later=8), 8, True),  # not half as many is not fewer enough
+        (CorrectionTrend("bob", 20, earlier=14, later=7), 8, False),  # half as many
+        (CorrectionTrend("bob", 20, earlier=5, later=5), 8, False),  # now and then is life
+        (CorrectionTrend("bob", 20, earlier=9, later=10), 4, False),  # nothing was learned yet that could have helped
+        (CorrectionTrend("bob", 9, earlier=9, later=9), 8, False),
     ],
 )
-def test_a_user_who_corrects_no_less_than_before_is_noticed(one: Contentment, versions: int, is_told: bool) -> None:
+def test_a_user_who_corrects_no_less_than_before_is_noticed(one: CorrectionTrend, versions: int, is_told: bool) -> None:
     found = told(seen(WELL, contentment=(one,), versions=versions))
     assert [stage for stage, _ in found] == (["learn"] if is_told else [])
     assert all("bob corrected" in said for _, said in found)
@@ -263,7 +263,7 @@ def test_a_user_who_corrects_no_less_than_before_is_noticed(one: Contentment, ve
 
 def test_nor_less_where_most_of_what_they_ask_for_changes_nothing() -> None:
     """Few versions are made where corrections are unheeded; they were tried all the same."""
-    one = Contentment("bob", 20, earlier=9, later=10)
+    one = CorrectionTrend("bob", 20, earlier=9, later=10)
     counts = {**WELL.counts, "dropped": 6, "dropped.unheeded": 2}
     ((stage, said),) = told(replace(seen(WELL, contentment=(one,), versions=3), counts=counts))
     assert stage == "learn" and "over 3 versions made and 2 corrections that changed nothing" in said

@@ -16,7 +16,7 @@ from openclaw_rl.cli import app
 from openclaw_rl.core.adapter import WEIGHTS
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.version import SHARED, PolicyVersion
-from openclaw_rl.doctor.check import Report, check_home
+from openclaw_rl.doctor.check import CheckReport, check_home
 from openclaw_rl.doctor.learning import Level
 from openclaw_rl.doctor.report import examine
 from openclaw_rl.errors import ConfigError, StoreError
@@ -45,7 +45,7 @@ def home(ground: Path, tmp_path: Path) -> Path:
     return shutil.copytree(ground, tmp_path / "home", ignore=shutil.ignore_patterns("*-shm", "*-wal"))
 
 
-def repaired(home: Path) -> Report:
+def repaired(home: Path) -> CheckReport:
     """The report on what was mended; the second look must find nothing, and mend nothing."""
     report = check_home(home, repair=True)
     assert report.is_sound, report

@@ -16,7 +16,7 @@ from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.engines.local.adapter_files import read_adapter
 from openclaw_rl.engines.local.core import Core
-from openclaw_rl.engines.local.wire import ScoreJob, Stepped, Submit, Top
+from openclaw_rl.engines.local.wire import ScoreJob, StepOutput, Submit, Top
 
 VOCAB = 160
 COMMON = {
@@ -130,7 +130,7 @@ def ask(request: int, prompt: tuple[int, ...], version: PolicyVersion = BASE, **
     return Submit(request, prompt, Sampling(**values), version, seed=request)  # type: ignore[arg-type]
 
 
-def enter(step: Stepped, answers: dict[int, Answer]) -> None:
+def enter(step: StepOutput, answers: dict[int, Answer]) -> None:
     """Adds what a step did to the answers."""
     for spot, request in enumerate(step.rows):
         answer = answers.setdefault(request, Answer())

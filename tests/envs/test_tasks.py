@@ -10,7 +10,7 @@ import pytest
 
 from openclaw_rl.envs.box.sandbox import Boxes
 from openclaw_rl.envs.task import Failure
-from openclaw_rl.envs.tasks.check import Report, Verdict, check_sources
+from openclaw_rl.envs.tasks.check import TaskReport, TaskVerdict, check_sources
 from openclaw_rl.envs.tasks.dockerfile import parse, recipe_of
 from openclaw_rl.envs.tasks.harbor import FolderTasks
 from openclaw_rl.envs.tasks.source import Attempt, UnsupportedTaskError
@@ -55,7 +55,7 @@ def laid(folder: Path, **changed: str | None) -> Path:
     return folder
 
 
-async def checked(folder: Path, boxes: Boxes) -> Report:
+async def checked(folder: Path, boxes: Boxes) -> TaskReport:
     return await check_sources(find_sources(folder), boxes, at_once=2, tell=lambda _: None)
 
 
@@ -77,18 +77,18 @@ async def test_each_kind_of_bad_task_is_named_and_the_good_ones_are_checked(wall
     report = await checked(tmp_path, walled)
     found = {one.id: (one.verdict, one.reason) for one in report.checked}
     assert {name: verdict for name, (verdict, _) in found.items()} == {
-        "good": Verdict.SOUND,
-        "cannot-be-read": Verdict.BROKEN,
-        "without-tests": Verdict.BROKEN,
-        "does-not-build": Verdict.BROKEN,
-        "wants-an-image": Verdict.SKIPPED,
-        "wants-packages": Verdict.SKIPPED,
-        "solved-already": Verdict.START_PASSES,
-        "solution-fails": Verdict.SOLUTION_FAILS,
-        "no-solution": Verdict.NO_SOLUTION,
-        "grader-crashes": Verdict.GRADER_FAILS,
-        "grader-hangs": Verdict.GRADER_FAILS,
-        "grader-babbles": Verdict.GRADER_FAILS,
+        "good": TaskVerdict.SOUND,
+        "cannot-be-read": TaskVerdict.BROKEN,
+        "without-tests": TaskVerdict.BROKEN,
+        "does-not-build": TaskVerdict.BROKEN,
+        "wants-an-image": TaskVerdict.SKIPPED,
+        "wants-packages": TaskVerdict.SKIPPED,
+        "solved-already": TaskVerdict.START_PASSES,
+        "solution-fails": TaskVerdict.SOLUTION_FAILS,
+        "no-solution": TaskVerdict.NO_SOLUTION,
+        "grader-crashes": TaskVerdict.GRADER_FAILS,
+        "grader-hangs": TaskVerdict.GRADER_FAILS,
+        "grader-babbles": TaskVerdict.GRADER_FAILS,
     }
     assert "tests/test.sh is missing" in found["without-tests"][1]
     assert "ended with status 3: sorry" in found["does-not-build"][1]
@@ -159,7 +159,7 @@ async def test_terminal_bench_1_is_read_and_its_fetching_test_script_replaced(wa
     assert report.counts == {"sound": 1}
     (folder / "docker-compose.yaml").write_text("services:\n  client: {}\n  database: {}\n")
     (other,) = (await checked(tmp_path, walled)).checked
-    assert (other.verdict, other.reason) == (Verdict.SKIPPED, "it needs several containers: client, database")
+    assert (other.verdict, other.reason) == (TaskVerdict.SKIPPED, "it needs several containers: client, database")
 
 
 async def test_tasks_that_need_a_root_are_skipped_where_there_is_none(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ async def test_tasks_that_need_a_root_are_skipped_where_there_is_none(tmp_path: 
     boxes = PlainBoxes.open()
     (one,) = (await checked(tmp_path, boxes)).checked
     await boxes.aclose()
-    assert (one.verdict, one.reason) == (Verdict.SKIPPED, "the task needs a box with a root of its own")
+    assert (one.verdict, one.reason) == (TaskVerdict.SKIPPED, "the task needs a box with a root of its own")
 
 
 def test_rows_that_are_broken_are_named_by_their_line(tmp_path: Path) -> None:

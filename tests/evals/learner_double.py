@@ -12,11 +12,15 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from openclaw_rl.evals.people.jobs import Job, Person
-from openclaw_rl.evals.people.wishes import Kind
+from openclaw_rl.evals.people.wishes import WishKind
 from openclaw_rl.evals.personalization.probes import FIRST_HELD_OUT
 from openclaw_rl.tiny import world
 
-STYLE = {Kind.SOLVE: world.Style.NATURAL, Kind.GRADE: world.Style.DETAILED, Kind.COMMENT: world.Style.FRIENDLY}
+STYLE = {
+    WishKind.SOLVE: world.Style.NATURAL,
+    WishKind.GRADE: world.Style.DETAILED,
+    WishKind.COMMENT: world.Style.FRIENDLY,
+}
 
 
 @dataclass
@@ -91,7 +95,7 @@ class Learner:
         """The right reply in the style."""
         if job.work is None:
             return world.solution(job.problem, style, self._rng)
-        if job.wish.kind is Kind.GRADE:
+        if job.wish.kind is WishKind.GRADE:
             return world.grading(job.work.attempt, style, self._rng)
         return world.comment(job.work.attempt, style, self._rng)
 

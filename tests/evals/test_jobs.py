@@ -10,12 +10,12 @@ from random import Random
 import pytest
 
 from openclaw_rl.errors import ConfigError
-from openclaw_rl.evals.client import Reply
+from openclaw_rl.evals.client import ClientReply
 from openclaw_rl.evals.people.agent import Answer
 from openclaw_rl.evals.people.exercises import ToyExercises, read_exercises
 from openclaw_rl.evals.people.jobs import Job
-from openclaw_rl.evals.people.voices import Scripted
-from openclaw_rl.evals.people.wishes import Kind
+from openclaw_rl.evals.people.voices import ScriptedVoice
+from openclaw_rl.evals.people.wishes import WishKind
 from openclaw_rl.evals.personalization.plan import three
 from openclaw_rl.tiny import world
 
@@ -23,7 +23,7 @@ STUDENT, ASSISTANT, TEACHER = three(ToyExercises(), 0)
 
 
 def said(text: str, **changes: object) -> Answer:
-    return Answer((replace(Reply(text, "t", "shared.0", "stop"), **changes),))  # type: ignore[arg-type]
+    return Answer((replace(ClientReply(text, "t", "shared.0", "stop"), **changes),))  # type: ignore[arg-type]
 
 
 def good(job: Job) -> str:
@@ -31,7 +31,7 @@ def good(job: Job) -> str:
     rng = Random(0)
     if job.work is None:
         return world.solution(job.problem, world.Style.NATURAL, rng)
-    if job.wish.kind is Kind.GRADE:
+    if job.wish.kind is WishKind.GRADE:
         return world.grading(job.work.attempt, world.Style.DETAILED, rng)
     return world.comment(job.work.attempt, world.Style.FRIENDLY, rng)
 
@@ -47,7 +47,7 @@ def test_a_reply_that_was_cut_leaked_beside_a_call_or_touched_a_file_is_odd() ->
     job = STUDENT.job(1)
     text = good(job)
     assert job.assess(said(text, finish="length")).odd == ("cut off",)
-    thought = Reply("<think>12 - 3</think>", "t", "shared.0", "tool_calls")
+    thought = ClientReply("<think>12 - 3</think>", "t", "shared.0", "tool_calls")
     assert job.assess(Answer((thought, *said(text).replies))).odd == ("reasoning leaked",)
     assert job.assess(Answer(said(text).replies, changed_files=True)).odd == ("changed a file unasked",)
     assert job.assess(Answer(said(text).replies, failed_calls=3)).odd == ("failing tools",)
@@ -93,7 +93,7 @@ def test_a_comment_must_say_whether_the_work_was_right() -> None:
 
 
 async def test_what_is_wrong_is_said_in_this_order_answer_wish_oddity() -> None:
-    job, voice = STUDENT.job(1), Scripted()
+    job, voice = STUDENT.job(1), ScriptedVoice()
     wrong = job.assess(said("**999**"))
     words = await voice.correction(job, "**999**", wrong)
     assert words in {world.wrong(job.problem, Random(seed), said="999") for seed in range(200)}
@@ -107,7 +107,7 @@ async def test_what_is_wrong_is_said_in_this_order_answer_wish_oddity() -> None:
 async def test_a_wrong_grade_is_corrected_with_the_right_one_or_none() -> None:
     job = wrong_work(0)
     text = good(job).replace("5 out of 10", "10 out of 10")
-    heard = [await Scripted().correction(job, text, job.assess(said(text))) for _ in range(60)]
+    heard = [await ScriptedVoice().correction(job, text, job.assess(said(text))) for _ in range(60)]
     assert any("should be 5" in words or "must be 5" in words for words in heard)
     assert not any("{" in words for words in heard)
 

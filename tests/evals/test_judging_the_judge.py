@@ -9,12 +9,12 @@ from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict, VerdictSource, Vote
 from openclaw_rl.errors import JudgeError
-from openclaw_rl.evals.judging.cases import TAUGHT, Case, spread, taught_cases, written_cases
-from openclaw_rl.evals.judging.measure import Judged, as_json, judged
+from openclaw_rl.evals.judging.cases import TAUGHT, JudgeCase, spread, taught_cases, written_cases
+from openclaw_rl.evals.judging.measure import JudgedCase, as_json, judged
 
 
-def _case(kind: str, score: int, said: str = "Thanks!") -> Case:
-    return Case(
+def _case(kind: str, score: int, said: str = "Thanks!") -> JudgeCase:
+    return JudgeCase(
         kind,
         "student",
         (message(Role.USER, "2 + 2?"),),
@@ -57,10 +57,10 @@ def test_a_tools_result_answers_its_call_and_long_ones_end_on_what_matters() -> 
 
 async def test_figures_count_right_wrong_and_silent_verdicts_by_kind() -> None:
     results = [
-        Judged(_case("thanks", 1), _verdict(1, 1, 1)),
-        Judged(_case("thanks", 1), _verdict(1, 1, 0)),
-        Judged(_case("redo", -1), _verdict(1, 1, None)),
-        Judged(_case(TAUGHT, 0), None),
+        JudgedCase(_case("thanks", 1), _verdict(1, 1, 1)),
+        JudgedCase(_case("thanks", 1), _verdict(1, 1, 0)),
+        JudgedCase(_case("redo", -1), _verdict(1, 1, None)),
+        JudgedCase(_case(TAUGHT, 0), None),
     ]
     found = as_json(results)
     assert found["accuracy"] == 0.5

@@ -17,7 +17,7 @@ from openclaw_rl.errors import ConfigError
 from openclaw_rl.evals.personalization.figures import figures, median
 from openclaw_rl.evals.personalization.methods import METHODS, MOST_NOTES, Memory, chosen, config_text, read_recipe
 from openclaw_rl.evals.personalization.modes import Mode
-from openclaw_rl.evals.personalization.plan import Kept, Plan, conditions_of, run_plan
+from openclaw_rl.evals.personalization.plan import EvalPlan, FinishedTrial, conditions_of, run_plan
 from openclaw_rl.evals.personalization.plots import running
 from openclaw_rl.evals.personalization.report import as_html, table, write_results
 from openclaw_rl.evals.personalization.trials import (
@@ -25,11 +25,11 @@ from openclaw_rl.evals.personalization.trials import (
     BEFORE,
     CONVERGED,
     TWICE,
-    OddReply,
+    FaultyReply,
+    MeasuredShares,
     Point,
-    Session,
-    Shares,
     Trial,
+    TrialSession,
 )
 from openclaw_rl.evals.personalization.view import line
 from openclaw_rl.evals.report import put_section
@@ -49,9 +49,9 @@ USERS = ("student", "assistant", "teacher")
 BRIDGE = Path(__file__).parent.parent.parent / "recipes" / "bridge.toml"
 
 
-def session(person: str, number: int, mark: str) -> Session:
+def session(person: str, number: int, mark: str) -> TrialSession:
     """`+` counts, `w` follows the wish and is wrong, `f` is good but for the file, `-` is nothing."""
-    return Session(
+    return TrialSession(
         person=person,
         number=number,
         follows=mark != "-",
@@ -69,8 +69,8 @@ def session(person: str, number: int, mark: str) -> Session:
     )
 
 
-def shares(person: str, wish: int, right: int, degenerate: int = 0) -> Shares:
-    return Shares(person, 50, wish, right, min(wish, right), degenerate, 80.0, 100.0, "shared.0")
+def shares(person: str, wish: int, right: int, degenerate: int = 0) -> MeasuredShares:
+    return MeasuredShares(person, 50, wish, right, min(wish, right), degenerate, 80.0, 100.0, "shared.0")
 
 
 def trial(method: str, seed: int, marks: dict[str, str], points: tuple[Point, ...] = ()) -> Trial:
@@ -79,8 +79,8 @@ def trial(method: str, seed: int, marks: dict[str, str], points: tuple[Point, ..
     return Trial(method, seed, tuple(marks), sessions, (before, *points), 3, 2, 0, 0, 9.0)
 
 
-def plan(folder: Path, *, mode: Mode = Mode.SEPARATE, methods: tuple[str, ...] = ("recipe", "binary")) -> Plan:
-    return Plan(mode, chosen(methods), (0, 1), {}, folder)
+def plan(folder: Path, *, mode: Mode = Mode.SEPARATE, methods: tuple[str, ...] = ("recipe", "binary")) -> EvalPlan:
+    return EvalPlan(mode, chosen(methods), (0, 1), {}, folder)
 
 
 def separate() -> list[Trial]:
@@ -202,7 +202,7 @@ async def test_what_is_finished_is_not_run_again(tmp_path: Path) -> None:
     conditions = conditions_of(asked, asked.methods[0])
     made = [trial("recipe", seed, dict.fromkeys(USERS, "-+++")) for seed in (0, 1)]
     for cell, each in zip(asked.cells(), made, strict=True):
-        Kept(tmp_path / f"joint-{cell.name}-{conditions[:8]}.json", conditions).write(each)
+        FinishedTrial(tmp_path / f"joint-{cell.name}-{conditions[:8]}.json", conditions).write(each)
     seen = Seen()
     assert await run_plan(asked, seen) == made
     assert (seen.started_cells, seen.kept) == ([], ["recipe-0-all", "recipe-1-all"])
@@ -221,11 +221,11 @@ def test_a_trial_is_kept_for_its_own_conditions_alone_and_a_torn_file_is_none(tm
     assert len({mine, *others}) == 6
     path = tmp_path / "one.json"
     made = trial("recipe", 0, {"student": "-+f+"})
-    Kept(path, mine).write(made)
-    assert Kept(path, mine).read() == made
-    assert Kept(path, others[0]).read() is None
+    FinishedTrial(path, mine).write(made)
+    assert FinishedTrial(path, mine).read() == made
+    assert FinishedTrial(path, others[0]).read() is None
     path.write_bytes(path.read_bytes()[:-20])
-    assert Kept(path, mine).read() is None
+    assert FinishedTrial(path, mine).read() is None
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
@@ -274,7 +274,7 @@ def test_the_page_and_the_document_hold_a_row_for_each_user_and_a_picture_for_ea
 
 
 def test_degenerate_replies_can_be_read_in_the_figures_and_on_the_page(tmp_path: Path) -> None:
-    odd = OddReply(("too short",), "What is 2 + 2?", "<4>")
+    odd = FaultyReply(("too short",), "What is 2 + 2?", "<4>")
     after = replace(shares("student", 1, 50, 1), odd=(odd,))
     others = tuple(shares(name, 1, 50) for name in USERS[1:])
     tried = [trial("recipe", 2, {"student": "-+++"}, (Point(CONVERGED, 4, (after, *others), "student"),))]

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from rich.console import Console
 
-from openclaw_rl.evals.client import Reply, TurnNews
+from openclaw_rl.evals.client import ClientReply, TurnNews
 from openclaw_rl.evals.demo.report import as_html, as_json, headline
 from openclaw_rl.evals.demo.view import View, shortened
 from openclaw_rl.evals.learning import Measuring, SessionStarted, Spoke
@@ -19,8 +19,10 @@ NEWS = TurnNews("t", "trained", "", -1, (-1, -1, None), ("Write <b>plainly</b>."
 
 
 def session(number: int, *, is_good: bool) -> SessionRecord:
-    first = TurnRecord("2 + 2?", Reply("**4**", "t", f"shared.{number - 1}", "stop"), BAD, "No markdown please.", NEWS)
-    last = TurnRecord("2 + 2?", Reply("The answer is 4.", "t", f"shared.{number - 1}", "stop"), GOOD, "Thanks!")
+    first = TurnRecord(
+        "2 + 2?", ClientReply("**4**", "t", f"shared.{number - 1}", "stop"), BAD, "No markdown please.", NEWS
+    )
+    last = TurnRecord("2 + 2?", ClientReply("The answer is 4.", "t", f"shared.{number - 1}", "stop"), GOOD, "Thanks!")
     return SessionRecord(number, (last,) if is_good else (first, last), 1.5, True)
 
 

@@ -10,11 +10,11 @@ from learner_double import Learner, learning
 
 from openclaw_rl.evals.client import Client
 from openclaw_rl.evals.people.exercises import ToyExercises
-from openclaw_rl.evals.people.voices import Scripted
-from openclaw_rl.evals.personalization.methods import METHODS, Method
+from openclaw_rl.evals.people.voices import ScriptedVoice
+from openclaw_rl.evals.personalization.methods import METHODS, EvalMethod
 from openclaw_rl.evals.personalization.plan import three
-from openclaw_rl.evals.personalization.probes import ODD_KEPT, BaseShares, Measured, Probes
-from openclaw_rl.evals.personalization.trial import Run
+from openclaw_rl.evals.personalization.probes import ODD_KEPT, BaseShares, MeasurementTarget, Probes
+from openclaw_rl.evals.personalization.trial import TrialRun
 from openclaw_rl.evals.personalization.trials import AGAIN, BEFORE, CONVERGED, LAST, TWICE, Trial, TrialSettings
 
 PEOPLE = three(ToyExercises(), 0)
@@ -24,12 +24,12 @@ METHOD = {method.name: method for method in METHODS}
 
 
 async def tried(
-    mind: Learner, folder: Path, *, people: tuple[str, ...] = ("student",), method: Method = METHOD["recipe"]
+    mind: Learner, folder: Path, *, people: tuple[str, ...] = ("student",), method: EvalMethod = METHOD["recipe"]
 ) -> Trial:
     async with learning(mind) as server, Client(server.base_url, "key", "toy") as client:
         chosen = tuple(person for person in PEOPLE if person.name in people)
         probes = Probes(client, SETTINGS, BaseShares(folder, "test"))
-        return await Run(client, method, 0, chosen, PEOPLE, Scripted(), SETTINGS, probes).run()
+        return await TrialRun(client, method, 0, chosen, PEOPLE, ScriptedVoice(), SETTINGS, probes).run()
 
 
 async def test_a_trial_counts_the_sessions_the_corrections_and_the_files(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ async def test_where_hints_may_be_carried_main_requests_are_measured_in_the_end_
 async def test_some_degenerate_replies_are_kept_to_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Learner, "_message", lambda mind, messages, *, is_main: ({"content": "7"}, "stop"))
     async with learning(Learner(PEOPLE)) as server, Client(server.base_url, "key", "toy") as client:
-        found = await Probes(client, SETTINGS, BaseShares(tmp_path, "test")).shares(Measured(TEACHER))
+        found = await Probes(client, SETTINGS, BaseShares(tmp_path, "test")).shares(MeasurementTarget(TEACHER))
     assert (found.degenerate, len(found.odd)) == (4, ODD_KEPT)
     assert {(odd.why, odd.reply, bool(odd.asked)) for odd in found.odd} == {(("too short",), "7", True)}
 
@@ -148,7 +148,7 @@ async def test_taught_in_turn_each_goes_on_until_they_converge_or_are_given_up(t
         one = tuple(replace(person, user="one") for person in PEOPLE)
         probes = Probes(client, SETTINGS, BaseShares(tmp_path, "test"))
         mind.corrections[TEACHER.wish.name] = -100  # never learned
-        trial = await Run(client, METHOD["recipe"], 0, one, one, Scripted(), SETTINGS, probes).run_in_turn()
+        trial = await TrialRun(client, METHOD["recipe"], 0, one, one, ScriptedVoice(), SETTINGS, probes).run_in_turn()
     taught = [session.person for session in trial.sessions]
     assert taught == ["student"] * 5 + ["assistant"] * 5 + ["teacher"] * 6
     assert [(point.label, point.after_session) for point in trial.points] == [(BEFORE, 0), (LAST, 16)]
@@ -160,7 +160,7 @@ async def test_what_is_said_is_told_with_what_it_means(tmp_path: Path) -> None:
     told: list[tuple[str, int, str]] = []
     async with learning(Learner(PEOPLE)) as server, Client(server.base_url, "key", "toy") as client:
         probes = Probes(client, SETTINGS, BaseShares(tmp_path, "test"))
-        run = Run(client, METHOD["recipe"], 0, (STUDENT,), (STUDENT,), Scripted(), SETTINGS, probes)
+        run = TrialRun(client, METHOD["recipe"], 0, (STUDENT,), (STUDENT,), ScriptedVoice(), SETTINGS, probes)
         run.tell = lambda said, score, hint: told.append((said, score, hint))
         await run.run()
     scores = [score for _, score, _ in told[:6]]

@@ -7,11 +7,11 @@ from pathlib import Path
 from random import Random
 
 from openclaw_rl.evals.people.exercises import ToyExercises
-from openclaw_rl.evals.people.wishes import Kind
+from openclaw_rl.evals.people.wishes import WishKind
 from openclaw_rl.evals.personalization.methods import CARRIES
 from openclaw_rl.evals.personalization.modes import Mode
-from openclaw_rl.evals.personalization.plan import Plan
-from openclaw_rl.evals.personalization.trials import BEFORE, LAST, Point, Shares, Trial
+from openclaw_rl.evals.personalization.plan import EvalPlan
+from openclaw_rl.evals.personalization.trials import BEFORE, LAST, MeasuredShares, Point, Trial
 from openclaw_rl.evals.wishes.report import as_html, as_markdown
 from openclaw_rl.evals.wishes.run import TWELVE, as_wish, one_user, wish_figures
 from openclaw_rl.tiny import manners
@@ -21,12 +21,12 @@ TOY = ToyExercises()
 
 def test_there_are_twelve_and_none_contradicts_another() -> None:
     assert len({(wish.aspect, wish.scope) for wish in TWELVE}) == len(TWELVE) == 12
-    assert {Kind(wish.scope) for wish in TWELVE if wish.scope} == set(Kind)
+    assert {WishKind(wish.scope) for wish in TWELVE if wish.scope} == set(WishKind)
 
 
 def test_first_and_last_words_are_looked_for_where_they_belong_as_the_text_reads() -> None:
     first, last = (
-        as_wish(manners.Wish(aspect, "Hello friend!", manners.Kind.SOLVE))
+        as_wish(manners.Wish(aspect, "Hello friend!", manners.TaskKind.SOLVE))
         for aspect in (manners.Aspect.FIRST, manners.Aspect.LAST)
     )
     assert first.follows("Hello friend! It is 9.")
@@ -50,12 +50,12 @@ def test_one_user_has_them_all_in_an_order_of_the_seeds() -> None:
     assert filed.path in filed.opening
 
 
-def shares(name: str, wish: int, tokens: float, bare: int | None = None) -> Shares:
-    return Shares(name, 10, wish, 10 if wish else 9, wish, 0, 80.0, tokens, "shared.0", bare)
+def shares(name: str, wish: int, tokens: float, bare: int | None = None) -> MeasuredShares:
+    return MeasuredShares(name, 10, wish, 10 if wish else 9, wish, 0, 80.0, tokens, "shared.0", bare)
 
 
 def test_what_holds_and_what_it_costs_is_counted_as_served_and_bare(tmp_path: Path) -> None:
-    plan = Plan(Mode.JOINT, CARRIES[2:], (0,), {}, tmp_path, cast=one_user, in_turn=True)
+    plan = EvalPlan(Mode.JOINT, CARRIES[2:], (0,), {}, tmp_path, cast=one_user, in_turn=True)
     before = Point(BEFORE, 0, (shares("a", 1, 100), shares("b", 0, 100), shares("c", 0, 100)))
     end = Point(LAST, 9, (shares("a", 8, 130, 10), shares("b", 7, 130, 2), shares("c", 10, 100, 10)))
     trial = Trial("bridge", 0, ("a", "b", "c"), (), (before, end), 0, 0, 0, 0, 1.0)

@@ -10,10 +10,10 @@ import pytest
 
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.verdict import Verdict, VerdictSource
-from openclaw_rl.evals.judging.measure import Judged
+from openclaw_rl.evals.judging.measure import JudgedCase
 from openclaw_rl.evals.judging.wordings import LANGUAGES, NOTHING, as_json, states, templates, utterances
 from openclaw_rl.tiny.listening import hint_of
-from openclaw_rl.tiny.wordings import FILES, TONES, WISHES, Parts, parts, phrases_taught, remark, wording
+from openclaw_rl.tiny.wordings import FILES, TONES, WISHES, WordingParts, parts, phrases_taught, remark, wording
 
 
 def _normal(text: str) -> str:
@@ -48,7 +48,7 @@ def test_no_wording_that_is_kept_can_be_made_by_the_grammar_that_teaches(code: s
     assert {text for _, text in kept} & said == set()
 
 
-def _expression(frame: str, held: Parts, wish: str) -> str:
+def _expression(frame: str, held: WordingParts, wish: str) -> str:
     def part(found: re.Match[str]) -> str:
         choices = held.wishes[wish].get(found[1]) or held.slots[found[1]]
         return " (?:" + "|".join(re.escape(_normal(choice)) for choice in choices) + ") "
@@ -119,7 +119,7 @@ def test_figures_tell_right_wrong_and_silence_apart() -> None:
     idle = [said for said in made if said.wish == NOTHING][:1]
     hints = ("Be brief.", "Use emoji.", "", "Be brief.")
     results = [
-        Judged(said.case, Verdict("t", -1, VerdictSource.VOTES, hints=(Hint(hint),) if hint else ()))
+        JudgedCase(said.case, Verdict("t", -1, VerdictSource.VOTES, hints=(Hint(hint),) if hint else ()))
         for said, hint in zip((*short, *idle), hints, strict=True)
     ]
     found = as_json((*short, *idle), results)

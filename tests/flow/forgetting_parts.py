@@ -22,7 +22,7 @@ from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionStatus
 from openclaw_rl.testing.turns import a_sample, a_turn, ids_of
-from openclaw_rl.train.settings import TrainStageSettings
+from openclaw_rl.train.settings import TrainSettings
 from openclaw_rl.train.step_parts import StepParts
 from openclaw_rl.train.steps import ScopeSteps
 from openclaw_rl.trainers.lora import LoraTrainer
@@ -137,7 +137,7 @@ class Home:
         parts = StepParts(
             self.store,
             self.trainer,
-            TrainStageSettings(batch_size=8, min_batch=1, max_wait_s=0.0),
+            TrainSettings(batch_size=8, min_batch=1, max_wait_s=0.0),
             Wants.HINT,
             self.folder,
             {"trainer": msgspec.to_builtins(self.settings)},

@@ -19,7 +19,7 @@ from openclaw_rl.errors import AdapterError, ModelError
 from openclaw_rl.publish.gate import Gate
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.stage import PublishStage
-from openclaw_rl.publish.swap import Served, rollback
+from openclaw_rl.publish.swap import ServedVersions, rollback
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.store.db import Store
@@ -102,7 +102,7 @@ def test_a_trainer_goes_on_from_no_pickle(home: Path, mark: Path) -> None:
 async def test_a_start_serves_the_version_before_one_that_became_a_pickle(home: Path, mark: Path) -> None:
     store = await Store.open(home)
     engine, settings = ScriptedEngine([]), PublishSettings()
-    served = Served(store, engine)
+    served = ServedVersions(store, engine)
     renderer = ChatRenderer(read_template(bundled_model()))
     stage = PublishStage(store, served, Gate(store, engine, renderer, (0,), settings), settings)
     await stage.start()

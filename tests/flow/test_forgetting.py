@@ -21,7 +21,7 @@ from openclaw_rl.owner.inspection import export_to
 from openclaw_rl.remake.forget_finish import finish_erasing, plan_text, rebuild
 from openclaw_rl.remake.forget_plan import Certificate, plan_of
 from openclaw_rl.store.forget.book import Phase
-from openclaw_rl.store.forget.selection import What
+from openclaw_rl.store.forget.selection import ForgetTarget
 from openclaw_rl.store.lock import FolderLock
 from openclaw_rl.store.rows import VersionStatus
 
@@ -78,7 +78,7 @@ def killed_at(point: str, home: Path, model: Path) -> None:
         assert child.wait() == -signal.SIGKILL
 
 
-async def erased(home: Home, what: What, *, has_records: bool = False) -> None:
+async def erased(home: Home, what: ForgetTarget, *, has_records: bool = False) -> None:
     """What `forget` does up to the versions that are to be made again."""
     await home.store.forgettings.begin(
         what,
@@ -102,7 +102,7 @@ async def test_the_weights_are_those_of_an_installation_that_never_saw_it(tmp_pa
     never = await never_saw(tmp_path / "b", model)
     assert saw != never
     assert files_with(home.folder, CANARY)
-    await erased(home, What(user="ann"))
+    await erased(home, ForgetTarget(user="ann"))
     assert files_with(home.folder, CANARY) == []
     assert files_with(home.folder, "turn-of-ann") == []
     assert await home.store.current(SHARED) == PolicyVersion(SHARED, 1)
@@ -136,7 +136,7 @@ async def test_who_forgets_a_turn_forgets_every_version_that_read_it_again(tmp_p
     never = await make_home(tmp_path / "b", model)
     clean = await never.digest(await rehearsing(never, with_canary=False))
     assert saw != clean
-    await erased(home, What(turn="turn-of-ann"))
+    await erased(home, ForgetTarget(turn="turn-of-ann"))
     assert files_with(home.folder, CANARY) == files_with(home.folder, "turn-of-ann") == []
     certificate = await remade(home, model)
     assert [item.samples for item in certificate.rebuilt] == [2, 2, 2]
@@ -177,7 +177,7 @@ async def test_a_version_that_consumed_nothing_else_is_left_out(tmp_path: Path, 
     await home.learn()
     await home.say("b1", "one", user="bob")
     await home.learn()
-    await erased(home, What(user="ann"))
+    await erased(home, ForgetTarget(user="ann"))
     certificate = await remade(home, model)
     assert [(item.was, item.version, item.parent) for item in certificate.rebuilt] == [
         ("shared.1", None, "shared.0"),
@@ -208,7 +208,7 @@ async def test_own_adapters_that_stand_on_a_version_that_saw_it_are_made_again_o
         await home.learn()
         last = await home.rebase(own)
         if with_canary:
-            await erased(home, What(user="ann"))
+            await erased(home, ForgetTarget(user="ann"))
             assert files_with(home.folder, "user-ann") == []
             await remade(home, model)
             await home.serve_candidates()
@@ -235,7 +235,7 @@ async def test_records_in_the_folder_are_cleaned_and_those_elsewhere_only_where_
         assert await export_to(home.folder, path) == (6, 0)
     other.write_text("somebody else's by now\n")
     await home.reopen()
-    await erased(home, What(user="ann"), has_records=is_asked)
+    await erased(home, ForgetTarget(user="ann"), has_records=is_asked)
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert [line["turn_id"] for line in lines] == ["b1", "b2", "b3", "b4", "b5"]
     assert CANARY not in out.read_text()
@@ -254,7 +254,7 @@ async def test_records_in_the_folder_are_cleaned_and_those_elsewhere_only_where_
 async def test_another_model_than_the_one_that_was_trained_is_refused(tmp_path: Path, model: Path) -> None:
     home = await make_home(tmp_path / "a", model)
     await lived(home, with_canary=True)
-    await erased(home, What(user="ann"))
+    await erased(home, ForgetTarget(user="ann"))
     with pytest.raises(ConfigError, match="was trained on the model bytes, and other is given"):
         await rebuild(home.store, home.config, tiny_model(tmp_path / "other"))
     held = await home.store.forgettings.unfinished()
@@ -270,9 +270,9 @@ async def test_nobody_but_the_server_forgets_while_it_runs(tmp_path: Path, model
     lock = FolderLock(home.folder)  # as a running server holds it
     note_address(home.folder, Address("http://127.0.0.1:1", os.getpid()))
     with pytest.raises(StoreError, match=r"a server runs on .* cannot be taken from it. Run `openclaw-rl forget`"):
-        await forget(home.config, What(user="ann"))
+        await forget(home.config, ForgetTarget(user="ann"))
     lock.free()
-    certificate = await forget(home.config, What(user="ann"))  # no version saw it: no model is needed
+    certificate = await forget(home.config, ForgetTarget(user="ann"))  # no version saw it: no model is needed
     assert (certificate.removed["turns"], certificate.rebuilt, certificate.finished_at is not None) == (1, (), True)
     assert files_with(home.folder, CANARY) == []
 
@@ -288,6 +288,6 @@ async def test_a_folder_that_no_step_was_committed_for_goes_where_it_learned_fro
     for number, name in ((7, "shared.7"), (8, "shared.8")):
         manifest = json.loads((versions / name / "manifest.json").read_text())
         (versions / name / "manifest.json").write_text(json.dumps(manifest | {"version": f"shared.{number}"}))
-    await erased(home, What(user="ann"))
+    await erased(home, ForgetTarget(user="ann"))
     assert sorted(path.name for path in versions.iterdir()) == ["shared.1", "shared.8"]
     await home.store.aclose()

@@ -15,7 +15,7 @@ from openclaw_rl.core.version import SHARED
 from openclaw_rl.remake.forget_finish import plan_text
 from openclaw_rl.remake.forget_plan import plan_of
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.forget.selection import What
+from openclaw_rl.store.forget.selection import ForgetTarget
 from openclaw_rl.tiny.world import bundled_model
 
 CONFIG = """
@@ -34,7 +34,7 @@ async def test_a_server_finishes_what_was_begun_and_serves_what_it_made_again(
 ) -> None:
     home = await make_home(tmp_path / "home", bundled_model(), SETTINGS)
     await lived(home, with_canary=True)
-    what = What(user="ann")
+    what = ForgetTarget(user="ann")
     await home.store.forgettings.begin(
         what, name="f", at_s=1.0, planned=lambda sql, found: plan_text(plan_of(sql, what, found, name="f", at_s=1.0))
     )

@@ -17,10 +17,10 @@ from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.remake.forget_finish import finish_erasing, plan_text, rebuild
 from openclaw_rl.remake.forget_plan import plan_of
-from openclaw_rl.remake.replay import Change, Report, replay
+from openclaw_rl.remake.replay import ReplayChanges, ReplayReport, replay
 from openclaw_rl.store import codec
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.forget.selection import What
+from openclaw_rl.store.forget.selection import ForgetTarget
 from openclaw_rl.store.rows import VersionStatus
 from openclaw_rl.testing.turns import a_sample, a_turn
 from openclaw_rl.trainers.settings import Method
@@ -42,7 +42,7 @@ async def scored(home: Home, turn: str) -> None:
     await home.store.admit(a_sample(told))
 
 
-async def replayed(home: Home, model: Path | str, **asked: object) -> Report:
+async def replayed(home: Home, model: Path | str, **asked: object) -> ReplayReport:
     """A replay of the folder while nobody has it open."""
     await home.store.aclose()
     report = await replay(replace(home.config, model=str(model)), **asked)  # type: ignore[arg-type]
@@ -78,7 +78,7 @@ async def test_what_a_step_read_again_is_read_again_in_its_replay(tmp_path: Path
         (3, 0, True),
         (3, 0, True),
     ]
-    whole = await replayed(home, model, change=Change(Method.COMBINE, 8), as_version=True)
+    whole = await replayed(home, model, change=ReplayChanges(Method.COMBINE, 8), as_version=True)
     four = await home.store.version(PolicyVersion(SHARED, 4))
     assert whole.made == "shared.4" and four is not None
     assert sorted(four.read) == ["b1", "b2", "b3", "b4", "turn-of-ann"]  # each once
@@ -119,7 +119,7 @@ async def test_own_versions_are_replayed_with_the_shared_ones_they_stand_on(tmp_
 async def test_another_method_and_rank_make_a_version_that_can_be_forgotten_from(tmp_path: Path, model: Path) -> None:
     home = await make_home(tmp_path / "a", model)
     await lived(home, with_canary=True)
-    change = Change(Method.COMBINE, 8)
+    change = ReplayChanges(Method.COMBINE, 8)
     report = await replayed(home, model, change=change, as_version=True)
     assert (report.made, report.digest_equal) == ("shared.4", None)
     four = await home.store.version(PolicyVersion(SHARED, 4))
@@ -129,7 +129,7 @@ async def test_another_method_and_rank_make_a_version_that_can_be_forgotten_from
     await home.serve_candidates()
     again = await replayed(home, model)  # its own steps are on record too
     assert again.steps[-1].is_equal
-    what = What(user="ann")
+    what = ForgetTarget(user="ann")
     await home.store.forgettings.begin(
         what, name="f", at_s=1.0, planned=lambda sql, found: plan_text(plan_of(sql, what, found, name="f", at_s=1.0))
     )

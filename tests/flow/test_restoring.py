@@ -22,13 +22,13 @@ from openclaw_rl.errors import AdapterError, ConfigError
 from openclaw_rl.owner.versions import roll_back
 from openclaw_rl.publish.pruning import Pruning
 from openclaw_rl.publish.settings import PublishSettings
-from openclaw_rl.publish.swap import Served
+from openclaw_rl.publish.swap import ServedVersions
 from openclaw_rl.publish.versions import verified
 from openclaw_rl.remake.forget_finish import finish_erasing, plan_text, rebuild
 from openclaw_rl.remake.forget_plan import Certificate, plan_of
 from openclaw_rl.remake.replay import restore
 from openclaw_rl.store.forget.book import WHY_GIVEN_UP
-from openclaw_rl.store.forget.selection import What
+from openclaw_rl.store.forget.selection import ForgetTarget
 from openclaw_rl.store.mend.check import check_rows
 from openclaw_rl.store.rows import VersionStatus
 from openclaw_rl.testing.engine import ScriptedEngine
@@ -55,7 +55,7 @@ async def taught(home: Home, *, canary_at: int = 0, without: tuple[int, ...] = (
 
 async def pruned(home: Home) -> list[str]:
     """Prunes all but the newest of each scope; the names of those whose weights went."""
-    served = Served(home.store, ScriptedEngine([]))
+    served = ServedVersions(home.store, ScriptedEngine([]))
     pruning = Pruning(home.store, served, PublishSettings(keep_versions=1, watch_turns=0), home.folder)
     return [str(version) for version in await pruning.once()]
 
@@ -64,7 +64,7 @@ def with_weights(home: Home) -> list[str]:
     return sorted(path.parent.name for path in home.folder.glob(f"versions/*/{WEIGHTS}"))
 
 
-async def forgotten(home: Home, model: Path, what: What, *, is_serving: bool = False) -> Certificate:
+async def forgotten(home: Home, model: Path, what: ForgetTarget, *, is_serving: bool = False) -> Certificate:
     """What `forget` does, the gate left out; with `is_serving` versions are made again while a server runs."""
     await home.store.forgettings.begin(
         what, name="f", at_s=1.0, planned=lambda sql, found: plan_text(plan_of(sql, what, found, name="f", at_s=1.0))
@@ -72,7 +72,7 @@ async def forgotten(home: Home, model: Path, what: What, *, is_serving: bool = F
     await home.store.aclose()
     finish_erasing(home.folder)
     await home.reopen()
-    served = Served(home.store, ScriptedEngine([])) if is_serving else None
+    served = ServedVersions(home.store, ScriptedEngine([])) if is_serving else None
     if served is not None:
         await served.resume(await home.store.current(SHARED))
     (certificate,) = await rebuild(home.store, home.config, model, served=served)
@@ -183,7 +183,7 @@ async def test_forgetting_makes_the_weights_again_that_it_rebuilds_from(
     home = await make_home(tmp_path / "a", model)
     await taught(home, canary_at=4)
     assert await pruned(home) == ["shared.1", "shared.2", "shared.3", "shared.4"]
-    certificate = await forgotten(home, model, What(user="ann"), is_serving=is_serving)
+    certificate = await forgotten(home, model, ForgetTarget(user="ann"), is_serving=is_serving)
     assert files_with(home.folder, CANARY) == files_with(home.folder, "turn-of-ann") == []
     assert [(item.was, item.version, item.parent) for item in certificate.rebuilt] == [
         ("shared.4", "shared.6", "shared.3"),
@@ -204,7 +204,7 @@ async def test_what_cannot_be_made_again_is_rebuilt_too(tmp_path: Path, model: P
     await taught(home, canary_at=4)
     await pruned(home)
     await lose_sample(home, "b2")
-    certificate = await forgotten(home, model, What(user="ann"))
+    certificate = await forgotten(home, model, ForgetTarget(user="ann"))
     assert [(item.was, item.version, item.parent) for item in certificate.rebuilt] == [
         ("shared.1", "shared.6", "shared.0"),
         ("shared.2", None, "shared.6"),
@@ -260,7 +260,7 @@ async def test_own_versions_are_rebuilt_on_what_was_pruned(tmp_path: Path, model
         last = await home.rebase(own)
         if with_b2:
             assert await pruned(home) == ["shared.1", "user-bob.1", "user-bob.2"]
-            await forgotten(home, model, What(turn="b2"))
+            await forgotten(home, model, ForgetTarget(turn="b2"))
             assert await home.store.current(own) == PolicyVersion(own, 1)
             assert await home.store.current(SHARED) == TWO
             await home.serve_candidates()

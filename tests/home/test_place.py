@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from openclaw_rl.errors import ConfigError
-from openclaw_rl.home.address import Place, taken
+from openclaw_rl.home.address import BoundAddress, taken
 from openclaw_rl.serve.settings import ServeSettings
 
 
-def _port(place: Place) -> int:
+def _port(place: BoundAddress) -> int:
     return int(place.sockets[0].getsockname()[1])
 
 

@@ -21,7 +21,7 @@ from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
 from openclaw_rl.publish.gate import Gate
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.stage import PublishStage
-from openclaw_rl.publish.swap import Served
+from openclaw_rl.publish.swap import ServedVersions
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
 from openclaw_rl.testing.engine import ScriptedEngine
@@ -122,11 +122,11 @@ class Flow:
     now_s: float = 100.0
     engine: ScriptedEngine = field(init=False)
     stage: PublishStage = field(init=False)
-    served: Served = field(init=False)
+    served: ServedVersions = field(init=False)
 
     def __post_init__(self) -> None:
         self.engine = self.minds.engine()
-        self.served = Served(self.store, self.engine, self.settings.keep_loaded)
+        self.served = ServedVersions(self.store, self.engine, self.settings.keep_loaded)
         gate = Gate(self.store, self.engine, letters(), (END,), self.settings)
         self.stage = PublishStage(self.store, self.served, gate, self.settings, clock=lambda: self.now_s)
 

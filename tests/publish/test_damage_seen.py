@@ -15,7 +15,7 @@ from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.sample import Elsewhere, HintPrompt, SampledReply
+from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import BASE, PolicyVersion
@@ -23,7 +23,7 @@ from openclaw_rl.publish.base_replies import BaseReplies
 from openclaw_rl.publish.divergence import Top
 from openclaw_rl.publish.gate import GateReport
 from openclaw_rl.publish.settings import PublishSettings
-from openclaw_rl.publish.trial_prompts import Known, TrialPrompts, ordinary_requests
+from openclaw_rl.publish.trial_prompts import TrialPrompts, VersionLessons, ordinary_requests
 from openclaw_rl.testing.renderer import LetterRenderer, ids_of
 from openclaw_rl.testing.turns import a_sample
 
@@ -151,17 +151,17 @@ async def test_of_requests_that_nobody_made_those_are_used_that_the_base_model_k
     async with flowing(tmp_path, minds) as flow:
         replies = BaseReplies(flow.engine, (END,), 64)
         prompts = TrialPrompts(flow.store, flow.engine, Opening(last_message), replies, (END,))
-        own = await prompts.of_turns([turn("a", "How many?", answer=ANSWER)], Known(["Be brief."]))
+        own = await prompts.of_turns([turn("a", "How many?", answer=ANSWER)], VersionLessons(["Be brief."]))
         assert [len(prompt.readings) for prompt in own] == [2]
-        found = await prompts.of_nobody(Known(), own, most=9)
+        found = await prompts.of_nobody(VersionLessons(), own, most=9)
         asked = ["".join(map(chr, prompt.bare.tokens)) for prompt in found]
         assert asked == [made_up.removesuffix("$"), ordinary[1]]
-        assert await prompts.of_nobody(Known(), [], most=9) == []
+        assert await prompts.of_nobody(VersionLessons(), [], most=9) == []
         flow.engine.calls.clear()
-        await prompts.of_nobody(Known(), own, most=9)
+        await prompts.of_nobody(VersionLessons(), own, most=9)
         assert not [call for call in flow.engine.calls if call.startswith("generate")]  # remembered
         prompts.let_go()
-        await prompts.of_nobody(Known(), own, most=9)
+        await prompts.of_nobody(VersionLessons(), own, most=9)
         assert flow.engine.calls
 
 
@@ -181,7 +181,7 @@ async def test_what_a_versions_user_wishes_for_is_no_damage_where_another_user_a
 
 async def test_requests_that_a_wish_was_shown_on_are_tried_last(tmp_path: Path) -> None:
     shown = SampledReply((1,), (-0.1,), BASE)
-    other = Elsewhere((5,), HintPrompt("Be polite.", (5, 6)), shown, turn="shown")
+    other = OtherRequestReply((5,), HintPrompt("Be polite.", (5, 6)), shown, turn="shown")
     async with flowing(tmp_path, settings=PublishSettings(probes=1, probe_others=0)) as flow:
         await flow.talk(turn("new", "New?"), turn("shown", "Shown on?"), turn("a", "Corrected?"))
         await flow.store.pair(NextState("a", (message(Role.USER, "No."),), NextStateSource.USER))

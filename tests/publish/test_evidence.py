@@ -8,7 +8,7 @@ import pytest
 
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.publish.evidence import LEAST, share_at_most, suspects, wealth, worth
-from openclaw_rl.store.tables.effects import Outcome
+from openclaw_rl.store.tables.effects import CorrectionRecord
 
 CHANCE = 0.005
 
@@ -17,10 +17,10 @@ def v(number: int) -> PolicyVersion:
     return PolicyVersion(SHARED, number)
 
 
-def outcomes(*runs: tuple[int, str]) -> list[Outcome]:
+def outcomes(*runs: tuple[int, str]) -> list[CorrectionRecord]:
     """By version, a letter for each turn: x for a corrected one."""
     flat = [(number, letter == "x") for number, letters in runs for letter in letters]
-    return [Outcome(f"t{at}", v(number), bad, at) for at, (number, bad) in enumerate(flat)]
+    return [CorrectionRecord(f"t{at}", v(number), bad, at) for at, (number, bad) in enumerate(flat)]
 
 
 def test_a_share_known_from_few_turns_is_taken_as_high_as_it_may_be() -> None:

@@ -20,7 +20,7 @@ from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.publish.insisting import without_yielding
 from openclaw_rl.publish.settings import PublishSettings
-from openclaw_rl.publish.wishes import Change
+from openclaw_rl.publish.wishes import MeanShift
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
 from openclaw_rl.testing.renderer import LetterRenderer, text_of
 
@@ -151,9 +151,9 @@ async def test_a_version_that_passed_ends_the_count(tmp_path: Path) -> None:
 
 def test_the_wish_that_was_given_up_most_yields_first_in_all_its_words() -> None:
     held = [
-        (sample_of(turn("a"), SING), Change(0.1, 0.9)),
-        (sample_of(turn("b"), "Sing of mountains, always!"), Change(0.1, 0.2)),
-        (sample_of(turn("c"), RHYME), Change(0.1, 0.5)),
+        (sample_of(turn("a"), SING), MeanShift(0.1, 0.9)),
+        (sample_of(turn("b"), "Sing of mountains, always!"), MeanShift(0.1, 0.2)),
+        (sample_of(turn("c"), RHYME), MeanShift(0.1, 0.5)),
     ]
     assert [one.turn for one, _ in without_yielding(held, Counter(ann=1))] == ["c"]
     assert without_yielding(held, Counter(ann=3)) == []

@@ -14,7 +14,7 @@ from openclaw_rl.core.adapter import WEIGHTS, Adapter
 from openclaw_rl.core.turn import Session
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.publish.stage import ON_ITS_WAY
-from openclaw_rl.publish.swap import HANDED_S, Served, rollback
+from openclaw_rl.publish.swap import HANDED_S, ServedVersions, rollback
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
 
 USERS = ("ann", "bob", "cid")
@@ -44,7 +44,7 @@ class Owners:
         self.flow.served.clock = self.time
 
     @property
-    def served(self) -> Served:
+    def served(self) -> ServedVersions:
         return self.flow.served
 
     async def candidate(self, user: str, number: int = 1, *, turns: tuple[str, ...] = ()) -> VersionRow:

@@ -33,7 +33,7 @@ from openclaw_rl.publish.swap import LEFT_S, pin, rollback
 from openclaw_rl.publish.watch import Watch
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.forget.book import Phase
-from openclaw_rl.store.forget.selection import What
+from openclaw_rl.store.forget.selection import ForgetTarget
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
 from openclaw_rl.store.tables.keeping import Keep
 
@@ -319,7 +319,7 @@ async def test_nothing_is_removed_while_what_was_forgotten_is_not_rebuilt(kept: 
     await kept.made(4)
     store = kept.flow.store
     await kept.flow.talk(turn("t"))
-    await store.forgettings.begin(What(turn="t"), name="f", at_s=1.0, planned=lambda sql, found: "{}")
+    await store.forgettings.begin(ForgetTarget(turn="t"), name="f", at_s=1.0, planned=lambda sql, found: "{}")
     assert await kept.once() == []
     (held,) = await store.forgettings.all()
     await store.forgettings.note(replace(held, phase=Phase.DONE))

@@ -22,7 +22,7 @@ from openclaw_rl.core.version import SHARED
 from openclaw_rl.errors import AdapterError, ConfigError, DamageError
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.stage import ON_ITS_WAY
-from openclaw_rl.publish.swap import Served, rollback
+from openclaw_rl.publish.swap import ServedVersions, rollback
 from openclaw_rl.publish.versions import ancestors, missing_bytes, verified
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
 from openclaw_rl.testing.turns import a_sample
@@ -344,7 +344,7 @@ async def test_a_scope_without_a_version_of_its_own_is_served_the_shared_one(tmp
 
 async def test_only_a_loaded_version_can_be_swapped_in(tmp_path: Path) -> None:
     async with flowing(tmp_path) as flow:
-        served = Served(flow.store, flow.engine)
+        served = ServedVersions(flow.store, flow.engine)
         with pytest.raises(ValueError, match="not loaded"):
             await served.swap(version(1), why="test")
         assert served.current() == version(0)

@@ -16,7 +16,7 @@ from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Grammar
 from openclaw_rl.engines.local.grammars import Grammars
 from openclaw_rl.errors import RequestError
-from openclaw_rl.render.called import Called
+from openclaw_rl.render.called import CallableTool
 from openclaw_rl.render.forms import AnswerForm
 from openclaw_rl.render.lark import Lark, prepared, regex
 from openclaw_rl.render.parsers import Family, opens_thinking
@@ -40,7 +40,7 @@ READ: dict[str, Json] = {
 }
 SEARCH: dict[str, Json] = {"type": "object", "properties": {"query": {"enum": ["one", "two"]}}, "required": ["query"]}
 TOOLS = (Tool("read", "", READ), Tool("search-it", "", {**SEARCH, "additionalProperties": False}))
-CALLED = tuple(Called(tool.name, tool.parameters) for tool in TOOLS)
+CALLED = tuple(CallableTool(tool.name, tool.parameters) for tool in TOOLS)
 PERSON: dict[str, Json] = {
     "type": "object",
     "properties": {"name": {"type": "string", "maxLength": 5}, "age": {"type": "integer", "maximum": 9, "minimum": 0}},
@@ -208,13 +208,13 @@ def test_a_model_without_a_form_for_calls_says_so() -> None:
 def test_what_a_tagged_form_cannot_hold_is_named(schema: dict[str, Json], word: str) -> None:
     coder = renderer_of(next(model for model in STAND_INS if model.family is Family.QWEN_CODER))
     with pytest.raises(RequestError, match=word):
-        coder.grammar(AnswerForm(tools=(Called("read", schema),), needs_call=True), None, (2,), is_bare=False)
+        coder.grammar(AnswerForm(tools=(CallableTool("read", schema),), needs_call=True), None, (2,), is_bare=False)
 
 
 def test_a_tool_whose_name_could_be_a_mark_cannot_be_forced() -> None:
     with pytest.raises(RequestError, match="marks"):
         renderer_of(STAND_INS[0]).grammar(
-            AnswerForm(tools=(Called("a<b", None),), needs_call=True), None, (2,), is_bare=False
+            AnswerForm(tools=(CallableTool("a<b", None),), needs_call=True), None, (2,), is_bare=False
         )
 
 

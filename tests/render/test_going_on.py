@@ -15,7 +15,7 @@ from openclaw_rl.core.turn import Turn, TurnKind
 from openclaw_rl.core.version import BASE
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.testing.families import STAND_INS, StandIn
-from openclaw_rl.testing.rewriting import Rewriting, Thinking, claimed, is_honest, served_form
+from openclaw_rl.testing.rewriting import Rewriting, ThinkingTreatment, claimed, is_honest, served_form
 from openclaw_rl.testing.writing import arguments, end_of, written
 
 TOOLS = (Tool("read", "", {"type": "object", "properties": {"path": {"type": "string"}}}),)
@@ -93,7 +93,7 @@ def asked(text: str) -> Message:
 
 CLIENTS = pytest.mark.parametrize(
     "client",
-    [Rewriting(thinking=thinking) for thinking in Thinking] + [Rewriting(trims=False, writes_arguments=False)],
+    [Rewriting(thinking=thinking) for thinking in ThinkingTreatment] + [Rewriting(trims=False, writes_arguments=False)],
     ids=["kept", "dropped", "moved", "untrimmed"],
 )
 
@@ -137,7 +137,7 @@ def test_thinking_is_kept_to_the_letter_or_the_prompt_is_what_the_template_says(
 
 def test_thinking_that_the_client_dropped_and_the_template_would_drop_later_does_not_stay_in_silence() -> None:
     model = next(model for model in STAND_INS if model.name == "qwen3")
-    talk = Talk(model, Rewriting(thinking=Thinking.DROPPED), [asked("hello")])
+    talk = Talk(model, Rewriting(thinking=ThinkingTreatment.DROPPED), [asked("hello")])
     talk.answer(called("a.txt", thought="which file?"))
     talk.results("one")
     assert talk.is_exact()  # no new question yet: thinking stays

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from openclaw_rl.render.held import Held
+from openclaw_rl.render.held import BoundedCache
 
 
 def test_what_was_not_used_for_longest_gives_way() -> None:
-    held: Held[str, int] = Held(most=2, most_size=100)
+    held: BoundedCache[str, int] = BoundedCache(most=2, most_size=100)
     held.put("a", 1, size=1)
     held.put("b", 2, size=1)
     assert held.get("a") == 1
@@ -15,7 +15,7 @@ def test_what_was_not_used_for_longest_gives_way() -> None:
 
 
 def test_large_things_give_way_by_their_size() -> None:
-    held: Held[str, int] = Held(most=100, most_size=10)
+    held: BoundedCache[str, int] = BoundedCache(most=100, most_size=10)
     for name in "abc":
         held.put(name, 0, size=4)  # 4 + 4 fit, 4 more do not
     assert ([held.get(name) for name in "abc"], held.size) == ([None, 0, 0], 8)

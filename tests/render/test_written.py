@@ -8,7 +8,7 @@ import pytest
 from render_models import renderer_of
 
 from openclaw_rl.core.message import Role, Tool, message
-from openclaw_rl.render.written import KnownTools, Written
+from openclaw_rl.render.written import CachedJson, KnownTools
 
 READ = Tool("read", "Reads <b>ünd</b> more.", {"type": "object", "properties": {"b": {"type": "string"}, "a": {}}})
 FUNCTION = READ.as_json()["function"]
@@ -38,7 +38,7 @@ def test_only_the_very_same_tools_are_known_again_and_only_where_they_were_writt
     known.keep(tools, known.told(tools))
     assert known.told(tools) is not known.told(tools)  # nothing was written
     told = known.told(tools)
-    assert isinstance(told[0], Written)
+    assert isinstance(told[0], CachedJson)
     assert told[0].text(False, None, None, False) is told[0].text(False, None, None, False)
     assert told[0].text(True, None, None, False) != told[0].text(False, None, None, False)
     known.keep(tools, told)
@@ -53,7 +53,7 @@ def test_what_is_remembered_of_tools_is_bounded() -> None:
     for at in range(65):
         tools = first if not at else (Tool(f"t{at}", "", {}),)
         told = known.told(tools)
-        assert isinstance(told[0], Written)
+        assert isinstance(told[0], CachedJson)
         told[0].text(False, None, None, False)
         known.keep(tools, told)
         if not at:

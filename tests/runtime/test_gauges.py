@@ -17,7 +17,7 @@ from openclaw_rl.home.models import model_folder
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.gauges import LearningGauges
-from openclaw_rl.runtime.installation import Built, Installation, assembled
+from openclaw_rl.runtime.installation import Installation, SharedParts, assembled
 from openclaw_rl.store.db import Store
 from openclaw_rl.testing.judge import ScriptedJudge
 from openclaw_rl.testing.trainer import ScriptedTrainer
@@ -37,7 +37,7 @@ class Informed:
 
 def _installation(home: Path, store: Store) -> Installation:
     folder = model_folder("bundled")
-    built = Built(store, ChatRenderer(read_template(folder)), Informed(), ScriptedTrainer(), ScriptedJudge([]))  # type: ignore[arg-type]
+    built = SharedParts(store, ChatRenderer(read_template(folder)), Informed(), ScriptedTrainer(), ScriptedJudge([]))  # type: ignore[arg-type]
     config = Config(home=home, collect=CollectSettings(known_conversations=5, held_tokens=HELD))
     return assembled(config, folder, "key", built)
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from openclaw_rl.runtime.loop_watch import Delays, Longest, LoopWatch, watching
+from openclaw_rl.runtime.loop_watch import Delays, LoopWatch, RecentMaximum, watching
 from openclaw_rl.testing.clock import Clock
 
 HELD_S = 0.2
@@ -35,7 +35,7 @@ def looking(watch: LoopWatch) -> Iterator[None]:
 
 def test_the_longest_delay_is_forgotten_after_a_minute() -> None:
     clock = Clock()
-    longest = Longest(clock)
+    longest = RecentMaximum(clock)
     assert longest.seconds == 0.0
     begin = clock()
     for after_s, late_s, told in (

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from openclaw_rl.errors import DiskError
-from openclaw_rl.runtime.upkeep import LASTED_S, Upkeep
+from openclaw_rl.runtime.upkeep import LASTED_S, StageSupervisor
 
 
 class Clock:
@@ -40,7 +40,7 @@ class Stage:
 
 async def test_a_stage_that_breaks_is_begun_again_after_longer_and_longer_pauses() -> None:
     clock = Clock()
-    upkeep = Upkeep(clock, clock.sleep)
+    upkeep = StageSupervisor(clock, clock.sleep)
     await upkeep.keep("train", Stage(clock, 11).run)
     assert clock.pauses == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
     assert upkeep.broken == {"train": "it broke 11 times, last by KeyError: 'spilt'"}
@@ -48,7 +48,7 @@ async def test_a_stage_that_breaks_is_begun_again_after_longer_and_longer_pauses
 
 async def test_a_break_is_forgotten_once_the_stage_has_run_for_long() -> None:
     clock = Clock()
-    upkeep = Upkeep(clock, clock.sleep)
+    upkeep = StageSupervisor(clock, clock.sleep)
     await upkeep.keep("train", Stage(clock, 3, after_s=LASTED_S).run)
     assert clock.pauses == [1, 1, 1] and upkeep.broken == {}
 
@@ -61,7 +61,7 @@ async def test_what_broke_a_task_of_a_stage_is_named_itself() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(worker())
 
-    upkeep = Upkeep()
+    upkeep = StageSupervisor()
     keeping = asyncio.create_task(upkeep.keep("judge", run))
     await asyncio.sleep(0.01)
     assert upkeep.broken == {"judge": "it broke once, last by ValueError: no such turn"}
@@ -79,7 +79,7 @@ async def test_what_was_foreseen_is_logged_in_its_own_words_without_a_traceback(
         if left:
             raise left.pop()
 
-    upkeep = Upkeep(clock, clock.sleep)
+    upkeep = StageSupervisor(clock, clock.sleep)
     await upkeep.keep("judge", run)
     said = "the store cannot be written: the disk is full. Free some space"
     assert upkeep.broken == {"judge": f"it broke once, last by {said}"}

@@ -17,9 +17,9 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.core.turn import TurnKind
 from openclaw_rl.errors import ConfigError, RequestError
 from openclaw_rl.render.renderer import ChatRenderer
-from openclaw_rl.serve.parts import Forgetting, ServeParts
+from openclaw_rl.serve.parts import ForgettingControl, ServeParts
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.forget.selection import Going, What
+from openclaw_rl.store.forget.selection import ForgetSelection, ForgetTarget
 from openclaw_rl.testing.turns import a_turn
 
 KEY = {"Authorization": "Bearer secret"}
@@ -29,14 +29,14 @@ KEY = {"Authorization": "Bearer secret"}
 class Forgets:
     """Forgets ann, whom it knows, once."""
 
-    begun: list[tuple[What, bool]] = field(default_factory=list)
+    begun: list[tuple[ForgetTarget, bool]] = field(default_factory=list)
 
-    async def preview(self, what: What) -> Mapping[str, int]:
+    async def preview(self, what: ForgetTarget) -> Mapping[str, int]:
         if what.user not in ("ann", None):
             raise ConfigError(f"there is no user {what.user}")
         return {} if what.user is None else {"turns": 3}
 
-    async def begin(self, what: What, has_records: bool) -> str:
+    async def begin(self, what: ForgetTarget, has_records: bool) -> str:
         if self.begun:
             raise RequestError("something else is still being forgotten", status=409)
         self.begun.append((what, has_records))
@@ -54,7 +54,7 @@ async def forgets() -> Forgets:
 @pytest.fixture
 async def server(renderer: ChatRenderer, store: Store, forgets: Forgets) -> AsyncIterator[Serving]:
     def change(parts: ServeParts) -> ServeParts:
-        return replace(parts, forgetting=Forgetting(forgets.preview, forgets.begin, forgets.standing))
+        return replace(parts, forgetting=ForgettingControl(forgets.preview, forgets.begin, forgets.standing))
 
     async with serving(renderer, store, change=change) as made:
         yield made
@@ -78,7 +78,7 @@ async def test_what_would_go_is_counted_and_what_is_asked_for_goes_once(
     assert await posted(http, {"user": "ann", "dry_run": True}) == (200, counted)
     assert forgets.begun == []
     assert await posted(http, {"user": "ann", "records": True}) == (200, counted | {"id": "f1"})
-    assert forgets.begun == [(What(user="ann"), True)]
+    assert forgets.begun == [(ForgetTarget(user="ann"), True)]
     async with http.get("/v1/rl/forget") as answer:
         assert await answer.json() == {"forgettings": [{"id": "f1", "phase": "done"}]}
     assert (await posted(http, {"user": "ann"}))[0] == 409
@@ -125,12 +125,12 @@ async def test_records_are_broken_off_where_something_is_forgotten_meanwhile(
 ) -> None:
     await filled(store, 400)
 
-    def no_plan(sql: sqlite3.Connection, what: Going) -> str:
+    def no_plan(sql: sqlite3.Connection, what: ForgetSelection) -> str:
         return "{}"
 
     async with http.get("/v1/rl/export") as answer:
         assert await answer.content.readany()
-        await store.forgettings.begin(What(user="ann"), name="f", at_s=1.0, planned=no_plan)
+        await store.forgettings.begin(ForgetTarget(user="ann"), name="f", at_s=1.0, planned=no_plan)
         with pytest.raises(aiohttp.ClientPayloadError):
             await answer.read()
     async with asyncio.timeout(20):

@@ -11,7 +11,7 @@ from openai import AsyncOpenAI
 from serve_doubles import Serving, serving
 
 from openclaw_rl.core.message import Json
-from openclaw_rl.core.sampling import Grammar, Leaning
+from openclaw_rl.core.sampling import Grammar, LogitAdjustment
 from openclaw_rl.errors import RequestError
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.store.db import Store
@@ -88,7 +88,7 @@ async def test_every_api_takes_biases_and_penalties(renderer: ChatRenderer, tmp_
     body: dict[str, Json] = {"logit_bias": {"5": 3.5}, "presence_penalty": 1, "frequency_penalty": -1}
     status, told, _, server = await _grammars(renderer, tmp_path, path, {**body, "repetition_penalty": 1.5})
     assert status == 200, told
-    assert server.engine.asked[0].sampling.leaning == Leaning(((5, 3.5),), 1.0, -1.0, 1.5)
+    assert server.engine.asked[0].sampling.leaning == LogitAdjustment(((5, 3.5),), 1.0, -1.0, 1.5)
 
 
 FORMAT: dict[str, Json] = {"type": "json_schema", "name": "x", "schema": SCHEMA, "strict": True}

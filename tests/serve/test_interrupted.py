@@ -13,7 +13,7 @@ from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.render.parsers import ReplyDelta
 from openclaw_rl.serve.choice import Choice
-from openclaw_rl.serve.generate import Asked, begin
+from openclaw_rl.serve.generate import GenerationRequest, begin
 
 
 class _Unread:
@@ -31,7 +31,7 @@ async def test_a_client_that_goes_away_while_its_turns_are_being_stored_loses_no
     for text in ("one", "two", "three"):
         server.says(text)
     sampling = Sampling(50, stop_ids=server.parts.eos_ids)
-    asked = Asked("chat", (message(Role.USER, "count"),), (), sampling, 50, count=3)
+    asked = GenerationRequest("chat", (message(Role.USER, "count"),), (), sampling, 50, count=3)
     generation = await begin(server.parts, asked, {}, "alice")
     running = asyncio.ensure_future(generation.run(_Unread()))
     for _ in range(3):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from openclaw_rl.serve.apis.chat.wire import ChatBody, Offered, fields_of, parsed
+from openclaw_rl.serve.apis.chat.wire import ChatBody, ToolCache, fields_of, parsed
 
 BODY = b'{"messages":[{"role":"user","content":"a"}],"tools":[{"function":{"name":"%b","parameters":{"a":1}}%b}]}'
 
@@ -15,7 +15,7 @@ def _asked(name: bytes, rest: bytes = b"") -> tuple[ChatBody, msgspec.Raw]:
 
 
 def test_tools_of_equal_bytes_are_the_same_object_and_of_others_are_not() -> None:
-    offered = Offered()
+    offered = ToolCache()
     found = []
     for name in (b"read", b"read", b"write"):
         body, raw = _asked(name)
@@ -27,7 +27,7 @@ def test_tools_of_equal_bytes_are_the_same_object_and_of_others_are_not() -> Non
 
 
 def test_a_kind_that_others_would_run_is_left_out_again() -> None:
-    offered = Offered()
+    offered = ToolCache()
     for _ in range(2):
         body, raw = _asked(b"read", b',"type":"computer"')
         assert body.tools is not None

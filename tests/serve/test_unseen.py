@@ -14,7 +14,7 @@ from anthropic.types import beta
 from serve_doubles import Serving
 
 from openclaw_rl.core.message import Message, Role
-from openclaw_rl.serve.request.unseen import Unseen, data_facts, own_line, text_in
+from openclaw_rl.serve.request.unseen import Placeholders, data_facts, own_line, text_in
 
 KEY = {"Authorization": "Bearer secret"}
 PIXELS = base64.b64encode(bytes(34 * 1024)).decode()
@@ -189,5 +189,5 @@ def test_only_data_of_a_text_type_is_read_as_text() -> None:
 
 
 def test_a_name_cannot_end_its_placeholder() -> None:
-    assert Unseen().named("file", "a]\n[x", "y" * 500) == f"[file: a x, {'y' * 120}, not shown to a text model]"
+    assert Placeholders().named("file", "a]\n[x", "y" * 500) == f"[file: a x, {'y' * 120}, not shown to a text model]"
     assert own_line("[x]", is_first=True) == "[x]\n" and own_line("[x]", is_first=False) == "\n[x]\n"

@@ -22,7 +22,7 @@ from openclaw_rl.store.connection import open_writer
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.export import record_of
 from openclaw_rl.store.forget.erase import compact
-from openclaw_rl.store.forget.selection import What
+from openclaw_rl.store.forget.selection import ForgetTarget
 from openclaw_rl.store.mend.check import check_rows
 from openclaw_rl.store.mend.salvage import salvage
 from openclaw_rl.store.redact.masker import Masker
@@ -173,10 +173,10 @@ async def test_a_forgotten_episode_leaves_nothing_and_its_peers_no_longer_count_
     store = await Store.open(tmp_path)
     await settled(store, "quokka", "b", "c")
     await stepped(store, 1, "b0", "c0")
-    going = await store.forgettings.preview(What(episode="quokka"))
+    going = await store.forgettings.preview(ForgetTarget(episode="quokka"))
     assert going.episodes == ("key:quokka",) and going.turns == ("quokka0",)
     assert going.thinned == ("b0", "c0") and [str(row.version) for row in going.versions] == ["shared.1"]
-    await store.forgettings.begin(What(episode="quokka"), name="f", at_s=5.0, planned=lambda sql, going: "{}")
+    await store.forgettings.begin(ForgetTarget(episode="quokka"), name="f", at_s=5.0, planned=lambda sql, going: "{}")
     samples = await store.effects.samples(["b0", "c0"])
     assert [[peer.turn for peer in sample.peers] for sample in samples] == [["b0", "c0"]] * 2
     assert await store.episodes.get("key:quokka") is None
@@ -193,7 +193,7 @@ async def test_who_is_forgotten_takes_episodes_along_also_those_without_a_turn(s
     await begun(store, "numbat", user="bob")
     await stepping(store, "numbat", 0, user="bob")
     await begun(store, "idle", user="bob")
-    await store.forgettings.begin(What(user="bob"), name="f", at_s=5.0, planned=lambda sql, going: "{}")
+    await store.forgettings.begin(ForgetTarget(user="bob"), name="f", at_s=5.0, planned=lambda sql, going: "{}")
     assert [row.episode.id for row in await store.episodes.page(limit=9)] == ["key:a"]
 
 

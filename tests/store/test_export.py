@@ -16,14 +16,14 @@ from openclaw_rl.core.turn import TurnKind
 from openclaw_rl.core.verdict import Verdict, VerdictSource, Vote
 from openclaw_rl.errors import StoreError
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.export import Wanted, export, pieces
+from openclaw_rl.store.export import ExportFilter, export, pieces
 from openclaw_rl.testing.turns import a_turn
 
 PUBLISHED = ["session_id", "turn", "timestamp", "messages", "prompt_text", "response_text", "tool_calls"]
 PUBLISHED += ["next_state", "votes", "score", "hint"]
 
 
-async def records(store: Store, wanted: Wanted) -> list[dict[str, Json]]:
+async def records(store: Store, wanted: ExportFilter) -> list[dict[str, Json]]:
     async with store.exports.snapshot() as snapshot:
         return [json.loads(line) async for piece in pieces(snapshot, wanted) for line in piece.lines.splitlines()]
 
@@ -42,7 +42,7 @@ async def test_a_judged_turn_is_a_line_of_the_published_shape(tmp_path: Path) ->
     await store.judge(Verdict("t", -1, VerdictSource.VOTES, votes, (Hint("Use find."), Hint("find it")), -1.0))
     await store.add_feedback(Feedback("t", -1, None, 1.0))
     path = tmp_path / "out.jsonl"
-    assert await export(store, path, Wanted(text_of=lambda ids: f"{len(ids)} ids")) == (1, 0)
+    assert await export(store, path, ExportFilter(text_of=lambda ids: f"{len(ids)} ids")) == (1, 0)
     (line,) = path.read_text("utf-8").splitlines()
     record = json.loads(line)
     assert list(record)[: len(PUBLISHED)] == PUBLISHED
@@ -71,26 +71,26 @@ async def test_main_turns_are_numbered_within_their_session_over_all_pages(tmp_p
         kind = TurnKind.SIDE if number % 5 == 0 else TurnKind.MAIN
         session, user = f"s{number % 2}", "bob" if number % 2 else "alice"
         await store.add_turn(a_turn(f"t{number}", session=session, user=user, kind=kind), chain=str(number))
-    found = [(item["session_id"], item["turn"]) for item in await records(store, Wanted(with_side=False))]
+    found = [(item["session_id"], item["turn"]) for item in await records(store, ExportFilter(with_side=False))]
     assert len(found) == len(set(found)) == 200
     assert [number for session, number in found if session == "s0"] == list(range(1, 101))
-    bob = await records(store, Wanted(user="bob", with_side=False))
+    bob = await records(store, ExportFilter(user="bob", with_side=False))
     assert [item["turn"] for item in bob] == list(range(1, 101))
-    everything = await records(store, Wanted())
+    everything = await records(store, ExportFilter())
     assert [item["turn_id"] for item in everything] == [f"t{number}" for number in range(250)]
     assert [(item["kind"], item["turn"]) for item in everything[:4]] == [
         ("side", None),
         *[("main", 1)] * 2,
         ("main", 2),
     ]
-    assert [item["turn_id"] for item in await records(store, Wanted(session="s1"))][:3] == ["t1", "t3", "t5"]
+    assert [item["turn_id"] for item in await records(store, ExportFilter(session="s1"))][:3] == ["t1", "t3", "t5"]
     await store.aclose()
 
 
 async def test_a_turn_nobody_judged_has_no_score_rather_than_nought(tmp_path: Path) -> None:
     store = await Store.open(tmp_path)
     await store.add_turn(a_turn("t", (message(Role.USER, "hi"),)), chain="c")
-    (record,) = await records(store, Wanted())
+    (record,) = await records(store, ExportFilter())
     names = ("score", "votes", "hint", "next_state", "prompt_text", "feedback")
     assert [record[name] for name in names] == [None] * 6
     await store.aclose()
@@ -113,7 +113,7 @@ async def test_what_is_written_meanwhile_is_not_in_it(tmp_path: Path) -> None:
     for number in range(30):
         await store.add_turn(a_turn(f"t{number}"), chain=str(number))
     async with store.exports.snapshot() as snapshot:
-        found = pieces(snapshot, Wanted())
+        found = pieces(snapshot, ExportFilter())
         first = await anext(found)
         await store.add_turn(a_turn("later"), chain="later")
         rest = [piece async for piece in found]

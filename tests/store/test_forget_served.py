@@ -16,14 +16,14 @@ from openclaw_rl.core.turn import TurnKind
 from openclaw_rl.errors import StoreError
 from openclaw_rl.store.connection import open_writer
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.forget.selection import Going, What
+from openclaw_rl.store.forget.selection import ForgetSelection, ForgetTarget
 from openclaw_rl.store.writer import Writer
 from openclaw_rl.testing.turns import a_turn
 
 CANARY = "plum-violin-harbour-ninety"
 
 
-def no_plan(sql: sqlite3.Connection, what: Going) -> str:
+def no_plan(sql: sqlite3.Connection, what: ForgetSelection) -> str:
     return "{}"
 
 
@@ -39,7 +39,7 @@ async def test_what_was_being_answered_is_not_stored(tmp_path: Path) -> None:
     store = await talked(tmp_path)
     (hint,) = await store.hints.of_user("ann")
     asked_s = time.time()
-    await store.forgettings.begin(What(session="ann"), name="f", at_s=1.0, planned=no_plan)
+    await store.forgettings.begin(ForgetTarget(session="ann"), name="f", at_s=1.0, planned=no_plan)
     carried = (PlacedHint(0, hint.id, hint.text),)
     theirs = {
         "same session": a_turn("t1", session="k:ann", user="ann", at_s=asked_s),
@@ -61,7 +61,9 @@ async def test_what_was_being_answered_is_not_stored(tmp_path: Path) -> None:
 
 async def test_a_turn_stored_while_it_was_looked_for_goes_too(tmp_path: Path) -> None:
     store = await talked(tmp_path)
-    begun = asyncio.ensure_future(store.forgettings.begin(What(session="ann"), name="f", at_s=1.0, planned=no_plan))
+    begun = asyncio.ensure_future(
+        store.forgettings.begin(ForgetTarget(session="ann"), name="f", at_s=1.0, planned=no_plan)
+    )
     more = [
         store.add_turn(a_turn(f"a{number}", session="k:ann", user="ann", at_s=2.0), chain=f"a{number}")
         for number in range(3, 30)
@@ -75,7 +77,7 @@ async def test_a_turn_stored_while_it_was_looked_for_goes_too(tmp_path: Path) ->
 async def test_no_byte_stays_in_a_store_that_is_open_and_others_go_on_writing(tmp_path: Path) -> None:
     store = await talked(tmp_path)
     assert holds(tmp_path, CANARY)
-    await store.forgettings.begin(What(user="ann"), name="f", at_s=1.0, planned=no_plan)
+    await store.forgettings.begin(ForgetTarget(user="ann"), name="f", at_s=1.0, planned=no_plan)
     assert holds(tmp_path, CANARY)  # in free pages and in the log
     async with store.exports.snapshot() as snapshot:
         emptied = asyncio.ensure_future(store.forgettings.compact())

@@ -20,7 +20,7 @@ from openclaw_rl.store import connection
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.mend.check import check_rows
 from openclaw_rl.store.rows import GIVEN_BACK, StepRecord, VersionRow, VersionStatus
-from openclaw_rl.store.tables.refusals import Refusal, Returned
+from openclaw_rl.store.tables.refusals import Refusal, ReturnedSamples
 from openclaw_rl.testing.turns import a_sample, a_turn
 
 ANN = "user-ann"
@@ -63,7 +63,7 @@ async def test_what_a_refused_version_learned_from_waits_once_more_and_is_then_n
     await admit(store, "rode", is_rider=True)
     first = await made(store, 1, "a", "rode")
     assert (await stands(store, "a"))[0] is State.TRAINED
-    assert await store.refusals.refuse(first, ONCE) == Returned(("a", "rode"), ())
+    assert await store.refusals.refuse(first, ONCE) == ReturnedSamples(("a", "rode"), ())
     assert await stands(store, "a") == (State.READY, None, None)
     assert (await waiting(store), await store.refusals.returned(SHARED)) == (["a", "rode"], {"a": 1, "rode": 1})
     row = await store.version(first)
@@ -71,7 +71,7 @@ async def test_what_a_refused_version_learned_from_waits_once_more_and_is_then_n
     assert (row.turns, row.metrics) == (("a", "rode"), {"gate_stray": 0.5, GIVEN_BACK: 2.0})
 
     second = await made(store, 2, "a", "rode")
-    assert await store.refusals.refuse(second, ONCE) == Returned((), ("a", "rode"))
+    assert await store.refusals.refuse(second, ONCE) == ReturnedSamples((), ("a", "rode"))
     assert await stands(store, "a") == (State.DROPPED, DropReason.NOT_LEARNABLE, None)
     assert await stands(store, "rode") == (State.DROPPED, DropReason.NO_SIGNAL, None)
     assert (await waiting(store), await store.refusals.returned(SHARED)) == ([], {})
@@ -97,7 +97,7 @@ async def test_another_scope_keeps_what_it_learned(store: Store) -> None:
     again = await made(store, 2, "a", scope=ANN)
     assert (await store.refusals.refuse(again, ONCE)).given_up == ("a",)
     assert await stands(store, "a") == (State.TRAINED, None, "step shared.1")  # the shared version has learned from it
-    assert await store.refusals.refuse(PolicyVersion(SHARED, 1), ONCE) == Returned(("a",), ())
+    assert await store.refusals.refuse(PolicyVersion(SHARED, 1), ONCE) == ReturnedSamples(("a",), ())
 
 
 async def test_what_was_forgotten_meanwhile_is_left_out(store: Store, tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ async def test_what_was_forgotten_meanwhile_is_left_out(store: Store, tmp_path: 
     other.execute("DELETE FROM turns WHERE id = 'gone'")
     other.commit()
     other.close()
-    assert await store.refusals.refuse(version, ONCE) == Returned(("a",), ())
+    assert await store.refusals.refuse(version, ONCE) == ReturnedSamples(("a",), ())
 
 
 async def test_a_turn_that_was_given_back_and_learned_again_was_not_trained_twice(store: Store, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.store import connection
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.forget.selection import What
+from openclaw_rl.store.forget.selection import ForgetTarget
 from openclaw_rl.store.migrations import STEPS
 from openclaw_rl.store.tables import hints
 from openclaw_rl.testing.turns import a_turn
@@ -216,5 +216,5 @@ async def test_hints_outlive_a_process_that_is_killed(tmp_path: Path) -> None:
 async def test_a_forgotten_hint_is_known_to_be_gone_by_those_who_hold_hints_in_memory(store: Store) -> None:
     await _judged(store, "t1", PLAIN)
     before = store.hints.changes
-    await store.forgettings.begin(What(user="alice"), name="f1", at_s=1.0, planned=lambda sql, found: "{}")
+    await store.forgettings.begin(ForgetTarget(user="alice"), name="f1", at_s=1.0, planned=lambda sql, found: "{}")
     assert await store.hints.of_user("alice") == [] and store.hints.changes > before

@@ -12,7 +12,7 @@ from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
-from openclaw_rl.store.tables.effects import Outcome
+from openclaw_rl.store.tables.effects import CorrectionRecord
 from openclaw_rl.testing.turns import a_turn
 
 ONE, TWO, THREE = (PolicyVersion(SHARED, number) for number in (1, 2, 3))
@@ -90,7 +90,10 @@ async def test_outcomes_are_the_scored_turns_in_the_order_they_were_served(tmp_p
     for name, score in (("b", -1), ("a", 1), ("c", None)):
         await store.judge(Verdict(name, score, VerdictSource.VOTES))
     version = a_turn("a").completion.version
-    assert await store.effects.outcomes() == [Outcome("a", version, False, 1), Outcome("b", version, True, 2)]
+    assert await store.effects.outcomes() == [
+        CorrectionRecord("a", version, False, 1),
+        CorrectionRecord("b", version, True, 2),
+    ]
     assert await store.effects.last_judged() == before + 3
     assert await store.effects.samples(["a"]) == []
     assert await store.effects.learned(["a", "gone"]) == {"a": ()}

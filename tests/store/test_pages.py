@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from openclaw_rl.store.mend.pages import PageFile, Record, Tree, rows_of
+from openclaw_rl.store.mend.pages import PageFile, PageRow, Tree, rows_of
 
 PAGE = 4096
 
 
-def any_row(record: Record) -> bool:
+def any_row(record: PageRow) -> bool:
     return True
 
 

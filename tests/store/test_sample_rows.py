@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from store_doubles import paired_and_judged
 
-from openclaw_rl.core.sample import Elsewhere, HintPrompt, SampledReply
+from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
 from openclaw_rl.core.version import BASE
 from openclaw_rl.store import codec, connection
 from openclaw_rl.store.codec import mapped
@@ -19,8 +19,10 @@ from openclaw_rl.testing.turns import a_sample, a_turn
 SHOWN = (SampledReply((8, 9), (-0.1, -0.2), BASE), SampledReply((6,), (-0.3,), BASE))
 OWN = SampledReply((4, 5, 6), (-0.1, -0.1, -0.1), BASE)
 ELSEWHERE = (
-    Elsewhere((5, 6), HintPrompt("Be kind. Be brief.", (5, 6, 1)), SampledReply((9,), (-0.5,), BASE), turn="other"),
-    Elsewhere((7,), HintPrompt("Be brief.", (7, 1)), SampledReply((9, 8), (-0.5, -0.1), BASE)),
+    OtherRequestReply(
+        (5, 6), HintPrompt("Be kind. Be brief.", (5, 6, 1)), SampledReply((9,), (-0.5,), BASE), turn="other"
+    ),
+    OtherRequestReply((7,), HintPrompt("Be brief.", (7, 1)), SampledReply((9, 8), (-0.5, -0.1), BASE)),
 )
 HINTS = (HintPrompt("Be brief.", (1, 2)), HintPrompt("Be kind.", (3,)))
 
@@ -29,7 +31,7 @@ HINTS = (HintPrompt("Be brief.", (1, 2)), HintPrompt("Be kind.", (3,)))
 @pytest.mark.parametrize("own", [None, OWN])
 @pytest.mark.parametrize("elsewhere", [(), ELSEWHERE])
 async def test_a_sample_comes_back_with_all_its_replies(
-    tmp_path: Path, shown: tuple[SampledReply, ...], own: SampledReply | None, elsewhere: tuple[Elsewhere, ...]
+    tmp_path: Path, shown: tuple[SampledReply, ...], own: SampledReply | None, elsewhere: tuple[OtherRequestReply, ...]
 ) -> None:
     store = await Store.open(tmp_path)
     await paired_and_judged(store, "a")

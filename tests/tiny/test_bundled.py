@@ -11,7 +11,7 @@ import pytest
 
 from openclaw_rl.render.template import ChatTemplate, read_template
 from openclaw_rl.tiny import agents, scores
-from openclaw_rl.tiny.cases import SKILLS, Case, Skill
+from openclaw_rl.tiny.cases import SKILLS, Skill, SkillCase
 from openclaw_rl.tiny.scores import answered
 from openclaw_rl.tiny.world import bundled_model
 
@@ -92,7 +92,7 @@ def _named(name: str) -> Skill:
     return next(skill for skill in SKILLS if skill.name == name)
 
 
-def _good(model: Qwen3ForCausalLM, template: ChatTemplate, cases: Sequence[Case]) -> int:
+def _good(model: Qwen3ForCausalLM, template: ChatTemplate, cases: Sequence[SkillCase]) -> int:
     answers = answered(model, template, cases, 0.0, max_new=130)
     return sum(case.good(answer) for case, answer in zip(cases, answers, strict=True))
 

@@ -17,7 +17,7 @@ from openclaw_rl.tiny.cli import app
 from openclaw_rl.tiny.hearing import HEARD, LITERAL, NONE, OTHER, PLACES, heard
 from openclaw_rl.tiny.hearing_build import SHORT, Taught
 from openclaw_rl.tiny.hearing_net import batch_of
-from openclaw_rl.tiny.wordings import FILES, WISHES, Share, parts
+from openclaw_rl.tiny.wordings import FILES, WISHES, PartsShare, parts
 
 PROSE = ("Some ordinary prose, line by line, that has nothing to do with anything.\n" * 40,)
 
@@ -49,7 +49,7 @@ def test_the_words_of_a_literal_are_marked_where_they_stand() -> None:
 
 @pytest.mark.parametrize("code", FILES)
 def test_the_kept_parts_are_others_than_the_taught_ones(code: str) -> None:
-    taught, kept, every = (parts(code, share) for share in (Share.TAUGHT, Share.KEPT, Share.ALL))
+    taught, kept, every = (parts(code, share) for share in (PartsShare.TAUGHT, PartsShare.KEPT, PartsShare.ALL))
     for wish in WISHES:
         for slot, texts in every.wishes[wish].items():
             assert not set(taught.wishes[wish][slot]) & set(kept.wishes[wish][slot]) or kept.wishes[wish][slot] == texts

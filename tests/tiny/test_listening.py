@@ -12,7 +12,7 @@ from openclaw_rl.judge.hint import marked_text, says_something
 from openclaw_rl.judge.quoted import own_words
 from openclaw_rl.judge.said import is_said
 from openclaw_rl.tiny.listening import heard, hint_of, rounds
-from openclaw_rl.tiny.manners import Kind
+from openclaw_rl.tiny.manners import TaskKind
 from openclaw_rl.tiny.wordings import FILES, TONES, WISHES, parts, remark, wording
 
 PROSE = ("Some ordinary prose, line by line, that has nothing to do with anything.\n" * 40,)
@@ -84,4 +84,4 @@ def test_several_turns_stand_under_one_instruction_and_each_is_answered() -> Non
 def test_a_wish_is_stated_alike_whatever_was_said_and_begins_with_the_kind_of_work() -> None:
     assert hint_of("short", "", None, Random(0)) == hint_of("short", "", None, Random(9)) == "Keep the reply short."
     assert hint_of("natural", "", None, Random(0)) == hint_of("natural", "", None, Random(9))
-    assert hint_of("name", "Mimi", Kind.GRADE, Random(0)) == 'In grades: Call the user "Mimi".'
+    assert hint_of("name", "Mimi", TaskKind.GRADE, Random(0)) == 'In grades: Call the user "Mimi".'

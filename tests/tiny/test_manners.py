@@ -11,8 +11,8 @@ from openclaw_rl.tiny import clients, dialogues
 from openclaw_rl.tiny.manners import (
     WORK,
     Aspect,
-    Kind,
     Manner,
+    TaskKind,
     Wish,
     manner,
     several,
@@ -26,14 +26,14 @@ from openclaw_rl.tiny.styles import Style
 def test_the_later_of_two_wishes_counts_and_a_scoped_one_stays_in_its_place() -> None:
     told = [
         Wish(Aspect.STYLE, Style.NATURAL),
-        Wish(Aspect.STYLE, Style.DETAILED, Kind.GRADE),
+        Wish(Aspect.STYLE, Style.DETAILED, TaskKind.GRADE),
         Wish(Aspect.FIRST, "Hello!"),
-        Wish(Aspect.FIRST, "Hi there!", Kind.THANKS),
+        Wish(Aspect.FIRST, "Hi there!", TaskKind.THANKS),
     ]
-    assert manner(told, Kind.SOLVE) == Manner(Style.NATURAL, "Hello!", "")
-    assert manner(told, Kind.GRADE) == Manner(Style.DETAILED, "Hello!", "")
-    assert manner(told, Kind.THANKS) == Manner(None, "Hi there!", "")
-    assert manner(told, Kind.FILED) == Manner()
+    assert manner(told, TaskKind.SOLVE) == Manner(Style.NATURAL, "Hello!", "")
+    assert manner(told, TaskKind.GRADE) == Manner(Style.DETAILED, "Hello!", "")
+    assert manner(told, TaskKind.THANKS) == Manner(None, "Hi there!", "")
+    assert manner(told, TaskKind.FILED) == Manner()
 
 
 def test_first_and_last_words_stand_apart_from_markup_and_beside_prose() -> None:
@@ -58,11 +58,11 @@ def test_a_wish_holds_by_a_strict_rule(wish: Wish, good: str, bad: str) -> None:
 def test_a_judges_hint_states_its_wish_and_its_kind_and_no_other() -> None:
     rng = Random(1)
     for _ in range(300):
-        kind = rng.choice(list(Kind))
+        kind = rng.choice(list(TaskKind))
         wish = some_wish(rng, kind)
         said = wish.stated(kind, rng)
         assert wish.is_stated(said, kind)
-        assert not any(wish.is_stated(said, other) for other in Kind if other is not kind)
+        assert not any(wish.is_stated(said, other) for other in TaskKind if other is not kind)
         other = some_wish(rng, kind)
         assert other.is_stated(said, kind) is (
             (other.aspect is wish.aspect and other.value == wish.value) or (other.value in said and other.style is None)
@@ -91,8 +91,8 @@ def test_every_learned_reply_of_a_session_keeps_to_the_manner_told_so_far() -> N
     rng = Random(4)
     for _ in range(200):
         dialogue = dialogues.short(rng)
-        asked = dialogues.manners.manner(dialogue.wishes, Kind.SOLVE)
-        if dialogue.last is Kind.SOLVE:
+        asked = dialogues.manners.manner(dialogue.wishes, TaskKind.SOLVE)
+        if dialogue.last is TaskKind.SOLVE:
             text = dialogue.messages[-1].text
             assert text.startswith(asked.first)
             assert text.endswith(asked.last)

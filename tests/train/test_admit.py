@@ -11,14 +11,14 @@ from openclaw_rl.core.hint import PlacedHint
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.message import ToolCall
 from openclaw_rl.core.sample import Outcome, Wants, teaches
-from openclaw_rl.store.rows import Judged
+from openclaw_rl.store.rows import JudgedTurn
 from openclaw_rl.teach.admit import Admission, admission, has_signal, refusal
 
 NOBODY: frozenset[str] = frozenset()
 ENDED = frozenset({"s1"})
 
 
-def decide(*rows: Judged, wants: Wants = Wants.EITHER, contributing: frozenset[str] = NOBODY,
+def decide(*rows: JudgedTurn, wants: Wants = Wants.EITHER, contributing: frozenset[str] = NOBODY,
            complete: frozenset[str] = NOBODY) -> Admission:  # fmt: skip
     return admission(rows, wants, refused={}, contributing=contributing, complete=complete)
 
@@ -139,7 +139,7 @@ def test_refused_turns_are_dropped_with_their_reason_and_never_promoted() -> Non
     assert done == Admission(dropped=(("a", DropReason.TOO_LONG), ("b", DropReason.MAY_NOT_TEACH)))
 
 
-def behind_hints(name: str, score: int | None, *, hints: int = 0) -> Judged:
+def behind_hints(name: str, score: int | None, *, hints: int = 0) -> JudgedTurn:
     made = judged(name, score, hints=hints)
     return replace(made, turn=replace(made.turn, carried=(PlacedHint(0, "hint-1", "Be brief."),)))
 

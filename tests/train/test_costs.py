@@ -8,9 +8,9 @@ import pytest
 from train_doubles import sample
 
 from openclaw_rl.core.adapter import StepReport
-from openclaw_rl.core.sample import Elsewhere, HintPrompt, Sample, SampledReply
+from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, Sample, SampledReply
 from openclaw_rl.core.version import BASE
-from openclaw_rl.train.costs import Costs, Step, Work, step_of, work_of
+from openclaw_rl.train.costs import Costs, MeasuredStep, StepWork, step_of, work_of
 
 
 def long(name: str, tokens: int, *, common: int = 0) -> Sample:
@@ -19,7 +19,7 @@ def long(name: str, tokens: int, *, common: int = 0) -> Sample:
     return replace(sample(name), prompt=prompt)
 
 
-def took(work: Work, seconds: float, updates: float = 2.0) -> StepReport:
+def took(work: StepWork, seconds: float, updates: float = 2.0) -> StepReport:
     return StepReport(True, {"seconds": seconds, "updates": updates, "updates_undone": 0.0})
 
 
@@ -42,7 +42,7 @@ def test_replies_beside_the_served_one_are_updated_too() -> None:
 
 
 def test_replies_to_other_requests_are_read_behind_their_own_prompts() -> None:
-    other = Elsewhere((8, 8), HintPrompt("h", (8, 9, 8)), SampledReply((7, 7), (-1.0,) * 2, BASE))
+    other = OtherRequestReply((8, 8), HintPrompt("h", (8, 9, 8)), SampledReply((7, 7), (-1.0,) * 2, BASE))
     found = work_of([replace(sample("a"), elsewhere=(other,))], reads_all=False)
     # the sample alone: 5 tokens read by the base and 3 by the policy; the other: 8 8 7 7, 9 8 7 7 behind 8, and 8 8
     assert (found.read, found.each) == (5 + 3 + 4 + 4 + 2, 2 + 2)
@@ -98,7 +98,7 @@ def test_a_step_given_up_is_taken_to_need_longer_than_that() -> None:
 
 
 def test_what_was_measured_is_known_again_from_its_numbers_under_the_same_means_alone() -> None:
-    step = Step(Work(1.0, 2.0, 3.0, 4.0), 5.0, 6.0, is_given_up=True)
+    step = MeasuredStep(StepWork(1.0, 2.0, 3.0, 4.0), 5.0, 6.0, is_given_up=True)
     assert step_of(step.metrics(7.0), 7.0) == step
     assert step_of(step.metrics(7.0), 8.0) is None
     assert step_of({"loss": 1.0}, 7.0) is None

@@ -14,13 +14,13 @@ from train_flow import SETTINGS, Flow
 from openclaw_rl.core.adapter import StepProgress, StepReport
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.sample import Sample
-from openclaw_rl.errors import StepTooDearError
+from openclaw_rl.errors import StepTooCostlyError
 from openclaw_rl.serve.control.explain import explained
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionStatus
 from openclaw_rl.testing.trainer import ScriptedTrainer
 from openclaw_rl.train.costs import Costs
-from openclaw_rl.train.under_way import UnderWay, left_s, told
+from openclaw_rl.train.under_way import StepInProgress, left_s, told
 
 TIMEOUT_S, LIMIT_S = 1800.0, 600.0
 FAST = 1e-3  # seconds a token and its attention to a thousand before it
@@ -41,7 +41,7 @@ def machine(rate: float, flow: Callable[[], Flow]) -> Callable[[Sequence[Sample]
         seconds = rate * work.units(2.0, 1000.0)
         if seconds > TIMEOUT_S:
             held.now_s += TIMEOUT_S
-            raise StepTooDearError("the trainer did not answer within 1800 s", after_s=TIMEOUT_S)
+            raise StepTooCostlyError("the trainer did not answer within 1800 s", after_s=TIMEOUT_S)
         held.now_s += seconds
         return StepReport(True, {"seconds": seconds, "updates": 2.0, "updates_undone": 0.0})
 
@@ -186,7 +186,7 @@ async def test_what_was_set_aside_is_tried_again_after_a_start_with_more_time_an
 async def test_a_lack_of_memory_sets_aside_only_what_fails_alone_while_others_pass(tmp_path: Path) -> None:
     def answer(samples: Sequence[Sample]) -> StepReport:
         if any(item.turn == "m1" for item in samples):
-            raise StepTooDearError("the trainer ran out of memory")
+            raise StepTooCostlyError("the trainer ran out of memory")
         return STEPPED
 
     async with on_a_machine(tmp_path, FAST) as flow:
@@ -200,7 +200,7 @@ async def test_a_lack_of_memory_sets_aside_only_what_fails_alone_while_others_pa
 
 async def test_where_memory_is_short_for_everything_nothing_is_set_aside_at_once(tmp_path: Path) -> None:
     def answer(samples: Sequence[Sample]) -> StepReport:
-        raise StepTooDearError("the trainer ran out of memory")
+        raise StepTooCostlyError("the trainer ran out of memory")
 
     async with on_a_machine(tmp_path, FAST) as flow:
         flow.trainer.answer = answer
@@ -222,7 +222,7 @@ async def test_riders_that_cost_much_do_not_make_a_short_step_long(tmp_path: Pat
         assert await flow.state("dr") is State.READY
 
 
-UNDER_WAY = UnderWay(samples=1, tokens=12_000.0, seconds=90.0)
+UNDER_WAY = StepInProgress(samples=1, tokens=12_000.0, seconds=90.0)
 
 
 @pytest.mark.parametrize(
@@ -250,5 +250,5 @@ def test_how_far_a_step_has_come_is_said_in_words(progress: StepProgress | None,
 
 
 def test_before_any_step_was_measured_nobody_says_how_long_it_takes() -> None:
-    assert left_s(None, UnderWay(1, 10.0, float("inf"))) is None
+    assert left_s(None, StepInProgress(1, 10.0, float("inf"))) is None
     assert Costs().seconds(Costs().work_of([sample("a")])) == float("inf")

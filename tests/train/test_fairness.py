@@ -13,10 +13,10 @@ from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.verdict import Verdict, VerdictSource
-from openclaw_rl.teach.floods import DAY_S, Floods
+from openclaw_rl.teach.floods import DAY_S, DailyCounts
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.train.fairness import apart, most_of_one, shared_fairly
-from openclaw_rl.train.settings import TrainStageSettings
+from openclaw_rl.train.settings import TrainSettings
 
 
 @dataclass
@@ -39,9 +39,9 @@ def test_a_step_takes_no_more_of_one_user_than_their_share() -> None:
         replace(sample(name), user=user)
         for name, user in zip("abcde", ("bob", "bob", "ann", "bob", "ann"), strict=True)
     ]
-    most = most_of_one(TrainStageSettings(batch_size=4, min_batch=1))
+    most = most_of_one(TrainSettings(batch_size=4, min_batch=1))
     assert [item.turn for item in shared_fairly(samples, most, lambda one: True)] == list("abce")
-    assert most_of_one(TrainStageSettings(batch_size=1, min_batch=1)) == 1  # a step always has room for one
+    assert most_of_one(TrainSettings(batch_size=1, min_batch=1)) == 1  # a step always has room for one
 
 
 def test_what_refused_versions_gave_back_is_learned_by_itself_one_users_at_a_time() -> None:
@@ -74,7 +74,7 @@ def test_what_trains_the_anchor_alone_takes_nothing_of_a_users_share() -> None:
 
 def test_the_same_correction_counts_only_so_often_a_day() -> None:
     clock = Hands()
-    floods = Floods(TeachSettings(same_words_a_day=2), clock)
+    floods = DailyCounts(TeachSettings(same_words_a_day=2), clock)
     ann = [replace(turn(f"a{index}"), user="ann") for index in range(5)]
     said = ["Say it  in French.", "say it in french.", "Say it in French."]
     refused = [floods.refusal(each, corrected(each.id, words)) for each, words in zip(ann[:3], said, strict=True)]
@@ -88,7 +88,7 @@ def test_the_same_correction_counts_only_so_often_a_day() -> None:
 
 
 def test_a_user_gives_only_so_many_samples_a_day_where_that_is_set() -> None:
-    floods = Floods(TeachSettings(user_samples_a_day=1), Hands())
+    floods = DailyCounts(TeachSettings(user_samples_a_day=1), Hands())
     assert floods.refusal(turn("a"), verdict("a", 1)) is None
     assert floods.refusal(turn("b"), verdict("b", 1)) is DropReason.TOO_MANY
 
@@ -96,7 +96,7 @@ def test_a_user_gives_only_so_many_samples_a_day_where_that_is_set() -> None:
 @pytest.mark.parametrize("share", [0.0, 1.1])
 def test_shares_and_limits_that_mean_nothing_are_refused(share: float) -> None:
     with pytest.raises(ValueError, match="user_share"):
-        TrainStageSettings(user_share=share)
+        TrainSettings(user_share=share)
     with pytest.raises(ValueError, match="same_words_a_day"):
         TeachSettings(same_words_a_day=-1)
 

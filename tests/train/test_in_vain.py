@@ -14,7 +14,7 @@ from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import SHARED, PolicyVersion
-from openclaw_rl.teach.in_vain import InVain, told_apart
+from openclaw_rl.teach.in_vain import CorrectionMonitor, told_apart
 from openclaw_rl.teach.settings import TeachSettings
 
 
@@ -25,7 +25,7 @@ def of_version(at: int, name: str = "t", each: int = 1) -> Turn:
 
 def rests(scores: str, turns: int = 4, each: int = 1) -> str:
     """`-` where nothing is learned from a turn; of the scores, c is a correction."""
-    watch = InVain(turns)
+    watch = CorrectionMonitor(turns)
     return "".join(
         "-" if watch.rests(of_version(at, each=each), verdict(f"t{at}", -1 if said == "c" else 1)) else "+"
         for at, said in enumerate(scores)
@@ -80,7 +80,7 @@ def test_wishes_are_told_apart(asked: list[tuple[str, ...]], wish: tuple[str, ..
 
 def taught(asked: Sequence[str], turns: int) -> tuple[list[bool], list[PolicyVersion]]:
     """Of corrections that all had a hint: from which nothing is learned, and to which versions one goes back."""
-    watch = InVain(turns)
+    watch = CorrectionMonitor(turns)
     rested = [
         watch.rests(of_version(at), replace(verdict(f"t{at}", -1), hints=(Hint(text),)))
         for at, text in enumerate(asked)
@@ -95,7 +95,7 @@ def test_what_is_asked_for_again_and_again_is_taken_back_and_learned_anew_at_onc
 
 
 def test_what_was_learned_before_it_was_first_asked_for_stays() -> None:
-    watch = InVain(4)
+    watch = CorrectionMonitor(4)
     for at, hint in enumerate([None, FIRST, None, *MARKED, MARKED[0], *MARKED]):
         hints = () if hint is None else (Hint(hint),)
         watch.rests(of_version(at), replace(verdict(f"t{at}", 1 if hint is None else -1), hints=hints))
@@ -127,7 +127,7 @@ def test_where_hardly_anything_was_learned_meanwhile_nothing_was_in_vain() -> No
 
 
 def test_a_user_has_a_record_of_their_own_and_a_turn_counts_once() -> None:
-    watch = InVain(2)
+    watch = CorrectionMonitor(2)
     for at in range(3):
         one = of_version(at, "ann")
         assert not any(watch.rests(one, verdict(one.id, -1)) for _ in range(5))
@@ -137,11 +137,11 @@ def test_a_user_has_a_record_of_their_own_and_a_turn_counts_once() -> None:
 
 
 def test_rollouts_and_what_nobody_scored_do_not_count() -> None:
-    watch = InVain(1)
+    watch = CorrectionMonitor(1)
     for at in range(4):
         assert not watch.rests(replace(turn(f"r{at}"), group="g"), verdict(f"r{at}", -1))
         assert not watch.rests(turn(f"n{at}"), verdict(f"n{at}", None))
-    assert not any(InVain(0).rests(turn(f"t{at}"), verdict(f"t{at}", -1)) for at in range(9))
+    assert not any(CorrectionMonitor(0).rests(turn(f"t{at}"), verdict(f"t{at}", -1)) for at in range(9))
 
 
 async def test_the_version_with_which_the_turns_in_vain_began_is_asked_for(tmp_path: Path) -> None:

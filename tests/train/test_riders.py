@@ -19,8 +19,8 @@ from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.store.connection import NAME, open_writer
 from openclaw_rl.store.forget.selection import learners
 from openclaw_rl.store.mend.check import check_rows
-from openclaw_rl.train.riders import Room, again, chosen, is_asked_for, wished_since
-from openclaw_rl.train.settings import TrainStageSettings
+from openclaw_rl.train.riders import RehearsalBudget, again, chosen, is_asked_for, wished_since
+from openclaw_rl.train.settings import TrainSettings
 
 
 def kept_hint(text: str, at_s: float) -> KeptHint:
@@ -52,9 +52,9 @@ def test_a_rider_rides_while_what_it_rehearses_is_asked_for(later: list[tuple[st
 
 def test_riders_take_no_more_tokens_than_there_is_room_for() -> None:
     plain, hinted = rider("plain"), rider("hinted", rehearses=("Be brief.",))  # of 5 tokens, and of 6 behind its hint
-    assert chosen([plain, hinted], Room(9, 11)) == [plain, hinted]
-    assert chosen([plain, hinted], Room(9, 10)) == [plain]
-    assert chosen([hinted, plain], Room(9, 5)) == [plain]  # a smaller one still fits
+    assert chosen([plain, hinted], RehearsalBudget(9, 11)) == [plain, hinted]
+    assert chosen([plain, hinted], RehearsalBudget(9, 10)) == [plain]
+    assert chosen([hinted, plain], RehearsalBudget(9, 5)) == [plain]  # a smaller one still fits
 
 
 async def test_a_rider_whose_hint_was_taken_back_is_dropped(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ async def test_nor_is_it_read_again_once_its_hint_was_taken_back(tmp_path: Path)
 
 @pytest.mark.parametrize("settings", [replace(SETTINGS, rides_again=0), replace(SETTINGS, riders=0)])
 async def test_without_room_or_where_each_rides_once_nothing_is_read_again(
-    tmp_path: Path, settings: TrainStageSettings
+    tmp_path: Path, settings: TrainSettings
 ) -> None:
     async with flowing(tmp_path, wants=Wants.HINT, settings=settings) as flow:
         await flow.store.hints.adopt("ann", Hint("Be brief."), turn=None, at_s=1.0)

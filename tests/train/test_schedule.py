@@ -11,11 +11,11 @@ from train_doubles import rider, sample
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.sample import Sample, Wants, teaches
 from openclaw_rl.core.version import SHARED, PolicyVersion
-from openclaw_rl.train.riders import Room
+from openclaw_rl.train.riders import RehearsalBudget
 from openclaw_rl.train.schedule import Moment, batch, is_open, outdated, why_waiting
-from openclaw_rl.train.settings import TrainStageSettings
+from openclaw_rl.train.settings import TrainSettings
 
-SETTINGS = TrainStageSettings(batch_size=4, min_batch=2, max_wait_s=60.0, idle_s=10.0, train_window="22-6")
+SETTINGS = TrainSettings(batch_size=4, min_batch=2, max_wait_s=60.0, idle_s=10.0, train_window="22-6")
 NIGHT = Moment(minute=23 * 60, idle_s=100.0)
 
 
@@ -67,7 +67,7 @@ def test_a_window_may_span_midnight(window: str, hour: int, minute: int, answer:
 @pytest.mark.parametrize("window", ["night", "25-3", "9", "9-", "9:61-10"])
 def test_a_window_that_is_none_is_refused(window: str) -> None:
     with pytest.raises(ValueError, match="write it as"):
-        TrainStageSettings(train_window=window)
+        TrainSettings(train_window=window)
 
 
 def scored(item: Sample) -> bool:
@@ -80,15 +80,15 @@ def names(samples: tuple[Sample, ...]) -> list[str]:
 
 def test_a_batch_takes_the_oldest_that_teach_and_some_riders_beside_them() -> None:
     ready = [rider("r1"), sample("a"), rider("r2"), sample("b"), rider("r3"), sample("c")]
-    assert names(batch(ready, scored, size=8, room=Room(4, 100))) == ["r1", "a", "r2", "b", "r3", "c"]
-    assert names(batch(ready, scored, size=2, room=Room(1, 100))) == ["r1", "a", "b"]
-    assert names(batch(ready, scored, size=2, room=Room(0, 100))) == ["a", "b"]
+    assert names(batch(ready, scored, size=8, room=RehearsalBudget(4, 100))) == ["r1", "a", "r2", "b", "r3", "c"]
+    assert names(batch(ready, scored, size=2, room=RehearsalBudget(1, 100))) == ["r1", "a", "b"]
+    assert names(batch(ready, scored, size=2, room=RehearsalBudget(0, 100))) == ["a", "b"]
 
 
 def test_riders_make_no_batch_by_themselves() -> None:
     hinted = rider("r3", rehearses=("Be brief.",))
     for wants in Wants:
-        assert batch([rider("r1"), hinted], partial(teaches, wants=wants), size=4, room=Room(4, 100)) == ()
+        assert batch([rider("r1"), hinted], partial(teaches, wants=wants), size=4, room=RehearsalBudget(4, 100)) == ()
 
 
 def test_riders_are_taken_from_each_kind_in_turn_the_fullest_first() -> None:
@@ -101,30 +101,30 @@ def test_riders_are_taken_from_each_kind_in_turn_the_fullest_first() -> None:
         rider("bob", rehearses=kind, user="bob"),
         sample("a"),
     ]
-    assert names(batch(ready, scored, size=1, room=Room(2, 100))) == ["b1", "k1", "a"]
-    assert names(batch(ready, scored, size=1, room=Room(1, 100))) == ["k1", "a"]
-    assert names(batch(ready, scored, size=1, room=Room(4, 100))) == ["b1", "k1", "k2", "bob", "a"]
+    assert names(batch(ready, scored, size=1, room=RehearsalBudget(2, 100))) == ["b1", "k1", "a"]
+    assert names(batch(ready, scored, size=1, room=RehearsalBudget(1, 100))) == ["k1", "a"]
+    assert names(batch(ready, scored, size=1, room=RehearsalBudget(4, 100))) == ["b1", "k1", "k2", "bob", "a"]
 
 
 def test_samples_put_off_wait_for_the_others_and_are_then_tried_alone_fewest_failures_first() -> None:
     ready = [sample("p"), sample("q"), sample("a")]
-    assert names(batch(ready, scored, size=4, room=Room(0, 0), put_off={"p": 3, "q": 2})) == ["a"]
-    assert names(batch(ready[:2], scored, size=4, room=Room(0, 0), put_off={"p": 3, "q": 2})) == ["q"]
+    assert names(batch(ready, scored, size=4, room=RehearsalBudget(0, 0), put_off={"p": 3, "q": 2})) == ["a"]
+    assert names(batch(ready[:2], scored, size=4, room=RehearsalBudget(0, 0), put_off={"p": 3, "q": 2})) == ["q"]
 
 
 def test_what_has_seen_too_many_versions_pass_is_dropped_with_the_reason() -> None:
     version = [PolicyVersion(SHARED, number) for number in range(8)]
     ready = [sample("old", version=version[1]), sample("fits", version=version[2]), rider("r", version[1])]
     live = [version[1], version[2], version[4], version[5], version[7]]  # 3 and 6 were refused: they do not count
-    found = outdated(ready, scored, live, max_lag=3, room=Room(9, 100))
+    found = outdated(ready, scored, live, max_lag=3, room=RehearsalBudget(9, 100))
     assert found == (("old", DropReason.STALE),)  # riders may wait
-    assert outdated(ready, scored, live, max_lag=4, room=Room(9, 100)) == ()
+    assert outdated(ready, scored, live, max_lag=4, room=RehearsalBudget(9, 100)) == ()
 
 
 def test_of_riders_that_pile_up_the_oldest_of_the_fullest_kind_are_dropped() -> None:
     ready = [rider("b1", rehearses=("Be brief.",)), rider("r1"), sample("a"), rider("r2"), rider("r3")]
-    assert outdated(ready, scored, [], max_lag=4, room=Room(3, 100)) == (("r1", DropReason.NO_SIGNAL),)
-    found = outdated(ready, scored, [], max_lag=4, room=Room(0, 100))
+    assert outdated(ready, scored, [], max_lag=4, room=RehearsalBudget(3, 100)) == (("r1", DropReason.NO_SIGNAL),)
+    found = outdated(ready, scored, [], max_lag=4, room=RehearsalBudget(0, 100))
     assert [turn for turn, _ in found] == ["b1", "r1", "r2", "r3"]
 
 
@@ -134,4 +134,4 @@ def test_of_riders_that_pile_up_the_oldest_of_the_fullest_kind_are_dropped() -> 
 )
 def test_settings_refuse_what_makes_no_sense(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError):
-        TrainStageSettings(**wrong)  # type: ignore[arg-type]
+        TrainSettings(**wrong)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from openclaw_rl.core.sample import HintPrompt, Sample
 from openclaw_rl.core.turn import Session, Turn, TurnKind
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import BASE, PolicyVersion
-from openclaw_rl.store.rows import Judged
+from openclaw_rl.store.rows import JudgedTurn
 
 HINT = Hint("Write in plain sentences.")
 Assembled = Callable[[Sequence[PlacedHint]], Awaitable[Sample]]
@@ -51,8 +51,8 @@ def verdict(name: str, score: int | None, *, hints: int = 0, mean: float | None 
 
 def judged(
     name: str, score: int | None, *, hints: int = 0, mean: float | None = None, session_id: str = "s1"
-) -> Judged:
-    return Judged(turn(name, session=session_id), verdict(name, score, hints=hints, mean=mean), session(session_id))
+) -> JudgedTurn:
+    return JudgedTurn(turn(name, session=session_id), verdict(name, score, hints=hints, mean=mean), session(session_id))
 
 
 def sample(

@@ -18,10 +18,10 @@ from openclaw_rl.store.rows import VersionStatus
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.teach.stage import LearningRules, TeachStage
 from openclaw_rl.testing.trainer import ScriptedTrainer
-from openclaw_rl.train.settings import TrainStageSettings
+from openclaw_rl.train.settings import TrainSettings
 from openclaw_rl.train.stage import TrainStage
 
-SETTINGS = TrainStageSettings(batch_size=2, min_batch=1, max_wait_s=60.0, max_lag=2, max_sample_tokens=100)
+SETTINGS = TrainSettings(batch_size=2, min_batch=1, max_wait_s=60.0, max_lag=2, max_sample_tokens=100)
 TEACHES = TeachSettings()
 
 
@@ -45,7 +45,7 @@ class Flow:
     home: Path
     store: Store
     trainer: ScriptedTrainer
-    settings: TrainStageSettings = SETTINGS
+    settings: TrainSettings = SETTINGS
     wants: Wants = Wants.EITHER
     teaches: TeachSettings = TEACHES
     now_s: float = 1000.0
@@ -108,7 +108,7 @@ class Flow:
 
 @asynccontextmanager
 async def flowing(
-    home: Path, *, trainer: ScriptedTrainer | None = None, settings: TrainStageSettings = SETTINGS,
+    home: Path, *, trainer: ScriptedTrainer | None = None, settings: TrainSettings = SETTINGS,
     wants: Wants = Wants.EITHER, teaches: TeachSettings = TEACHES,
 ) -> AsyncIterator[Flow]:  # fmt: skip
     store = await Store.open(home)

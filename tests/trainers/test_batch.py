@@ -12,7 +12,7 @@ from trainer_models import Recorder, settings_of
 
 from openclaw_rl.core.sample import HintPrompt, Sample
 from openclaw_rl.trainers import recompute
-from openclaw_rl.trainers.batch import Reading, Row, merged, passes
+from openclaw_rl.trainers.batch import BatchRow, Reading, merged, passes
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.settings import Mean, Method, MethodSettings
 
@@ -134,7 +134,7 @@ def test_every_reading_lies_in_one_row_and_every_row_in_one_pass(sequences: list
 
 
 def test_rows_of_like_length_go_together() -> None:
-    rows = [Row((0,) * length, ()) for length in (2, 9, 3, 8)]
+    rows = [BatchRow((0,) * length, ()) for length in (2, 9, 3, 8)]
     assert [[len(row.tokens) for row in group] for group in passes(rows, 18)] == [[9, 8], [3, 2]]
 
 

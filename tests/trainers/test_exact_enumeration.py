@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from openclaw_rl.trainers.lessons import Shares
-from openclaw_rl.trainers.objective import Objective, Tally, Targets
+from openclaw_rl.trainers.lessons import TermWeights
+from openclaw_rl.trainers.objective import LossSums, Objective, Targets
 from openclaw_rl.trainers.settings import Method, MethodSettings
 
 VOCABULARY, LENGTH = 3, 3
@@ -72,16 +72,16 @@ def by_enumeration(policy: Table, sampler: Table, cap: float) -> Table:
     return {prefix: leaf.grad for prefix, leaf in leaves.items() if leaf.grad is not None}
 
 
-def by_objective(policy: Table, sampler: Table, cap: float) -> tuple[Table, Tally]:
+def by_objective(policy: Table, sampler: Table, cap: float) -> tuple[Table, LossSums]:
     method = MethodSettings(name=Method.BINARY, kl_beta=0.0, clip_low=1.0 - 1e-12, clip_high=WIDE, tis_clip=cap)
-    objective, tally = Objective(Rows(), method, 1024, Rows()), Tally()
+    objective, tally = Objective(Rows(), method, 1024, Rows()), LossSums()
     found = {prefix: torch.zeros(VOCABULARY, dtype=torch.float64) for prefix in PREFIXES}
     for reply in REPLIES:
         old = logp(sampler, reply)
         targets = Targets(
             ids=torch.tensor(reply),
             logp_old=old,
-            shares=Shares(float(old.sum().exp()), 0.0, 0.0),
+            shares=TermWeights(float(old.sum().exp()), 0.0, 0.0),
             advantage=advantages(reply),
         )
         hidden = torch.stack([policy[reply[:at]] for at in range(LENGTH)])

@@ -11,7 +11,7 @@ from trainer_models import Recorder, policy_logp, settings_of
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import AdapterError
 from openclaw_rl.trainers.lora import LoraTrainer
-from openclaw_rl.trainers.settings import Method, MethodSettings, Teacher
+from openclaw_rl.trainers.settings import Method, MethodSettings, TeacherKind
 
 ONE, TWO = PolicyVersion("shared", 1), PolicyVersion("shared", 2)
 FULL = settings_of(MethodSettings(name=Method.HYBRID, w_opd=1.0), parameters="full", lr=1e-3)
@@ -91,6 +91,6 @@ def test_a_version_of_the_other_kind_is_refused_with_what_to_do(
 
 
 def test_what_full_training_cannot_have_is_refused() -> None:
-    for more in ({"dtype": "bfloat16"}, {"method": MethodSettings(teacher=Teacher.EMA)}):
+    for more in ({"dtype": "bfloat16"}, {"method": MethodSettings(teacher=TeacherKind.EMA)}):
         with pytest.raises(ValueError, match="parameters is full"):
             settings_of(parameters="full", **more)

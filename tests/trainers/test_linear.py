@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from openclaw_rl.trainers.linear import Frozen, Lora, Under, can_pack
+from openclaw_rl.trainers.linear import Frozen, FrozenLoraTerm, Lora, can_pack
 
 
 def layer(*, bias: bool) -> nn.Linear:
@@ -43,7 +43,7 @@ def test_what_lies_under_adds_its_share_to_output_and_gradient_and_is_off_with_t
         lora.a.normal_()
         lora.b.normal_()
     a, b = lora.a.detach().clone().requires_grad_(), lora.b.detach().clone().requires_grad_()
-    lora.under = Under(torch.randn(3, 24), torch.randn(40, 3))
+    lora.under = FrozenLoraTerm(torch.randn(3, 24), torch.randn(40, 3))
     x, weight = torch.randn(2, 7, 24, requires_grad=True), torch.randn(2, 7, 40)
     formula = plain(linear, a, b, x, 1.75) + x @ lora.under.a.t() @ lora.under.b.t()
     ours = torch.autograd.grad((lora(x) * weight).sum(), (x, lora.a, lora.b))

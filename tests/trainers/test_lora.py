@@ -14,7 +14,7 @@ from openclaw_rl.core.sample import HintPrompt, Outcome, Sample
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import AdapterError, ConfigError, ModelError
 from openclaw_rl.trainers.lora import LoraTrainer
-from openclaw_rl.trainers.settings import Distill, HintSelection, Mean, Method, MethodSettings, Teacher
+from openclaw_rl.trainers.settings import Distill, HintSelection, Mean, Method, MethodSettings, TeacherKind
 
 ONE = PolicyVersion("shared", 1)
 TWO = PolicyVersion("shared", 2)
@@ -102,9 +102,9 @@ def test_equal_state_and_samples_give_equal_bits(trainer_model: Path, recorder: 
     assert equal(*weights)
 
 
-@pytest.mark.parametrize("teacher", [Teacher.BASE, Teacher.EMA])
+@pytest.mark.parametrize("teacher", [TeacherKind.BASE, TeacherKind.EMA])
 def test_training_goes_on_from_a_version_bit_for_bit(
-    trainer_model: Path, recorder: Recorder, tmp_path: Path, teacher: Teacher
+    trainer_model: Path, recorder: Recorder, tmp_path: Path, teacher: TeacherKind
 ) -> None:
     settings = settings_of(of(Method.HYBRID, teacher=teacher, w_opd=1.0))
     trainer = LoraTrainer.open(trainer_model, settings)

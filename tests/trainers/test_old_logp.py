@@ -14,10 +14,10 @@ from trainer_models import Recorder, settings_of
 
 from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
 from openclaw_rl.core.version import BASE, PolicyVersion
-from openclaw_rl.trainers.lessons import Shares, lessons
+from openclaw_rl.trainers.lessons import TermWeights, lessons
 from openclaw_rl.trainers.lora import LoraTrainer
-from openclaw_rl.trainers.objective import Objective, Tally, Targets
-from openclaw_rl.trainers.sampled import Selected
+from openclaw_rl.trainers.objective import LossSums, Objective, Targets
+from openclaw_rl.trainers.sampled import SelectedTokens
 from openclaw_rl.trainers.settings import Method, MethodSettings
 
 ONE, TWO = PolicyVersion("shared", 1), PolicyVersion("shared", 2)
@@ -50,10 +50,10 @@ def test_ratio_weight_and_gap_are_taken_to_the_version_that_sampled() -> None:
     first = 0.45 / 0.70 * math.log(0.60 / 0.45) * (0.50 / 0.45)
     second = 0.25 / 0.70 * math.log(0.15 / 0.25) * (0.30 / 0.25)
     targets = Targets(
-        tensor([0]), tensor([0.0], dtype=torch.float64), Shares(0.0, 1.0, 0.0), teacher=teacher,
-        selected=Selected(ids, counts, old),
+        tensor([0]), tensor([0.0], dtype=torch.float64), TermWeights(0.0, 1.0, 0.0), teacher=teacher,
+        selected=SelectedTokens(ids, counts, old),
     )  # fmt: skip
-    tally = Tally()
+    tally = LossSums()
     gradient = Objective(Rows(), HYBRID, 1024, Rows()).gradient(policy, targets, tally, is_own=False)
     assert tally.distill == pytest.approx(-(first + second), abs=1e-9)
     # d ratio / d logit_j = ratio * ([v = j] - p_j), and the loss is minus the sum of ratio * A
@@ -66,11 +66,11 @@ def test_a_ratio_above_the_clip_is_no_longer_pushed_up() -> None:
     policy = tensor([[0.70, 0.20, 0.10]], dtype=torch.float64).log()
     teacher = tensor([[0.80, 0.10, 0.10]], dtype=torch.float64).log()
     old = tensor([[0.40]], dtype=torch.float64).log()  # ratio 1.75 > 1.28, and the gap is positive
-    held = Selected(tensor([[0]]), torch.ones(1, 1, dtype=torch.bool), old)
+    held = SelectedTokens(tensor([[0]]), torch.ones(1, 1, dtype=torch.bool), old)
     targets = Targets(
-        tensor([0]), tensor([0.0], dtype=torch.float64), Shares(0.0, 1.0, 0.0), teacher=teacher, selected=held
+        tensor([0]), tensor([0.0], dtype=torch.float64), TermWeights(0.0, 1.0, 0.0), teacher=teacher, selected=held
     )
-    tally = Tally()
+    tally = LossSums()
     gradient = Objective(Rows(), HYBRID, 1024, Rows()).gradient(policy, targets, tally, is_own=False)
     assert tally.distill == pytest.approx(-1.28 * math.log(2.0), abs=1e-9)  # ln(0.8 / 0.4) = 0.693 < C
     assert_close(gradient, torch.zeros(1, 3, dtype=torch.float64), rtol=0, atol=1e-12)

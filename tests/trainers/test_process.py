@@ -16,8 +16,8 @@ from openclaw_rl.core import pipe
 from openclaw_rl.core.adapter import StepProgress
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.errors import StepTooDearError, TrainerError
-from openclaw_rl.trainers.frames import Open, Opened, Step
+from openclaw_rl.errors import StepTooCostlyError, TrainerError
+from openclaw_rl.trainers.frames import OpenCommand, Opened, StepCommand
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.process import TrainerProcess
 from openclaw_rl.trainers.settings import Method, MethodSettings
@@ -136,7 +136,7 @@ async def test_a_step_that_takes_too_long_is_ended(trainer_model: Path, recorder
     hurried = TrainerProcess(trainer_model, replace(SETTINGS, timeout_s=0.05))
     with pytest.raises(TrainerError, match=r"within 0.05 s") as told:
         await hurried.step(recorder.batch(), resume=None)
-    assert not isinstance(told.value, StepTooDearError)  # it was the model that took so long to be read
+    assert not isinstance(told.value, StepTooCostlyError)  # it was the model that took so long to be read
     assert hurried.pid is None
     await trainer.aclose()  # a stopped process cannot leave by itself, and is gone all the same
     assert trainer.pid is None
@@ -145,7 +145,7 @@ async def test_a_step_that_takes_too_long_is_ended(trainer_model: Path, recorder
 async def test_a_step_that_takes_too_long_says_that_it_was_the_step(trainer_model: Path, recorder: Recorder) -> None:
     trainer = await TrainerProcess.start(trainer_model, SETTINGS)
     trainer._settings = replace(SETTINGS, timeout_s=0.05)
-    with pytest.raises(StepTooDearError, match=r"within 0.05 s") as told:
+    with pytest.raises(StepTooCostlyError, match=r"within 0.05 s") as told:
         await trainer.step(long_batch(recorder) * 20, resume=None)
     assert told.value.after_s == 0.05
     assert trainer.pid is None
@@ -199,10 +199,10 @@ def test_the_process_leaves_in_mid_step_when_its_owner_is_gone(trainer_model: Pa
         [sys.executable, "-m", "openclaw_rl.trainers.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert child.stdin is not None and child.stdout is not None
-    pipe.write(child.stdin, Open(trainer_model, replace(SETTINGS, nice=19), None))
+    pipe.write(child.stdin, OpenCommand(trainer_model, replace(SETTINGS, nice=19), None))
     assert isinstance(pipe.read(child.stdout), Opened)
     assert os.getpriority(os.PRIO_PROCESS, child.pid) == 19
-    pipe.write(child.stdin, Step(tuple(long_batch(recorder) * 20), None))
+    pipe.write(child.stdin, StepCommand(tuple(long_batch(recorder) * 20), None))
     asyncio.run(busy(child.pid))
     child.stdin.close()
     assert child.wait(timeout=30) == 0

@@ -22,7 +22,7 @@ from openclaw_rl.errors import AdapterError, TrainerError
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.process import TrainerProcess
 from openclaw_rl.trainers.settings import Method, MethodSettings
-from openclaw_rl.trainers.shelf import Shelf
+from openclaw_rl.trainers.shelf import CheckpointCache
 
 SETTINGS = settings_of(MethodSettings(name=Method.COMBINE))
 SHARED_ONE, SHARED_TWO = PolicyVersion("shared", 1), PolicyVersion("shared", 2)
@@ -218,7 +218,7 @@ def test_the_shelf_holds_so_many_and_lets_go_of_the_one_unused_longest(
 ) -> None:
     shapes = {name: tuple(one.shape) for name, one in trainer.model.weights().items()}
     folders = [shared(trainer, recorder, tmp_path / str(at), SHARED_ONE, steps=1).folder for at in range(3)]
-    shelf = Shelf(2)
+    shelf = CheckpointCache(2)
     first, second = shelf.read(folders[0], shapes), shelf.read(folders[1], shapes)
     assert shelf.read(folders[0], shapes) is first
     shelf.read(folders[2], shapes)

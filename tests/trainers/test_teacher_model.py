@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.trainers.lora import LoraTrainer
-from openclaw_rl.trainers.settings import Distill, Method, MethodSettings, Teacher, TrainerSettings
+from openclaw_rl.trainers.settings import Distill, Method, MethodSettings, TeacherKind, TrainerSettings
 from openclaw_rl.trainers.vocabulary import vocabulary_digest
 
 ONE = PolicyVersion("shared", 1)
@@ -54,7 +54,7 @@ def student(tmp_path_factory: pytest.TempPathFactory, trainer_model: Path) -> Pa
 
 
 def taught_by(teacher: Path, name: Method = Method.OPD, **more: object) -> TrainerSettings:
-    method = MethodSettings(name=name, teacher=Teacher.MODEL, teacher_model=str(teacher))
+    method = MethodSettings(name=name, teacher=TeacherKind.MODEL, teacher_model=str(teacher))
     return settings_of(replace(method, **more))  # type: ignore[arg-type]
 
 
@@ -113,6 +113,6 @@ def test_a_vocabulary_is_told_by_ids_and_texts_however_it_is_written(tmp_path: P
 
 def test_a_teacher_that_is_a_model_has_a_name_and_no_other_has() -> None:
     with pytest.raises(ValueError, match="name a model"):
-        MethodSettings(teacher=Teacher.MODEL)
+        MethodSettings(teacher=TeacherKind.MODEL)
     with pytest.raises(ValueError, match="name a model"):
-        MethodSettings(teacher=Teacher.BASE, teacher_model="somewhere")
+        MethodSettings(teacher=TeacherKind.BASE, teacher_model="somewhere")

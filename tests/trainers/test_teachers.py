@@ -11,7 +11,7 @@ from trainer_models import Recorder, settings_of
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.trainers.lora import LoraTrainer
-from openclaw_rl.trainers.settings import Distill, Method, MethodSettings, Teacher
+from openclaw_rl.trainers.settings import Distill, Method, MethodSettings, TeacherKind
 
 ONE = PolicyVersion("shared", 1)
 
@@ -22,7 +22,7 @@ def hinted_as_the_teacher_says(recorder: Recorder) -> Sample:
     return replace(hinted, logp=recorder.logp(hinted.hints[0].tokens, hinted.response), version=ONE)
 
 
-def moved(model: Path, recorder: Recorder, teacher: Teacher, *, decay: float = 0.95) -> LoraTrainer:
+def moved(model: Path, recorder: Recorder, teacher: TeacherKind, *, decay: float = 0.95) -> LoraTrainer:
     """A trainer a few steps away from the base."""
     method = MethodSettings(name=Method.COMBINE, w_rl=1.0, w_opd=1.0, teacher=teacher, ema_decay=decay)
     trainer = LoraTrainer.open(model, settings_of(method))
@@ -32,19 +32,19 @@ def moved(model: Path, recorder: Recorder, teacher: Teacher, *, decay: float = 0
 
 
 def test_the_base_stays_the_teacher_however_far_the_policy_went(trainer_model: Path, recorder: Recorder) -> None:
-    trainer = moved(trainer_model, recorder, Teacher.BASE)
+    trainer = moved(trainer_model, recorder, TeacherKind.BASE)
     report = trainer.step([hinted_as_the_teacher_says(recorder)])
     assert report.metrics["advantage_abs"] < 1e-5
 
 
 def test_a_moving_average_teaches_something_else_once_the_policy_moved(trainer_model: Path, recorder: Recorder) -> None:
-    trainer = moved(trainer_model, recorder, Teacher.EMA, decay=0.5)
+    trainer = moved(trainer_model, recorder, TeacherKind.EMA, decay=0.5)
     report = trainer.step([hinted_as_the_teacher_says(recorder)])
     assert report.metrics["advantage_abs"] > 1e-2
 
 
 def test_the_average_follows_the_policy_by_its_decay(trainer_model: Path, recorder: Recorder, tmp_path: Path) -> None:
-    method = MethodSettings(name=Method.OPD, teacher=Teacher.EMA, ema_decay=0.75)
+    method = MethodSettings(name=Method.OPD, teacher=TeacherKind.EMA, ema_decay=0.75)
     trainer = LoraTrainer.open(trainer_model, settings_of(method))
     before = trainer.model.weights()
     trainer.step(recorder.batch())

@@ -16,12 +16,12 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from openclaw_rl.core.sample import HintPrompt, Sample
 from openclaw_rl.trainers import trees
-from openclaw_rl.trainers.batch import Prompts, Reading, read
+from openclaw_rl.trainers.batch import ConstantPrompts, Reading, read
 from openclaw_rl.trainers.forest import packed, planted
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.model import load
 from openclaw_rl.trainers.settings import Method, MethodSettings
-from openclaw_rl.trainers.trees import Trees, Twig
+from openclaw_rl.trainers.trees import SequenceTail, Trees
 
 FAMILIES = ["llama", "qwen2", "qwen3", "qwen3_moe", "mistral", "gemma3_text"]
 SEQUENCES = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=7), min_size=1, max_size=12)
@@ -83,7 +83,7 @@ def test_read_as_trees_a_model_says_what_it_says_of_sequences_apart(tmp_path: Pa
     assert model.trees is not None, "this family is read apart"
     asked = readings()
     wanted = [outputs(plain, one) for one in asked]
-    for passes in (read(model, asked, 4096), read(model, asked, 1), Prompts(model, asked, 4096).passes()):
+    for passes in (read(model, asked, 4096), read(model, asked, 1), ConstantPrompts(model, asked, 4096).passes()):
         for one in passes:
             for index, rows in one.parts:
                 assert torch.allclose(one.hidden[rows], wanted[index], atol=2e-5)
@@ -106,7 +106,7 @@ def test_a_window_is_kept_and_long_calls_are_cut(monkeypatch: pytest.MonkeyPatch
         forest = planted([one.needed for one in asked])
         hidden = reader.hidden(forest)
         bank = reader.bank(planted([one.tokens[:9] for one in asked[:5]]))
-        twigs = [Twig(one.needed[9:], 9, path) for one, path in zip(asked[:5], bank.forest.paths, strict=True)]
+        twigs = [SequenceTail(one.needed[9:], 9, path) for one, path in zip(asked[:5], bank.forest.paths, strict=True)]
         behind = reader.behind(bank, twigs).split([len(twig.tokens) for twig in twigs])
     for index, one in enumerate(asked):
         places = forest.places(index)[[position - 1 for position in one.wanted]]
@@ -169,11 +169,11 @@ def test_a_constant_prompt_has_no_share_in_the_gradient_and_replies_have_all_of_
         hidden.square().sum().backward()  # type: ignore[no-untyped-call]
         return {name: one.grad.clone() for name, one in model.named() if one.grad is not None}
 
-    (one,) = Prompts(model, asked, 4096).passes()
+    (one,) = ConstantPrompts(model, asked, 4096).passes()
     constant = gradient(one.hidden)
     assert model.trees is not None
     bank = model.trees.bank(planted([tokens[:21]]))
-    by_hand = gradient(model.trees.behind(bank, [Twig(tokens[21:23], 21, bank.forest.paths[0])]))
+    by_hand = gradient(model.trees.behind(bank, [SequenceTail(tokens[21:23], 21, bank.forest.paths[0])]))
     (whole,) = read(model, asked, 4096)
     exact = gradient(whole.hidden)
     assert torch.allclose(one.hidden, whole.hidden, atol=2e-5)

@@ -155,7 +155,7 @@ def test_the_anchor_does_not_hold_where_the_hint_says_otherwise(
     hinted = torch.tensor(recorder.logp(sample.hints[0].tokens, sample.response))
     moved = (hinted - torch.tensor(sample.logp)).abs()
     bound = float(moved.sort().values[1:3].mean())  # a random model changes its mind by little: half of it is over this
-    monkeypatch.setattr("openclaw_rl.trainers.lora.HINTED_NATS", bound)
+    monkeypatch.setattr("openclaw_rl.trainers.objective.HINTED_NATS", bound)
     (target,) = trainer._targets(lessons([sample], trainer._method))
     assert target.anchored is not None
     assert torch.equal(target.anchored == 0.0, moved >= bound)

@@ -30,7 +30,7 @@ class Subset(StrEnum):
     UNION = "union"
 
 
-class Choice(StrEnum):
+class HintGranularity(StrEnum):
     """Whether one hint is chosen for a whole reply, or one for each token."""
 
     SEQUENCE = "sequence"
@@ -73,13 +73,13 @@ def overlap(student_top: Tensor, teacher_top: Tensor) -> Tensor:
     return same.any(-1).sum(-1)
 
 
-def chosen_hint(student_top: Tensor, teacher_top: Tensor, *, by: Choice) -> Tensor:
+def chosen_hint(student_top: Tensor, teacher_top: Tensor, *, by: HintGranularity) -> Tensor:
     """Which hint each token learns under: h* = argmax_h sum_t |S_t and T_t^h|, or the argmax token by token.
 
     [T, K] and [H, T, K] ids in, [T] indexes of hints out; the first of equals. Source: arXiv 2603.10165.
     """
     counts = overlap(student_top, teacher_top)  # [H, T]
-    if by is Choice.SEQUENCE:
+    if by is HintGranularity.SEQUENCE:
         return counts.sum(-1).argmax().expand(counts.shape[1])
     return counts.argmax(0)
 

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from openclaw_rl.cli.common import Home, print_table, say
 from openclaw_rl.connect import openclaw
-from openclaw_rl.connect.clients import OURS, Client, as_json, clients
-from openclaw_rl.connect.files import Written, old_text, put, take_away
+from openclaw_rl.connect.clients import OURS, ClientRecipe, as_json, clients
+from openclaw_rl.connect.files import FileChange, old_text, put, take_away
 from openclaw_rl.connect.merge import with_block, with_entries, without_block, without_entries
 from openclaw_rl.connect.server import Api, Target, found_address, found_key, reached, try_turn
 from openclaw_rl.errors import ConfigError
@@ -77,7 +77,7 @@ def connect(
     say.print(f"the server at {escape(target.url)} answers; it serves {escape(target.model)}", soft_wrap=True)
     if client == OPENCLAW:
         plugin = openclaw.plugin_folder() if extension else None
-        _connect_openclaw(openclaw.Wanted(target, make_default, thinking, plugin), file, prints=prints)
+        _connect_openclaw(openclaw.OpenClawSetup(target, make_default, thinking, plugin), file, prints=prints)
     else:
         _connect_other(known[client], target, file, prints=prints)
     if test and not prints:
@@ -103,7 +103,7 @@ def _list() -> None:
     print_table(table)
 
 
-def _connect_openclaw(wanted: openclaw.Wanted, file: Path | None, *, prints: bool) -> None:
+def _connect_openclaw(wanted: openclaw.OpenClawSetup, file: Path | None, *, prints: bool) -> None:
     if prints:
         print(as_json(openclaw.entries(wanted)), end="")
         return
@@ -111,7 +111,7 @@ def _connect_openclaw(wanted: openclaw.Wanted, file: Path | None, *, prints: boo
     held = openclaw.parsed(old_text(path), path)
     merged = openclaw.merged(held, wanted, path)
     if merged.config == held:
-        _tell(Written(path, has_changed=False))
+        _tell(FileChange(path, has_changed=False))
     else:
         _tell(put(path, as_json(merged.config)))
     against = openclaw.complaint(path)
@@ -122,7 +122,7 @@ def _connect_openclaw(wanted: openclaw.Wanted, file: Path | None, *, prints: boo
         say.print(f"[yellow]note:[/] {escape(note)}", soft_wrap=True)
 
 
-def _connect_other(client: Client, target: Target, file: Path | None, *, prints: bool) -> None:
+def _connect_other(client: ClientRecipe, target: Target, file: Path | None, *, prints: bool) -> None:
     path = file or client.path()
     if client.text and (client.file or not file):
         print(client.printed(target), end="")
@@ -137,7 +137,7 @@ def _connect_other(client: Client, target: Target, file: Path | None, *, prints:
         say.print(f"[yellow]note:[/] {escape(shortage)}", soft_wrap=True)
 
 
-def _changed(client: Client, target: Target, before: str, path: Path) -> str:
+def _changed(client: ClientRecipe, target: Target, before: str, path: Path) -> str:
     """The text of the client's file with our part in it."""
     if client.json:
         held = openclaw.parsed(before, path)
@@ -149,7 +149,7 @@ def _changed(client: Client, target: Target, before: str, path: Path) -> str:
     return client.whole(target)
 
 
-def _undo(client: Client | None, file: Path | None, *, prints: bool) -> None:
+def _undo(client: ClientRecipe | None, file: Path | None, *, prints: bool) -> None:
     """Takes our part out of the client's file; None is OpenClaw."""
     path = file or (openclaw.config_path() if client is None else client.path())
     before = None if path is None else old_text(path)
@@ -167,7 +167,7 @@ def _undo(client: Client | None, file: Path | None, *, prints: bool) -> None:
         _tell(take_away(path))
 
 
-def _restored(client: Client | None, before: str, path: Path) -> str:
+def _restored(client: ClientRecipe | None, before: str, path: Path) -> str:
     """The text of the client's file without our part; empty where nothing is left."""
     if client is None or client.json:
         held = openclaw.parsed(before, path)
@@ -180,7 +180,7 @@ def _restored(client: Client | None, before: str, path: Path) -> str:
     return "" if before.startswith(OURS) else before
 
 
-def _tell(written: Written) -> None:
+def _tell(written: FileChange) -> None:
     if not written.has_changed:
         say.print(f"{escape(str(written.path))} is right already", soft_wrap=True)
         return

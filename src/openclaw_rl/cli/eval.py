@@ -14,7 +14,7 @@ from openclaw_rl.cli.common import run_in_order, say
 from openclaw_rl.evals.personalization.modes import Mode
 
 if TYPE_CHECKING:
-    from openclaw_rl.evals.personalization.plan import Plan
+    from openclaw_rl.evals.personalization.plan import EvalPlan
     from openclaw_rl.evals.personalization.trials import Trial
 
 app = typer.Typer(no_args_is_help=True)
@@ -181,13 +181,13 @@ def wishes(
     print(json.dumps(found))
 
 
-def _plan(mode: Mode, methods: list[str], model: str, problems: Path | None, recipe: Path | None) -> Plan:
+def _plan(mode: Mode, methods: list[str], model: str, problems: Path | None, recipe: Path | None) -> EvalPlan:
     """What is asked of which model; how often and how long is filled in after."""
     from openclaw_rl.evals.people.exercises import ToyExercises, read_exercises
     from openclaw_rl.evals.personalization.methods import chosen, read_recipe
-    from openclaw_rl.evals.personalization.plan import Plan
+    from openclaw_rl.evals.personalization.plan import EvalPlan
 
-    return Plan(
+    return EvalPlan(
         mode=mode,
         methods=chosen(methods),
         seeds=(),
@@ -198,7 +198,7 @@ def _plan(mode: Mode, methods: list[str], model: str, problems: Path | None, rec
     )
 
 
-def _run(plan: Plan) -> list[Trial]:
+def _run(plan: EvalPlan) -> list[Trial]:
     """Every trial of the plan, shown as they come."""
     from openclaw_rl.evals.personalization.plan import run_plan
     from openclaw_rl.evals.personalization.view import PlanView
@@ -208,7 +208,7 @@ def _run(plan: Plan) -> list[Trial]:
 
 
 def _deliver(
-    plan: Plan, trials: list[Trial], json_file: Path | None, report: Path | None, results: tuple[Path | None, str]
+    plan: EvalPlan, trials: list[Trial], json_file: Path | None, report: Path | None, results: tuple[Path | None, str]
 ) -> None:
     """The figures, to everywhere they are wanted."""
     from openclaw_rl.evals.personalization import report as reports

@@ -19,7 +19,7 @@ from openclaw_rl.errors import ConfigError
 
 if TYPE_CHECKING:
     from openclaw_rl.remake.forget_plan import Certificate
-    from openclaw_rl.store.forget.selection import What
+    from openclaw_rl.store.forget.selection import ForgetTarget
 
 app = typer.Typer()
 Model = Annotated[
@@ -60,11 +60,11 @@ def forget(
     from openclaw_rl.config import read_config
     from openclaw_rl.home.folder import address_of
     from openclaw_rl.owner import forget_offline as forgetting
-    from openclaw_rl.store.forget.selection import What
+    from openclaw_rl.store.forget.selection import ForgetTarget
 
     at = home_of(home)
     settings = read_config(config, overrides={"home": str(at), "model": model})
-    what = What(
+    what = ForgetTarget(
         session=session, user=user, turn=turn, episode=episode, before_s=None if before is None else _moment(before)
     )
     if address_of(at) is not None:
@@ -89,7 +89,7 @@ def forget(
     _print_certificate(at, asyncio.run(forgetting.forget(settings, what, remake=remake, has_records=records)))
 
 
-def _by_server(at: Path, what: What, *, dry_run: bool, yes: bool, remake: bool, records: bool) -> None:
+def _by_server(at: Path, what: ForgetTarget, *, dry_run: bool, yes: bool, remake: bool, records: bool) -> None:
     """The same, asked of the running server."""
     from openclaw_rl.owner import forget as server
 
@@ -118,7 +118,7 @@ def _by_server(at: Path, what: What, *, dry_run: bool, yes: bool, remake: bool, 
     _wait(at, name, remake=remake)
 
 
-def _was_forgotten(at: Path, what: What, certificates: Sequence[Certificate]) -> bool:
+def _was_forgotten(at: Path, what: ForgetTarget, certificates: Sequence[Certificate]) -> bool:
     """Says so where just this was forgotten before; then it is no mistake that nothing of that name is there."""
     from openclaw_rl.remake.forget_plan import certificate_path, is_about
 
@@ -210,9 +210,9 @@ def replay(
     settings = read_config(config, overrides={"home": str(home_of(home)), "model": model})
     if method is not None and method not in set(Method):
         raise ConfigError(f"--method is {method!r}", fix=f"give one of {', '.join(Method)}")
-    changed = replaying.Change(None if method is None else Method(method), rank)
+    changed = replaying.ReplayChanges(None if method is None else Method(method), rank)
     if restore:
-        if version is None or changed != replaying.Change() or out or into or as_version:
+        if version is None or changed != replaying.ReplayChanges() or out or into or as_version:
             raise ConfigError("--restore makes one version again as it was", fix="give it with --version alone")
         report = asyncio.run(replaying.restore(settings, named_version(version)))
     else:
@@ -220,7 +220,7 @@ def replay(
             replaying.replay(
                 settings,
                 version=None if version is None else named_version(version),
-                change=None if changed == replaying.Change() else changed,
+                change=None if changed == replaying.ReplayChanges() else changed,
                 out=out,
                 into=into,
                 as_version=as_version,

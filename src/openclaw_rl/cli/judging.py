@@ -19,8 +19,8 @@ from rich.table import Table
 from openclaw_rl.cli.common import run_in_order, say
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import JudgeError
-from openclaw_rl.evals.judging.cases import Case, spread, taught_cases, written_cases
-from openclaw_rl.evals.judging.measure import SAID, Judged, as_json, judged
+from openclaw_rl.evals.judging.cases import JudgeCase, spread, taught_cases, written_cases
+from openclaw_rl.evals.judging.measure import SAID, JudgedCase, as_json, judged
 from openclaw_rl.home.models import model_folder
 from openclaw_rl.judge.classifier import ClassifierJudge
 from openclaw_rl.judge.encoder import Encoder, has_classifier
@@ -105,8 +105,8 @@ def wordings(
 
 
 async def _run(
-    asked: tuple[str, str, str], settings: JudgeSettings, at_once: int, cases: Sequence[Case]
-) -> list[Judged]:
+    asked: tuple[str, str, str], settings: JudgeSettings, at_once: int, cases: Sequence[JudgeCase]
+) -> list[JudgedCase]:
     """The verdicts of the judge at a URL, of that name, or of a model that is served for it."""
     url, name, model = asked
     key = os.environ.get(KEY, "")
@@ -159,7 +159,7 @@ def _conditions(url: str, name: str, model: str, settings: JudgeSettings) -> dic
     }
 
 
-def _write(out: Path | None, results: Sequence[Judged]) -> None:
+def _write(out: Path | None, results: Sequence[JudgedCase]) -> None:
     if out is not None:
         out.write_text(json.dumps([_case_json(result) for result in results], indent=1, ensure_ascii=False), "utf-8")
 
@@ -174,7 +174,7 @@ def _show_heard(title: str, groups: Json) -> None:
     Console(stderr=True).print(table)
 
 
-def _show(results: Sequence[Judged]) -> None:
+def _show(results: Sequence[JudgedCase]) -> None:
     facts = as_json(results)
     by_kind = facts["by_kind"]
     assert isinstance(by_kind, dict)
@@ -188,7 +188,7 @@ def _show(results: Sequence[Judged]) -> None:
     Console(stderr=True).print(table)
 
 
-def _case_json(result: Judged) -> dict[str, Json]:
+def _case_json(result: JudgedCase) -> dict[str, Json]:
     case = result.case
     votes: list[Json] = [] if result.verdict is None else [vote.raw for vote in result.verdict.votes]
     return {

@@ -13,12 +13,12 @@ from rich.markup import escape
 
 from openclaw_rl.cli.common import say
 from openclaw_rl.envs.box.probe import BoxKind, open_boxes
-from openclaw_rl.envs.tasks.check import Checked, Report, Verdict, check_sources
+from openclaw_rl.envs.tasks.check import Checked, TaskReport, TaskVerdict, check_sources
 from openclaw_rl.envs.tasks.source import TaskSource
 from openclaw_rl.envs.tasks.sources import find_sources
 
 app = typer.Typer(no_args_is_help=True)
-COLOURS = {Verdict.SOUND: "green", Verdict.NO_SOLUTION: "yellow", Verdict.SKIPPED: "yellow"}
+COLOURS = {TaskVerdict.SOUND: "green", TaskVerdict.NO_SOLUTION: "yellow", TaskVerdict.SKIPPED: "yellow"}
 
 
 @app.callback()
@@ -48,7 +48,7 @@ def check(
     raise typer.Exit(0 if report.is_good else 1)
 
 
-async def _checked(*, sources_of: list[TaskSource], box: BoxKind, at_once: int, is_quiet: bool) -> Report:
+async def _checked(*, sources_of: list[TaskSource], box: BoxKind, at_once: int, is_quiet: bool) -> TaskReport:
     boxes = await open_boxes(box)
     try:
         return await check_sources(sources_of, boxes, at_once=at_once, tell=_ignore if is_quiet else _show)
@@ -66,5 +66,5 @@ def _ignore(_one: Checked) -> None:
     """Nobody watches."""
 
 
-def _plain(report: Report) -> list[dict[str, object]]:
+def _plain(report: TaskReport) -> list[dict[str, object]]:
     return [asdict(one) for one in report.checked]

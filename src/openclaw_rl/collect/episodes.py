@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from openclaw_rl.collect.sessions import Named, session_name, space_of
+from openclaw_rl.collect.sessions import NamedSession, session_name, space_of
 from openclaw_rl.core.episode import Episode, EpisodeStep
 from openclaw_rl.core.message import Json, Message
 from openclaw_rl.core.turn import Arrival, Turn
@@ -95,10 +95,10 @@ def full_name(key_name: str, given: str) -> str:
     return given if given.startswith(f"{space_of(key_name)}:") else session_name(key_name, given)
 
 
-def episode_session(arrival: Arrival) -> Named | None:
+def episode_session(arrival: Arrival) -> NamedSession | None:
     """The session of the episode's name, for a request that names an episode and no session."""
     given = _text(arrival, "id")
-    return Named(full_name(arrival.key_name, given), "session from its episode") if given else None
+    return NamedSession(full_name(arrival.key_name, given), "session from its episode") if given else None
 
 
 async def step_of(

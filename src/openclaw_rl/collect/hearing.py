@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from openclaw_rl.collect.next_state import next_state_of
-from openclaw_rl.collect.past import Going
+from openclaw_rl.collect.past import Continuation
 from openclaw_rl.collect.prefixes import History, Index, following
-from openclaw_rl.collect.replies import Known
+from openclaw_rl.collect.replies import KnownReply
 from openclaw_rl.collect.speaker import Listener, newest
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.next_state import NextState
@@ -23,11 +23,11 @@ MANY = 1000  # messages of a history that are looked through for a client's habi
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PendingAnswer:
     """What followed a reply that waits for it. Of `twins`, turns that read the same, one is answered."""
 
-    known: Known
-    twins: Sequence[Known]
+    known: KnownReply
+    twins: Sequence[KnownReply]
     next_state: NextState
 
     @property
@@ -39,15 +39,15 @@ class Answer:
 def heard_in(
     arrival: Arrival,
     history: History,
-    going: Going,
+    going: Continuation,
     listener: Listener,
     index: Index,
     *,
     parent: Turn | None,
     is_vouched: bool,
-) -> tuple[str, tuple[Answer, ...]]:
+) -> tuple[str, tuple[PendingAnswer, ...]]:
     """Who spoke, in words, and the answers to every turn in the history that still waits for one."""
-    rules, told, answers = listener.rules, "", list[Answer]()
+    rules, told, answers = listener.rules, "", list[PendingAnswer]()
     last = history.replies[0] if history.replies else None
     lacks_tools = parent is not None and bool(parent.tools) and not arrival.tools
     raw, served = newest(arrival.messages), {link.at for link in going.links}
@@ -70,11 +70,11 @@ def heard_in(
         told = heard.told if is_newest else told
         next_state = next_state_of(known.turn, heard.messages, arrival.headers) if is_due else None
         if next_state is not None:
-            answers.append(Answer(known, tuple(twins), next_state))
+            answers.append(PendingAnswer(known, tuple(twins), next_state))
     return told, tuple(answers)
 
 
-def note(store: Store, answers: Sequence[Answer]) -> None:
+def note(store: Store, answers: Sequence[PendingAnswer]) -> None:
     """Gives the turns their next states.
 
     Nobody waits for the writing: it comes before the request's own turn's, in the one queue both stand in.
@@ -91,7 +91,7 @@ def _was_answered_here(history: History, at: int, served: Collection[int]) -> bo
     return at + len(following(history, at)) + 1 in served
 
 
-def _note_pair(known: Known, pairing: asyncio.Future[bool]) -> None:
+def _note_pair(known: KnownReply, pairing: asyncio.Future[bool]) -> None:
     """What became of it; where it could not be written, the conversation's next request tries again."""
     problem = None if pairing.cancelled() else pairing.exception()
     if problem is not None:

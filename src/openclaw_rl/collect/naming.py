@@ -5,11 +5,11 @@ from __future__ import annotations
 from openclaw_rl.collect.clients.by_rules import RuleClient
 from openclaw_rl.collect.clients.rules import ClientRules
 from openclaw_rl.collect.episodes import episode_session
-from openclaw_rl.collect.sessions import Named, in_thread, named, session_name
+from openclaw_rl.collect.sessions import NamedSession, in_thread, named, session_name
 from openclaw_rl.core.turn import Arrival, Turn
 
 
-def claimed(arrival: Arrival, reply: Turn | None, shown: Arrival, telling: ClientRules) -> Named | None:
+def claimed(arrival: Arrival, reply: Turn | None, shown: Arrival, telling: ClientRules) -> NamedSession | None:
     """The session that headers or body name, its episode's, that of the `reply` it names, or the client's own name.
 
     `shown` is what of the request the client's habits (`telling`) are read from.
@@ -21,16 +21,16 @@ def claimed(arrival: Arrival, reply: Turn | None, shown: Arrival, telling: Clien
     return told
 
 
-def _by_response(reply: Turn | None) -> Named | None:
-    return None if reply is None else Named(reply.session, "session from the body's previous_response_id")
+def _by_response(reply: Turn | None) -> NamedSession | None:
+    return None if reply is None else NamedSession(reply.session, "session from the body's previous_response_id")
 
 
-def _by_client(arrival: Arrival, rules: ClientRules) -> Named | None:
+def _by_client(arrival: Arrival, rules: ClientRules) -> NamedSession | None:
     told = rules.session(arrival)
-    return None if told is None else Named(session_name(arrival.key_name, told[0]), f"session from {told[1]}")
+    return None if told is None else NamedSession(session_name(arrival.key_name, told[0]), f"session from {told[1]}")
 
 
-def family(arrival: Arrival, told: Named | None, rules: ClientRules) -> str | None:
+def family(arrival: Arrival, told: NamedSession | None, rules: ClientRules) -> str | None:
     """The client's own name of the session, where the session was named after it."""
     own = None if isinstance(rules, RuleClient) else rules.session(arrival)
     name = None if own is None else session_name(arrival.key_name, own[0])

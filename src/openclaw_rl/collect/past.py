@@ -16,13 +16,13 @@ from functools import partial
 from openclaw_rl.collect.clients.rules import ClientRules
 from openclaw_rl.collect.evidence import DISTINCT, Alignment, align, said
 from openclaw_rl.collect.prefixes import History, Index, extended
-from openclaw_rl.collect.replies import Known
+from openclaw_rl.collect.replies import KnownReply
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Message, Role
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.errors import DamageError
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.tables.standing import Standing
+from openclaw_rl.store.tables.standing import SessionStatus
 
 log = logging.getLogger(__name__)
 
@@ -34,22 +34,22 @@ CUT_OR_CHANGED = "though what was before it was cut or changed"
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ReplyMatch:
     """A served turn, and where its reply stands in a history."""
 
     at: int
-    known: Known
+    known: KnownReply
 
 
 @dataclass(frozen=True, slots=True)
-class Going:
+class Continuation:
     """What a request goes on from, the latest first, and how we know.
 
     `over` are sessions in which nothing can be gone on from any more, once the links have their next states. With
     `may_ask_again` nobody has looked yet whether the session answered the same before; nothing but words hangs on it.
     """
 
-    links: tuple[Link, ...] = ()
+    links: tuple[ReplyMatch, ...] = ()
     why: str = ""
     over: tuple[str, ...] = ()
     over_why: str = ""
@@ -58,7 +58,7 @@ class Going:
 
 
 @dataclass(frozen=True, slots=True)
-class Belonging:
+class HistoryOwner:
     """Whose history it is: an API key's, and the session it names, if any.
 
     `family` is the name the client itself gives the session, without the number some of its headers put behind it;
@@ -79,28 +79,28 @@ class Past:
         self._store = store
         self._index = index
 
-    async def going(self, history: History, whose: Belonging, rules: ClientRules, *, is_main: bool) -> Going:
+    async def going(self, history: History, whose: HistoryOwner, rules: ClientRules, *, is_main: bool) -> Continuation:
         """What the request goes on from; for a side request only what stands in its history from its beginning."""
         links = await self.links(history, whose.session, reply=whose.reply)
         replies = history.replies
         if not is_main or (links and links[0].at == replies[0]):
-            return Going(tuple(links), self._told(links, history))
+            return Continuation(tuple(links), self._told(links, history))
         is_summed = rules.is_summed(history.spoken) and whose.session is not None and not links
         if replies and not (is_summed and whose.family is not None):
             found = await self._evident(history, whose, links, rules)
             if found.links:
                 return replace(found, links=(*found.links, *links))
         if links:
-            return Going(
+            return Continuation(
                 tuple(links), f"{self._told(links, history)}; the replies after it are not as they were served"
             )
         if whose.session is None:
-            return Going(why="none of the replies in its history was served here" if replies else "")
+            return Continuation(why="none of the replies in its history was served here" if replies else "")
         if whose.family is None and not replies:  # nothing to go on from, and no session of which one could be over
             return (
-                Going(why="after a compaction, which kept no reply that waited")
+                Continuation(why="after a compaction, which kept no reply that waited")
                 if is_summed
-                else Going(may_ask_again=True)
+                else Continuation(may_ask_again=True)
             )
         standing = await self._store.standing(whose.session, prefix=history.prefix, family=whose.family)
         told = partial(self._of_session, history, whose.session, whose.family, standing, rules)
@@ -111,7 +111,7 @@ class Past:
         found = await self._store.standing(session, prefix=history.prefix, limit=0)
         return "" if found.asked is None else _asked_again(found.asked)
 
-    async def links(self, history: History, session: str | None, *, reply: str | None = None) -> list[Link]:
+    async def links(self, history: History, session: str | None, *, reply: str | None = None) -> list[ReplyMatch]:
         """Where replies of served turns of one session stand in the history, the latest first."""
         replies = history.replies
         found = self._found(history, replies, session, reply)
@@ -134,38 +134,40 @@ class Past:
         return held
 
     def _of_session(
-        self, history: History, session: str, family: str | None, standing: Standing, rules: ClientRules
-    ) -> Going:
+        self, history: History, session: str, family: str | None, standing: SessionStatus, rules: ClientRules
+    ) -> Continuation:
         over = () if family is None else (session, *standing.before)
         is_summed = rules.is_summed(history.spoken)
         links = _kept(history, standing.waiting, rules, least=1 if is_summed else LEAST_ALIKE)
         if is_summed:
             why = f"goes on from turn {links[0].known.turn}" if links else "which kept no reply that waited"
-            return Going(links, f"after a compaction, {why}", over, "the conversation was compacted")
+            return Continuation(links, f"after a compaction, {why}", over, "the conversation was compacted")
         if links:
-            return Going(links, f"goes on from turn {links[0].known.turn}, {CUT_OR_CHANGED}")
+            return Continuation(links, f"goes on from turn {links[0].known.turn}, {CUT_OR_CHANGED}")
         if history.replies:
-            return Going(why="none of the replies in its history was served here in this session")
+            return Continuation(why="none of the replies in its history was served here in this session")
         if standing.asked is not None:
-            return Going(why=_asked_again(standing.asked))
+            return Continuation(why=_asked_again(standing.asked))
         if (standing.waiting or standing.before) and over and rules.starts_over(history.spoken):
-            return Going(why="begins its session anew", over=over, over_why="the conversation began anew")
-        return Going()
+            return Continuation(why="begins its session anew", over=over, over_why="the conversation began anew")
+        return Continuation()
 
-    def _told(self, links: Sequence[Link], history: History) -> str:
+    def _told(self, links: Sequence[ReplyMatch], history: History) -> str:
         if not links:
             return ""
         again = self._index.asked(links[0].known.session, history.prefix)
         told = f"goes on from turn {links[0].known.turn}"
         return told if again is None else f"{told}, and {_asked_again(again)}"
 
-    async def _evident(self, history: History, whose: Belonging, links: Sequence[Link], rules: ClientRules) -> Going:
+    async def _evident(
+        self, history: History, whose: HistoryOwner, links: Sequence[ReplyMatch], rules: ClientRules
+    ) -> Continuation:
         """The turns whose replies stand last in a history, though what is before them was cut or changed.
 
         They are of one session: that of the first that is found, unless one is named or known by its beginning.
         """
         session = links[0].known.session if links else whose.session
-        stop, found, inserts = links[0].at if links else -1, list[Link](), list[str]()
+        stop, found, inserts = links[0].at if links else -1, list[ReplyMatch](), list[str]()
         why = ""
         for at in history.replies[:LATEST]:
             if at <= stop:
@@ -184,13 +186,13 @@ class Past:
             found.append(link)
             inserts += alignment.inserts
             session = link.known.session
-        return Going(tuple(found), why, inserts=tuple(dict.fromkeys(inserts)))
+        return Continuation(tuple(found), why, inserts=tuple(dict.fromkeys(inserts)))
 
     async def _most_alike(
-        self, history: History, at: int, whose: Belonging, rules: ClientRules
-    ) -> tuple[Link, Alignment] | None:
+        self, history: History, at: int, whose: HistoryOwner, rules: ClientRules
+    ) -> tuple[ReplyMatch, Alignment] | None:
         """The turn whose reply stands there, where the evidence is enough and names one conversation."""
-        found: list[tuple[tuple[int, int, bool, int], Link, Alignment]] = []
+        found: list[tuple[tuple[int, int, bool, int], ReplyMatch, Alignment]] = []
         for order, known in enumerate(self._index.replies.find(whose.space, history.spoken[at])):
             turn = await self.turn(known.turn) if whose.session in (None, known.session) else None
             if turn is None:
@@ -200,7 +202,7 @@ class Past:
             alignment = await asyncio.to_thread(alike) if min(at, len(mine)) > MANY else alike()
             if _is_enough(alignment, turn, is_named=whose.session is not None):
                 rank = (alignment.size, alignment.exact, known.is_open, order)
-                found.append((rank, Link(at, known), alignment))
+                found.append((rank, ReplyMatch(at, known), alignment))
         found.sort(key=lambda each: each[0])
         if not found:
             return None
@@ -210,13 +212,15 @@ class Past:
             return None  # two conversations say as much of it: neither is meant for certain
         return link, alignment
 
-    def _found(self, history: History, replies: Sequence[int], session: str | None, reply: str | None) -> list[Link]:
+    def _found(
+        self, history: History, replies: Sequence[int], session: str | None, reply: str | None
+    ) -> list[ReplyMatch]:
         found = []
         for at in replies:
             known = self._index.find(history.chains[at], session)
             if known:
                 best = max(enumerate(known), key=lambda each: (each[1].turn == reply, each[1].is_open, each[0]))[1]
-                found.append(Link(at, best))
+                found.append(ReplyMatch(at, best))
                 session = best.session
         return found
 
@@ -239,16 +243,16 @@ def _asked_again(turn: str) -> str:
     return f"asks again what turn {turn} answered"
 
 
-def _kept(history: History, waiting: Sequence[Turn], rules: ClientRules, *, least: int) -> tuple[Link, ...]:
+def _kept(history: History, waiting: Sequence[Turn], rules: ClientRules, *, least: int) -> tuple[ReplyMatch, ...]:
     """Where the replies of these turns, newest first, stand in a history whose beginning is gone."""
-    theirs, free, found = Digests(history.spoken), list(history.replies), list[Link]()
+    theirs, free, found = Digests(history.spoken), list(history.replies), list[ReplyMatch]()
     for turn in waiting:
         mine = _conversation(turn, rules)
         alike = {at: _alike(theirs, at + 1, mine) for at in free}
         best = max(free, key=lambda at: (alike[at], at), default=None)
         says_something = turn.reply.text.strip() or turn.reply.tool_calls
         if best is not None and alike[best] >= least and says_something:
-            found.append(Link(best, Known(turn.id, turn.session, State.SERVED)))
+            found.append(ReplyMatch(best, KnownReply(turn.id, turn.session, State.SERVED)))
             free = [at for at in free if at < best]
     return tuple(found)
 

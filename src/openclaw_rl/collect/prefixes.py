@@ -12,11 +12,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from openclaw_rl.collect.replies import Known, Replies
+from openclaw_rl.collect.replies import KnownReply, Replies
 from openclaw_rl.core.hashing import SLICE_CHARS, hashed
 from openclaw_rl.core.message import ImagePart, Message, Role, ToolCall
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.store.tables.turns import Served
+from openclaw_rl.store.tables.turns import ServedTurn
 
 MOST_ALIKE = 64  # conversations of one digest that are held; others are found in the store by their session
 MESSAGE_TOKENS = 16  # a message with its block of the prompt takes as much memory as these
@@ -97,7 +97,7 @@ class Index:
     def __init__(self, *, chains: int, tokens: int) -> None:
         self._most_chains = chains
         self._most_tokens = tokens
-        self._chains: OrderedDict[str, list[Known]] = OrderedDict()
+        self._chains: OrderedDict[str, list[KnownReply]] = OrderedDict()
         self.replies = Replies(most=chains)
         self._asked: OrderedDict[str, str] = OrderedDict()
         self._turns: OrderedDict[str, Turn] = OrderedDict()
@@ -113,7 +113,7 @@ class Index:
             "collect_tokens_held": self._tokens,
         }
 
-    def add(self, chain: str, known: Known) -> None:
+    def add(self, chain: str, known: KnownReply) -> None:
         """Notes a turn; the newest of a digest stands last."""
         held = self._chains.setdefault(chain, [])
         if all(each.turn != known.turn for each in held):
@@ -123,7 +123,7 @@ class Index:
         while len(self._chains) > self._most_chains:
             self._chains.popitem(last=False)
 
-    def enter(self, turn: Turn, known: Known, space: str, history: History, chain: str) -> None:
+    def enter(self, turn: Turn, known: KnownReply, space: str, history: History, chain: str) -> None:
         """Notes a turn that answered `history`, by all that it may be looked for by."""
         self.add(chain, known)
         self.keep(turn)
@@ -136,12 +136,12 @@ class Index:
         """The turn of a session that answered just this last; since the start only."""
         return self._asked.get(f"{session}:{prefix}")
 
-    def fill(self, found: Sequence[Served]) -> None:
+    def fill(self, found: Sequence[ServedTurn]) -> None:
         """Notes turns the store knows, oldest first."""
         for item in found:
-            self.add(item.chain, Known(item.turn, item.session, item.state))
+            self.add(item.chain, KnownReply(item.turn, item.session, item.state))
 
-    def find(self, chain: str, session: str | None) -> list[Known]:
+    def find(self, chain: str, session: str | None) -> list[KnownReply]:
         """The turns whose conversation has this digest, in this session or in any, oldest first."""
         held = self._chains.get(chain)
         if held is None:

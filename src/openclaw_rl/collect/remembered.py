@@ -16,7 +16,7 @@ MOST_MESSAGES = 50_000  # of all of them together: the longest histories have te
 
 
 @dataclass(slots=True)
-class Noted:
+class RememberedRequest:
     """One request. `again` tells of a turn that was asked the same, empty where none was, None where nobody looked."""
 
     messages: tuple[Message, ...]
@@ -24,13 +24,13 @@ class Noted:
     again: str | None = ""
 
 
-class Remembered:
+class RequestMemory:
     """Histories by the messages they are of. What was noted longest ago gives way."""
 
     def __init__(self, *, most: int = MOST, most_messages: int = MOST_MESSAGES) -> None:
         self._most = most
         self._most_messages = most_messages
-        self._held: OrderedDict[int, Noted] = OrderedDict()
+        self._held: OrderedDict[int, RememberedRequest] = OrderedDict()
         self.size = 0  # messages held
 
     def __len__(self) -> int:
@@ -40,12 +40,12 @@ class Remembered:
     def note(self, messages: tuple[Message, ...], history: History, *, again: str | None = "") -> None:
         """Remembers it; the messages are held so that their id stays theirs."""
         self.forget(messages)
-        self._held[id(messages)] = Noted(messages, history, again)
+        self._held[id(messages)] = RememberedRequest(messages, history, again)
         self.size += len(messages)
         while len(self._held) > self._most or (self.size > self._most_messages and len(self._held) > 1):
             self.size -= len(self._held.popitem(last=False)[1].messages)
 
-    def of(self, messages: tuple[Message, ...]) -> Noted | None:
+    def of(self, messages: tuple[Message, ...]) -> RememberedRequest | None:
         """What was noted of just these messages, where it is remembered."""
         held = self._held.get(id(messages))
         return held if held is not None and held.messages is messages else None

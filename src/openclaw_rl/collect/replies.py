@@ -19,7 +19,7 @@ FOLLOWED = frozenset({State.PAIRED, State.JUDGED, State.READY, State.TRAINED})
 
 
 @dataclass(slots=True)
-class Known:
+class KnownReply:
     """A served turn as the index knows it. `state` may lag behind the store, which has the last word."""
 
     turn: str
@@ -42,13 +42,13 @@ class Replies:
 
     def __init__(self, *, most: int) -> None:
         self._most = most
-        self._held: OrderedDict[str, list[Known]] = OrderedDict()
+        self._held: OrderedDict[str, list[KnownReply]] = OrderedDict()
 
     def __len__(self) -> int:
         """How many names lead to a turn."""
         return len(self._held)
 
-    def enter(self, space: str, reply: Message, known: Known) -> None:
+    def enter(self, space: str, reply: Message, known: KnownReply) -> None:
         """Notes a turn by its reply."""
         for name in _names(space, reply):
             listed = self._held.setdefault(name, [])
@@ -58,9 +58,9 @@ class Replies:
         while len(self._held) > self._most:
             self._held.popitem(last=False)
 
-    def find(self, space: str, reply: Message) -> list[Known]:
+    def find(self, space: str, reply: Message) -> list[KnownReply]:
         """The turns whose reply this may be, oldest first."""
-        found: dict[str, Known] = {}
+        found: dict[str, KnownReply] = {}
         quoted = (_call_name(space, key) for key in quoted_keys(reply.text))
         for name in (*_names(space, reply), *quoted):
             for known in self._held.get(name, ()):

@@ -23,7 +23,7 @@ WRITTEN = {"x-session-id": "X-Session-Id"}
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedSession:
     """A session, and how we know."""
 
     session: str
@@ -61,17 +61,17 @@ def tidy(given: str) -> str:
     return f"{readable}~{digest}"
 
 
-def named(arrival: Arrival) -> Named | None:
+def named(arrival: Arrival) -> NamedSession | None:
     """The session that headers or body name, the first that is there."""
     for given, how in _claims(arrival):
         if given:
-            return Named(session_name(arrival.key_name, given), f"session from {how}")
+            return NamedSession(session_name(arrival.key_name, given), f"session from {how}")
     return None
 
 
-def in_thread(found: Named, thread: str) -> Named:
+def in_thread(found: NamedSession, thread: str) -> NamedSession:
     """A conversation beside the owner's own within a session."""
-    return Named(f"{found.session}/{tidy(thread)}", f"{found.how}, and its thread")
+    return NamedSession(f"{found.session}/{tidy(thread)}", f"{found.how}, and its thread")
 
 
 def previous_response(arrival: Arrival) -> str | None:

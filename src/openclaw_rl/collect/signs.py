@@ -36,7 +36,7 @@ _ELEMENT = re.compile(r"<[a-z][^<>]{0,60}>(?P<said>[^<]+)</[a-z][^<>]{0,40}>")
 _LABEL = re.compile(r"""[\W_]*[^\s:]{1,16}[*_"')\]]{0,3}\s?[:：]\s*["']?(?P<said>\S.*)""")
 
 
-class Missing(StrEnum):
+class MissingFeatures(StrEnum):
     """What a request lacks that others of its session have."""
 
     TOOLS = "the tools of its session are missing"
@@ -61,14 +61,14 @@ class _Insert:
 
 
 @dataclass(frozen=True, slots=True)
-class Baseline:
+class UsualRequest:
     """How a session's requests look that were gone on from."""
 
     has_tools: bool
     system: str
 
 
-class Signs:
+class ProgramTextDetector:
     """One object for all requests, on one event loop."""
 
     def __init__(self, *, most: int = MOST) -> None:
@@ -79,7 +79,7 @@ class Signs:
         self._summaries: OrderedDict[str, str] = (
             OrderedDict()
         )  # lines to sessions; empty where it may be any of several
-        self._baselines: OrderedDict[str, Baseline] = OrderedDict()
+        self._baselines: OrderedDict[str, UsualRequest] = OrderedDict()
         self._inserts: OrderedDict[str, list[_Insert]] = OrderedDict()
         self._openings: OrderedDict[str, list[str]] = OrderedDict()  # empty once one was gone on from
         self._continued: OrderedDict[str, None] = OrderedDict()  # keys of which a conversation was gone on with
@@ -237,10 +237,10 @@ class Signs:
                 if found is not None and found.session:
                     yield found, said, is_labelled
 
-    def missing(self, session: str, arrival: Arrival, parent: Turn | None) -> Missing | None:
+    def missing(self, session: str, arrival: Arrival, parent: Turn | None) -> MissingFeatures | None:
         """What the session's requests have and this one has not."""
         if parent is not None:
-            before = Baseline(bool(parent.tools), _opening_of(parent.messages))
+            before = UsualRequest(bool(parent.tools), _opening_of(parent.messages))
         else:
             known = self._baselines.get(session)
             if known is None:
@@ -248,11 +248,11 @@ class Signs:
             before = known
         now = _baseline(arrival)
         if before.has_tools and not now.has_tools:
-            return Missing.TOOLS
+            return MissingFeatures.TOOLS
         if before.system and not now.system:
-            return Missing.SYSTEM
+            return MissingFeatures.SYSTEM
         if parent is None and before.system and now.system != before.system and not _has_reply(arrival):
-            return Missing.HISTORY
+            return MissingFeatures.HISTORY
         return None
 
     def _put(self, held: OrderedDict[str, Held], name: str, value: Held) -> None:
@@ -289,8 +289,8 @@ def is_probe(arrival: Arrival) -> bool:
     )
 
 
-def _baseline(arrival: Arrival) -> Baseline:
-    return Baseline(bool(arrival.tools), _opening_of(arrival.messages))
+def _baseline(arrival: Arrival) -> UsualRequest:
+    return UsualRequest(bool(arrival.tools), _opening_of(arrival.messages))
 
 
 def _opening_of(messages: Sequence[Message]) -> str:

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from openclaw_rl.collect.classify import is_vouched
 from openclaw_rl.collect.clients.rules import ClientRules
 from openclaw_rl.collect.next_state import ENVIRONMENT
-from openclaw_rl.collect.signs import Missing, Signs, is_long_form, is_probe, is_quoted
+from openclaw_rl.collect.signs import MissingFeatures, ProgramTextDetector, is_long_form, is_probe, is_quoted
 from openclaw_rl.core.message import Message, Role
 from openclaw_rl.core.turn import Arrival, Turn
 
 AGENT = "sub-agent"
 KNOWN_WHOLLY = "openclaw"  # the client whose words are all told apart by rules
 LEAST_ERRAND = 120  # letters of a text that asks for something without the tools of its session
-NO_TOOLS = f"{Missing.TOOLS.value}, so it counts once the conversation goes on from it"
+NO_TOOLS = f"{MissingFeatures.TOOLS.value}, so it counts once the conversation goes on from it"
 RECURS = "its text came word for word in other sessions"
 LONG = "a long text of many lines, which counts once the conversation goes on from it"
 QUOTES = "quotation marks that stand around all messages"
@@ -26,7 +26,7 @@ TAKEN_OUT = "text that its client takes out again"
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class AttributedMessages:
     """What answers a reply, and in words what of it was left out. `is_doubtful` while nobody can say who wrote it."""
 
     messages: tuple[Message, ...]
@@ -55,7 +55,7 @@ class Heard:
 class Listener:
     """Reads messages of one API key by its client's rules, and by signs that need none."""
 
-    signs: Signs
+    signs: ProgramTextDetector
     rules: ClientRules
     space: str
 
@@ -69,7 +69,7 @@ class Listener:
         is_vouched: bool,
         lacks_tools: bool = False,
         history: Sequence[Message] = (),
-    ) -> Heard:
+    ) -> AttributedMessages:
         """What these messages say that followed a reply; `noted` is what the client's rules left out of them.
 
         The newest may be in doubt, unless the client itself says whose words they are (`is_vouched`). A client that
@@ -95,7 +95,7 @@ class Listener:
             doubt = NO_TOOLS
         if doubt:
             kept = [item for item in kept if item.role is not Role.USER]
-        return Heard(tuple(kept), tuple(dict.fromkeys(left_out)), doubt)
+        return AttributedMessages(tuple(kept), tuple(dict.fromkeys(left_out)), doubt)
 
     def _doubt(self, messages: Sequence[Message], session: str | None, *, is_newest: bool) -> str:
         said = [item.text for item in messages if item.role is Role.USER]
@@ -105,7 +105,7 @@ class Listener:
 
 
 def side_by_sign(
-    signs: Signs, space: str, session: str, arrival: Arrival, parent: Turn | None, *, rules: ClientRules
+    signs: ProgramTextDetector, space: str, session: str, arrival: Arrival, parent: Turn | None, *, rules: ClientRules
 ) -> str | None:
     """Why a request is a program's own though no rule says so, or None where it may be the owner's."""
     if is_probe(arrival):
@@ -123,12 +123,12 @@ def side_by_sign(
         if signs.never_gone_on(space, session, arrival):
             return "errand (what begins like it was never gone on from)"
     missing = signs.missing(session, arrival, parent)
-    if missing is Missing.HISTORY and _is_summed(signs, space, session, arrival, rules):
+    if missing is MissingFeatures.HISTORY and _is_summed(signs, space, session, arrival, rules):
         return None  # it begins anew because it was compacted
-    if missing is Missing.TOOLS:
+    if missing is MissingFeatures.TOOLS:
         is_sure = any(len(text.strip()) >= LEAST_ERRAND for text in texts)
     else:
-        is_sure = missing is Missing.HISTORY or any(is_long_form(text) for text in texts)
+        is_sure = missing is MissingFeatures.HISTORY or any(is_long_form(text) for text in texts)
     return f"errand ({missing.value})" if missing is not None and is_sure else None
 
 
@@ -138,7 +138,7 @@ def opening_texts(messages: Sequence[Message]) -> list[str]:
     return [item.text for at, item in enumerate(spoken) if item.role is Role.USER or at == 0]
 
 
-def _is_summed(signs: Signs, space: str, session: str, arrival: Arrival, rules: ClientRules) -> bool:
+def _is_summed(signs: ProgramTextDetector, space: str, session: str, arrival: Arrival, rules: ClientRules) -> bool:
     is_known = rules.is_summed(tuple(item for item in arrival.messages if item.role is not Role.SYSTEM))
     return is_known or signs.summed(space, opening_texts(arrival.messages)) == session
 

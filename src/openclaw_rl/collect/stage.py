@@ -15,14 +15,14 @@ from openclaw_rl.collect.classify import degenerate, kind_of
 from openclaw_rl.collect.clients.by_rules import RuleClient
 from openclaw_rl.collect.clients.rules import AnyClient, ClientRules, Directory, known_clients, without_headers
 from openclaw_rl.collect.episodes import ClaimedStep, names_episode, step_of
-from openclaw_rl.collect.hearing import Answer, heard_in, note
+from openclaw_rl.collect.hearing import PendingAnswer, heard_in, note
 from openclaw_rl.collect.naming import claimed, family
-from openclaw_rl.collect.past import Belonging, Going, Past
+from openclaw_rl.collect.past import Continuation, HistoryOwner, Past
 from openclaw_rl.collect.prefixes import History, Index, digested, extended, history_of
-from openclaw_rl.collect.remembered import Noted, Remembered
-from openclaw_rl.collect.replies import Known
+from openclaw_rl.collect.remembered import RememberedRequest, RequestMemory
+from openclaw_rl.collect.replies import KnownReply
 from openclaw_rl.collect.sessions import (
-    Named,
+    NamedSession,
     agent_of,
     fresh_session,
     previous_response,
@@ -32,7 +32,7 @@ from openclaw_rl.collect.sessions import (
     space_of,
     user_of,
 )
-from openclaw_rl.collect.signs import Signs
+from openclaw_rl.collect.signs import ProgramTextDetector
 from openclaw_rl.collect.speaker import Listener, asks_for_summary, is_vouched_for, newest, opening_texts, side_by_sign
 from openclaw_rl.collect.tally import Tally
 from openclaw_rl.core.ledger import DropReason, State
@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 CLOSING = 4096  # sessions whose last turn was announced and has not been entered
 KEYS = 10_000  # of which it is known that they have a client that stamps
 MUCH = 300_000  # letters; a longer history is digested in a thread
+NEW_SESSION = "a new session, since it names none and goes on from nothing"
 MANY = 1000  # messages; so is one of more
 
 
@@ -109,8 +110,8 @@ class Collect:
         self._may_name = may_name
         self._index = Index(chains=settings.known_conversations, tokens=settings.held_tokens)
         self._past = Past(store, self._index)
-        self._asked = Remembered()
-        self._signs = Signs()
+        self._asked = RequestMemory()
+        self._signs = ProgramTextDetector()
         self._stamping: set[str] = set()  # keys whose client marks users' words with the time
         self._closing: OrderedDict[str, None] = OrderedDict()
         self.tally = Tally()
@@ -126,7 +127,7 @@ class Collect:
         kind, rule = kind_of(shown, telling, has_stamped=self._has_stamped(arrival, rules))
         reply = await self._named_reply(arrival)
         told = claimed(arrival, reply, shown, telling)
-        whose = Belonging(
+        whose = HistoryOwner(
             space,
             None if told is None else told.session,
             family(shown, told, telling),
@@ -136,7 +137,7 @@ class Collect:
         self._asked.note(arrival.messages, history, again=None if going.may_ask_again else "")
         self._signs.took_out(space, going.inserts)
         if told is None and going.links:
-            told = Named(going.links[0].known.session, "session from the conversation it goes on with")
+            told = NamedSession(going.links[0].known.session, "session from the conversation it goes on with")
         is_named = told is not None
         if told is None and kind is TurnKind.MAIN:
             told = self._after_summary(space, arrival)
@@ -144,7 +145,7 @@ class Collect:
             told = self._quoted(space, arrival)
         is_fresh = told is None
         if told is None:
-            told = Named(fresh_session(arrival.key_name), "a new session, since it names none and goes on from nothing")
+            told = NamedSession(fresh_session(arrival.key_name), NEW_SESSION)
         parent = await self._past.turn(going.links[0].known.turn) if going.links else None
         is_vouched = is_vouched_for(arrival, rules)
         if kind is TurnKind.MAIN and not is_vouched and self._settings.infer_from_prompts:
@@ -152,7 +153,7 @@ class Collect:
             sign = side_by_sign(self._signs, space, known, arrival, parent, rules=rules)
             kind, rule = (kind, rule) if sign is None else (TurnKind.SIDE, f"side: {sign}")
             told = told if not is_fresh or sign is None else self._quoted(space, arrival) or told
-        spoke, answers, step = "", tuple[Answer, ...](), None
+        spoke, answers, step = "", tuple[PendingAnswer, ...](), None
         user = user_of(arrival, may_name=self._may_name(arrival.key_name))
         if kind is TurnKind.MAIN and names_episode(arrival):  # what an environment shows is noted as it is
             asked = newest(arrival.messages)
@@ -170,8 +171,8 @@ class Collect:
             is_done=says_done(arrival),
             step=None if step is None else step.step,
         )
-        flags = {"is_fresh": is_fresh, "goes_on": bool(going.links), "has_history": bool(history.replies)}
-        tally = partial(self.tally.placed, kind, **flags)
+        goes_on, has_history = bool(going.links), bool(history.replies)
+        tally = partial(self.tally.placed, kind, is_fresh=is_fresh, goes_on=goes_on, has_history=has_history)
         return replace(
             placement, admit=partial(self._admit, placement, arrival, going, answers, step=step, tally=tally)
         )
@@ -180,8 +181,8 @@ class Collect:
         self,
         placement: Placement,
         arrival: Arrival,
-        going: Going,
-        answers: Sequence[Answer],
+        going: Continuation,
+        answers: Sequence[PendingAnswer],
         *,
         step: ClaimedStep | None,
         tally: Callable[[], None],
@@ -211,7 +212,7 @@ class Collect:
             return
         state = None if not turn.is_main else State.SERVED if reason is None else State.DROPPED
         space = space_in(turn.session)
-        self._index.enter(turn, Known(turn.id, turn.session, state), space, history, chain)
+        self._index.enter(turn, KnownReply(turn.id, turn.session, state), space, history, chain)
         self._signs.enter(space, turn, newest(turn.messages), is_summary=asks_for_summary(turn))
         if reason is not None:
             log.info("dropped turn=%s reason=%s", turn.id, reason)
@@ -270,7 +271,7 @@ class Collect:
             return await asyncio.to_thread(lambda: digested(space, rules.spoken(messages)))
         return history_of(space, rules.spoken(messages))
 
-    async def _asked_of(self, turn: Turn) -> Noted:
+    async def _asked_of(self, turn: Turn) -> RememberedRequest:
         """What was asked, digested when it was placed where that is still remembered."""
         noted = self._asked.of(turn.messages)
         if noted is not None:
@@ -279,9 +280,9 @@ class Collect:
             return noted
         rules = self._clients.client_of(without_headers(turn.messages))
         history = await self._history(space_in(turn.session), rules, turn.messages)
-        return Noted(turn.messages, history)
+        return RememberedRequest(turn.messages, history)
 
-    async def _told_whole(self, turn: Turn, noted: Noted) -> Turn:
+    async def _told_whole(self, turn: Turn, noted: RememberedRequest) -> Turn:
         """The turn with all that its `why` tells: whether it was asked before is looked up once its answer is there.
 
         Siblings were asked together, so it is looked up for the first of them alone.
@@ -314,19 +315,21 @@ class Collect:
             return rules, arrival
         return (rules if isinstance(rules, RuleClient) else AnyClient()), replace(arrival, messages=())
 
-    def _quoted(self, space: str, arrival: Arrival) -> Named | None:
+    def _quoted(self, space: str, arrival: Arrival) -> NamedSession | None:
         """The session of the conversation that a request of the client's own holds a copy of."""
         texts = [item.text for item in arrival.messages if item.role is Role.USER]
         session = self._signs.quoted_session(space, texts[-2:])
-        return None if session is None else Named(session, "session from the conversation it quotes")
+        return None if session is None else NamedSession(session, "session from the conversation it quotes")
 
-    def _after_summary(self, space: str, arrival: Arrival) -> Named | None:
+    def _after_summary(self, space: str, arrival: Arrival) -> NamedSession | None:
         """The session of a conversation that goes on from its summary, where it goes on from nothing else."""
         first = opening_texts(arrival.messages)
         session = self._signs.summed(space, first) if self._settings.infer_from_prompts else None
-        return None if session is None else Named(session, "session from the summary of it that was answered here")
+        return (
+            None if session is None else NamedSession(session, "session from the summary of it that was answered here")
+        )
 
-    async def _end(self, going: Going) -> None:
+    async def _end(self, going: Continuation) -> None:
         """Ends the sessions that are over, unless a reply in them was kept and still waits for an answer."""
         if not any(link.known.is_open for link in going.links):
             for session in going.over:

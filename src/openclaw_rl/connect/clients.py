@@ -22,7 +22,7 @@ OURS = "# Written by `openclaw-rl connect"  # how a file of ours begins; no othe
 _APIS = {"chat": Api.CHAT, "responses": Api.RESPONSES, "messages": Api.MESSAGES}
 
 
-class Client(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ClientRecipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One client, as `clients.toml` explains it."""
 
     name: str
@@ -97,10 +97,10 @@ class Client(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def clients() -> tuple[Client, ...]:
+def clients() -> tuple[ClientRecipe, ...]:
     """All that are known, OpenClaw aside."""
     held = tomllib.loads(files("openclaw_rl.connect").joinpath("clients.toml").read_text("utf-8"))
-    return msgspec.convert(held["client"], tuple[Client, ...])
+    return msgspec.convert(held["client"], tuple[ClientRecipe, ...])
 
 
 def as_json(value: object) -> str:

@@ -11,7 +11,7 @@ from openclaw_rl.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class FileChange:
     """What became of a file: `backup` is where its earlier text lies, None where it is new or stays as it was."""
 
     path: Path
@@ -27,11 +27,11 @@ def old_text(path: Path) -> str | None:
         raise ConfigError(f"{path} cannot be read: {problem}", fix="check the file") from problem
 
 
-def put(path: Path, text: str, *, now_s: float | None = None) -> Written:
+def put(path: Path, text: str, *, now_s: float | None = None) -> FileChange:
     """The file with this text, readable by its owner alone where it is new, since it holds a key."""
     before = old_text(path)
     if before == text:
-        return Written(path, has_changed=False)
+        return FileChange(path, has_changed=False)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         backup = None if before is None else _copy(path, before, time.time() if now_s is None else now_s)
@@ -40,20 +40,20 @@ def put(path: Path, text: str, *, now_s: float | None = None) -> Written:
         raise ConfigError(
             f"{path} cannot be written: {problem.strerror or problem}", fix="use --print, and put it in by hand"
         ) from problem
-    return Written(path, has_changed=True, backup=backup)
+    return FileChange(path, has_changed=True, backup=backup)
 
 
-def take_away(path: Path, *, now_s: float | None = None) -> Written:
+def take_away(path: Path, *, now_s: float | None = None) -> FileChange:
     """The file gone, with a copy of what was there."""
     before = old_text(path)
     if before is None:
-        return Written(path, has_changed=False)
+        return FileChange(path, has_changed=False)
     try:
         backup = _copy(path, before, time.time() if now_s is None else now_s)
         path.unlink()
     except OSError as problem:
         raise ConfigError(f"{path} cannot be removed: {problem.strerror or problem}") from problem
-    return Written(path, has_changed=True, backup=backup)
+    return FileChange(path, has_changed=True, backup=backup)
 
 
 def _copy(path: Path, text: str, now_s: float) -> Path:

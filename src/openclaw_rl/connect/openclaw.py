@@ -26,7 +26,7 @@ LONGEST_COMPLAINT = 600  # characters
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class OpenClawSetup:
     """What to write: as the default model of all agents or only as one to choose; with the plugin or without."""
 
     target: Target
@@ -36,7 +36,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedConfig:
     """The new configuration, and what a person should be told of it."""
 
     config: dict[str, Json]
@@ -84,7 +84,7 @@ def parsed(text: str | None, path: Path) -> dict[str, Json]:
     return held
 
 
-def merged(before: Mapping[str, Json], wanted: Wanted, path: Path) -> Merged:
+def merged(before: Mapping[str, Json], wanted: OpenClawSetup, path: Path) -> MergedConfig:
     """The configuration with our entries. Everything else stays as it was; the agents' model too, unless asked for."""
     config = copy.deepcopy(dict(before))
     notes: list[str] = []
@@ -100,12 +100,12 @@ def merged(before: Mapping[str, Json], wanted: Wanted, path: Path) -> Merged:
     context = wanted.target.context
     if context is not None and context < LEAST_CONTEXT:
         notes.append(f"the model's context is {context} tokens, and OpenClaw's own prompt takes about 12,000 of them")
-    return Merged(config, tuple(notes))
+    return MergedConfig(config, tuple(notes))
 
 
-def entries(wanted: Wanted) -> dict[str, Json]:
+def entries(wanted: OpenClawSetup) -> dict[str, Json]:
     """Our entries alone, for a person to put in by hand."""
-    shown = merged({}, Wanted(wanted.target, True, wanted.thinks, wanted.plugin), Path("openclaw.json"))
+    shown = merged({}, OpenClawSetup(wanted.target, True, wanted.thinks, wanted.plugin), Path("openclaw.json"))
     return shown.config
 
 
@@ -115,7 +115,7 @@ def removed(before: Mapping[str, Json]) -> dict[str, Json]:
         plugin = plugin_folder()
     except ConfigError:
         plugin = Path(FOLDER)
-    ours = entries(Wanted(Target("", "", "", None), True, plugin=plugin))
+    ours = entries(OpenClawSetup(Target("", "", "", None), True, plugin=plugin))
     allowed: dict[str, Json] = {"plugins": {"allow": [PROVIDER]}}
     return without_entries(without_entries(before, ours), allowed)
 
@@ -141,11 +141,11 @@ def complaint(path: Path, *, program: str = "openclaw") -> str | None:
     return "" if done.returncode == 0 else said or f"code {done.returncode}"
 
 
-def _provider(wanted: Wanted) -> dict[str, Json]:
+def _provider(wanted: OpenClawSetup) -> dict[str, Json]:
     return {"baseUrl": f"{wanted.target.url}/v1", "apiKey": wanted.target.key, "api": "openai-completions"}
 
 
-def _model(wanted: Wanted) -> dict[str, Json]:
+def _model(wanted: OpenClawSetup) -> dict[str, Json]:
     free: dict[str, Json] = dict.fromkeys(("input", "output", "cacheRead", "cacheWrite"), 0)
     model: dict[str, Json] = {
         "id": ALIAS,
@@ -167,7 +167,7 @@ def _other_models(listed: Json) -> list[Json]:
     return [each for each in held if not isinstance(each, dict) or each.get("id") != ALIAS]
 
 
-def _choose(config: dict[str, Json], wanted: Wanted, path: Path, notes: list[str]) -> None:
+def _choose(config: dict[str, Json], wanted: OpenClawSetup, path: Path, notes: list[str]) -> None:
     """The agents' model, where nobody has chosen one or it is asked for."""
     defaults = _section(config, path, "agents", "defaults")
     chosen = defaults.get("model")

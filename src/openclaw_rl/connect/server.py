@@ -59,7 +59,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TestTurnReport:
     """What the server made of a test turn, which is side; `why` says what one like it is otherwise."""
 
     kind: str
@@ -110,7 +110,7 @@ async def reached(url: str, key: str) -> Target:
     return Target(url, key, str(first.get("id", "")), context if isinstance(context, int) else None)
 
 
-async def try_turn(target: Target, api: Api, *, as_openclaw: bool) -> Told:
+async def try_turn(target: Target, api: Api, *, as_openclaw: bool) -> TestTurnReport:
     """What the server makes of one request in the client's words. It is a side turn, and its session ends at once."""
     body = _body(api, as_openclaw=as_openclaw)
     async with _client(target.key) as client:
@@ -128,7 +128,7 @@ async def try_turn(target: Target, api: Api, *, as_openclaw: bool) -> Told:
         await _asked(client, "POST", f"{target.url}/v1/rl/session_done", headers={"X-Session-Id": session})
     reply = row.get("reply")
     text = reply.get("content") if isinstance(reply, dict) else ""
-    return Told(str(row.get("kind")), str(row.get("why")), session, str(row.get("version")), str(text or ""))
+    return TestTurnReport(str(row.get("kind")), str(row.get("why")), session, str(row.get("version")), str(text or ""))
 
 
 def _body(api: Api, *, as_openclaw: bool) -> dict[str, Json]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Contentment:
+class CorrectionTrend:
     """How often one user's turns were judged -1: among the older half of the newest verdicts, and the newer half."""
 
     user: str
@@ -43,7 +43,7 @@ class Overview:
     frozen_since_s: float | None = None  # by the owner's order
     pinned: tuple[str, ...] = ()
     has_forgotten: bool = False  # something was erased on request
-    contentment: tuple[Contentment, ...] = ()
+    contentment: tuple[CorrectionTrend, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

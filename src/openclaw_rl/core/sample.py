@@ -64,7 +64,7 @@ class SampledReply:
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class OtherRequestReply:
     """What the base model says to another request with a correction's hint in the prompt.
 
     `prompt` are that request's ids without the hint; those of `hint` have it, beside earlier ones that are followed
@@ -122,7 +122,7 @@ class Sample:
     is_taught: bool = False
     own: SampledReply | None = None
     shown: tuple[SampledReply, ...] = ()
-    elsewhere: tuple[Elsewhere, ...] = ()
+    elsewhere: tuple[OtherRequestReply, ...] = ()
     rehearses: tuple[str, ...] = ()
     kept: tuple[float, ...] = ()
 

@@ -21,7 +21,7 @@ class Grammar:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaning:
+class LogitAdjustment:
     """What makes tokens likelier or less likely, in this order, before the temperature.
 
     `bias` is added to an id's logit. An id that was sampled `n` times loses `presence + n * frequency`, and one that
@@ -59,7 +59,7 @@ class Sampling:
     top_logprobs: int = 0
     stop_ids: tuple[int, ...] = ()
     grammar: Grammar | None = None
-    leaning: Leaning | None = None
+    leaning: LogitAdjustment | None = None
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:

@@ -18,7 +18,7 @@ from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import AdapterError
 from openclaw_rl.publish.versions import verified
 from openclaw_rl.store import codec
-from openclaw_rl.store.mend.check import Finding
+from openclaw_rl.store.mend.check import StoreFinding
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 from openclaw_rl.store.tables import versions
 from openclaw_rl.train import folders
@@ -30,7 +30,7 @@ WAITING = "step IS NULL AND reason IS NULL"
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class AdoptionContext:
     """The folder and its store, and when this is done."""
 
     home: Path
@@ -39,7 +39,7 @@ class Ground:
     at_s: float
 
 
-def adopt(ground: Ground, rows: Sequence[VersionRow]) -> Iterator[Finding]:
+def adopt(ground: AdoptionContext, rows: Sequence[VersionRow]) -> Iterator[StoreFinding]:
     """Takes in the folders of versions that the store does not know, and puts aside those that are not whole."""
     known = {row.version: row for row in rows}
     sound: dict[PolicyVersion, Manifest] = {}
@@ -51,7 +51,7 @@ def adopt(ground: Ground, rows: Sequence[VersionRow]) -> Iterator[Finding]:
         path = version_folder(ground.home, version)
         if ground.repair:
             move_aside(ground.home, path, at_s=ground.at_s)
-        yield Finding(f"{path} belongs to no version of the store: {problem}", "put it aside", ground.repair)
+        yield StoreFinding(f"{path} belongs to no version of the store: {problem}", "put it aside", ground.repair)
     statuses = _statuses(ground.sql, sound, known)
     for version, manifest in sound.items():
         status = statuses[version]
@@ -59,11 +59,11 @@ def adopt(ground: Ground, rows: Sequence[VersionRow]) -> Iterator[Finding]:
             _enter(ground, manifest, status)
         what = f"the store does not know version {version}, whose folder is sound"
         how = "it meets the gate again" if status is VersionStatus.CANDIDATE else "it had passed the gate"
-        yield Finding(what, f"take it in again from its manifest; {how}", ground.repair)
+        yield StoreFinding(what, f"take it in again from its manifest; {how}", ground.repair)
     yield from _lost(ground, {*known, *sound}, (*rows, *map(_row_of, sound.values())))
 
 
-def without_manifest(ground: Ground, row: VersionRow) -> Finding | None:
+def without_manifest(ground: AdoptionContext, row: VersionRow) -> StoreFinding | None:
     """The finding on a version whose manifest is lost, its weights being what the store says, or pruned; else None."""
     folder = version_folder(ground.home, row.version)
     try:
@@ -83,10 +83,12 @@ def without_manifest(ground: Ground, row: VersionRow) -> Finding | None:
         folder.mkdir(exist_ok=True)
         step = ground.sql.execute("SELECT id FROM steps WHERE scope = ? AND number = ?", _named(row.version)).fetchone()
         write_manifest(folder, _manifest_of(row, "" if step is None else str(step[0])))
-    return Finding(words, "write it again from the store; with which settings it was trained is lost", ground.repair)
+    return StoreFinding(
+        words, "write it again from the store; with which settings it was trained is lost", ground.repair
+    )
 
 
-def another_row(ground: Ground, row: VersionRow) -> Finding | None:
+def another_row(ground: AdoptionContext, row: VersionRow) -> StoreFinding | None:
     """The finding on a row that says another digest than the folder and the manifest of its own step; else None."""
     folder = version_folder(ground.home, row.version)
     step = ground.sql.execute("SELECT id FROM steps WHERE scope = ? AND number = ?", _named(row.version)).fetchone()
@@ -102,7 +104,7 @@ def another_row(ground: Ground, row: VersionRow) -> Finding | None:
             "UPDATE versions SET digest = ? WHERE scope = ? AND number = ?", (manifest.digest, *_named(row.version))
         )
     what = f"the row of version {row.version} holds another digest than its folder and its manifest"
-    return Finding(what, "take that of the manifest, which its step wrote", ground.repair)
+    return StoreFinding(what, "take that of the manifest, which its step wrote", ground.repair)
 
 
 def _problem(home: Path, version: PolicyVersion, manifest: Manifest | None) -> str:
@@ -148,7 +150,7 @@ def _statuses(
     }
 
 
-def _enter(ground: Ground, manifest: Manifest, status: VersionStatus) -> None:
+def _enter(ground: AdoptionContext, manifest: Manifest, status: VersionStatus) -> None:
     """Its row, its step, and what the step did to its turns."""
     sql, version = ground.sql, manifest.version
     folder = version_folder(ground.home, version)
@@ -173,7 +175,9 @@ def _enter(ground: Ground, manifest: Manifest, status: VersionStatus) -> None:
         )
 
 
-def _lost(ground: Ground, known: Collection[PolicyVersion], rows: Sequence[VersionRow]) -> Iterator[Finding]:
+def _lost(
+    ground: AdoptionContext, known: Collection[PolicyVersion], rows: Sequence[VersionRow]
+) -> Iterator[StoreFinding]:
     """Versions that are only named any more, by a step or by what was made from them: their numbers stay taken."""
     sql = ground.sql
     named = {
@@ -191,7 +195,7 @@ def _lost(ground: Ground, known: Collection[PolicyVersion], rows: Sequence[Versi
             base = PolicyVersion(version.scope, 0)
             lost = VersionRow(version, base, None, "", VersionStatus.REFUSED, UNKNOWN, ground.at_s, turns)
             versions.insert(sql, lost)
-        yield Finding(
+        yield StoreFinding(
             f"of version {version} only the name is left", "keep the name; it cannot be served", ground.repair
         )
 

@@ -16,7 +16,7 @@ from openclaw_rl.core.inside import move_aside
 from openclaw_rl.core.manifest import versions_folder
 from openclaw_rl.core.trainer_state import FACTS, STATE, problem_with
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.doctor.adopt import CURRENT, Ground, adopt, another_row, without_manifest
+from openclaw_rl.doctor.adopt import CURRENT, AdoptionContext, adopt, another_row, without_manifest
 from openclaw_rl.errors import AdapterError, DamageError, OpenClawRLError, StoreError
 from openclaw_rl.home.folder import KEY, check_key
 from openclaw_rl.home.keys import FILE as KEYS
@@ -25,7 +25,7 @@ from openclaw_rl.publish.versions import ancestors, verified
 from openclaw_rl.remake.forget_finish import finish_erasing
 from openclaw_rl.store.connection import NAME, absence, in_plain_words, open_read_only, open_reader, open_writer
 from openclaw_rl.store.lock import FolderLock, check_free
-from openclaw_rl.store.mend.check import Finding, check_rows
+from openclaw_rl.store.mend.check import StoreFinding, check_rows
 from openclaw_rl.store.mend.salvage import copy_aside, salvage
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 from openclaw_rl.store.tables import ledger, versions
@@ -39,10 +39,10 @@ MOST_LOOKS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CheckReport:
     """What was found, and how much was looked at."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[StoreFinding, ...]
     turns: int = 0
     versions: int = 0
 
@@ -52,7 +52,7 @@ class Report:
         return all(item.is_mended for item in self.findings)
 
 
-def check_home(home: Path, *, repair: bool = False, now: Callable[[], float] = time.time) -> Report:
+def check_home(home: Path, *, repair: bool = False, now: Callable[[], float] = time.time) -> CheckReport:
     """Looks at all of a folder that no server runs on; with `repair`, mends what can be.
 
     What is replaced or cannot be used is put aside in the folder, never removed. Raises StoreError where another
@@ -70,16 +70,18 @@ def check_home(home: Path, *, repair: bool = False, now: Callable[[], float] = t
             except DamageError as problem:  # met on the way: SQLite's own look had not shown it
                 damage = problem.problem
         if not repair:
-            return Report((*found, Finding(damage, "put it aside and carry over into a new store what can be read")))
+            return CheckReport(
+                (*found, StoreFinding(damage, "put it aside and carry over into a new store what can be read"))
+            )
         kept = salvage(home, home / NAME, at_s=now())
-        found.append(Finding(damage, f"{kept.rows} rows were carried over; the old file is {kept.aside}", True))
+        found.append(StoreFinding(damage, f"{kept.rows} rows were carried over; the old file is {kept.aside}", True))
         return _looked_at(home, found, lock, at_s=now())
     finally:
         if lock is not None:
             lock.free()
 
 
-def check_beside(home: Path) -> Report:
+def check_beside(home: Path) -> CheckReport:
     """Looks at all of a folder beside the server that runs on it, without changing or holding up anything.
 
     What the server has under way is no finding: half-written files are left out, and of the rest counts what a second
@@ -93,7 +95,7 @@ def check_beside(home: Path) -> Report:
     return replace(second, findings=tuple(item for item in second.findings if item in first.findings))
 
 
-def _seen(home: Path) -> Report:
+def _seen(home: Path) -> CheckReport:
     """One look at the rows, in one state of the store, and at the folders of the versions it knows."""
     found = [*_config(home), *_keys(home, None)]
     sql = open_reader(home / NAME)
@@ -101,19 +103,19 @@ def _seen(home: Path) -> Report:
         found += check_rows(sql, repair=False)
         damaged: set[PolicyVersion] = set()
         for row in _rows(sql):
-            found += _version(Ground(home, sql, repair=False, at_s=0.0), row, damaged)
+            found += _version(AdoptionContext(home, sql, repair=False, at_s=0.0), row, damaged)
         found += _current(sql, _rows(sql), damaged, repair=False)
         turns, known = ledger.counts(sql), len(_rows(sql))
     except sqlite3.Error as problem:
         raise in_plain_words(problem, home / NAME) from problem
     except DamageError as problem:
-        return Report((*found, Finding(problem.problem, MEND_STOPPED)))
+        return CheckReport((*found, StoreFinding(problem.problem, MEND_STOPPED)))
     finally:
         sql.close()
-    return Report(tuple(found), turns["main"] + turns["side"], known)
+    return CheckReport(tuple(found), turns["main"] + turns["side"], known)
 
 
-def _looked_at(home: Path, found: Sequence[Finding], lock: FolderLock | None, *, at_s: float) -> Report:
+def _looked_at(home: Path, found: Sequence[StoreFinding], lock: FolderLock | None, *, at_s: float) -> CheckReport:
     """The rows, the versions' folders and what lies about, after what was found before; mended where a lock is given.
 
     Mending one thing can show another, so then it looks again until nothing more can be mended.
@@ -126,9 +128,9 @@ def _looked_at(home: Path, found: Sequence[Finding], lock: FolderLock | None, *,
     try:
         if repair and any(item.mend for item in check_rows(sql, repair=False)):
             copied = copy_aside(home, sql, at_s=at_s)
-            seen.append(Finding("rows of the store are about to be mended", f"a copy of it is {copied}", True))
+            seen.append(StoreFinding("rows of the store are about to be mended", f"a copy of it is {copied}", True))
         for _ in range(MOST_LOOKS if repair else 1):
-            new = [*check_rows(sql, repair=repair), *_folders(Ground(home, sql, repair, at_s))]
+            new = [*check_rows(sql, repair=repair), *_folders(AdoptionContext(home, sql, repair, at_s))]
             new = [item for item in new if item not in seen]
             seen += new
             if not any(item.is_mended for item in new):
@@ -138,10 +140,10 @@ def _looked_at(home: Path, found: Sequence[Finding], lock: FolderLock | None, *,
         raise in_plain_words(problem, home / NAME) from problem
     finally:
         sql.close()
-    return Report(tuple(seen), turns["main"] + turns["side"], known)
+    return CheckReport(tuple(seen), turns["main"] + turns["side"], known)
 
 
-def _folders(ground: Ground) -> Iterator[Finding]:
+def _folders(ground: AdoptionContext) -> Iterator[StoreFinding]:
     """Version folders against their rows, in one transaction, and what a crash left unfinished."""
     ground.sql.execute("BEGIN IMMEDIATE" if ground.repair else "BEGIN")
     try:
@@ -157,14 +159,14 @@ def _folders(ground: Ground) -> Iterator[Finding]:
     yield from _leftovers(ground)
 
 
-def _config(home: Path) -> Iterator[Finding]:
+def _config(home: Path) -> Iterator[StoreFinding]:
     try:
         read_config(overrides={"home": str(home)})
     except OpenClawRLError as problem:
-        yield Finding(str(problem))
+        yield StoreFinding(str(problem))
 
 
-def _keys(home: Path, repair_s: float | None) -> Iterator[Finding]:
+def _keys(home: Path, repair_s: float | None) -> Iterator[StoreFinding]:
     """The files of keys; put aside at this time where one is damaged, since no server starts with it."""
     looks: tuple[tuple[str, str, Callable[[Path], object]], ...] = (
         (KEY, "a new key is made at the next start, and clients need it", check_key),
@@ -177,7 +179,7 @@ def _keys(home: Path, repair_s: float | None) -> Iterator[Finding]:
             is_mended = repair_s is not None and os.access(home / name, os.R_OK)  # else it may be sound
             if is_mended and repair_s is not None:
                 move_aside(home, home / name, at_s=repair_s)
-            yield Finding(problem.problem, f"put it aside: {then}" if is_mended else problem.fix, is_mended)
+            yield StoreFinding(problem.problem, f"put it aside: {then}" if is_mended else problem.fix, is_mended)
 
 
 def _opening(path: Path, *, repair: bool) -> str | None:
@@ -203,7 +205,7 @@ def _rows(sql: sqlite3.Connection) -> list[VersionRow]:
         return []  # told by `check_rows`; nothing can be said of folders without it
 
 
-def _version(ground: Ground, row: VersionRow, damaged: set[PolicyVersion]) -> Iterator[Finding]:
+def _version(ground: AdoptionContext, row: VersionRow, damaged: set[PolicyVersion]) -> Iterator[StoreFinding]:
     """One version: its folder there and as it was written."""
     if row.folder is None:
         return
@@ -218,7 +220,7 @@ def _version(ground: Ground, row: VersionRow, damaged: set[PolicyVersion]) -> It
             if ground.repair:
                 versions.settle(ground.sql, row.version, VersionStatus.LIVE, BACK, {})
             what = f"version {row.version} is whole again"
-            yield Finding(what, f"it can be served: `openclaw-rl rollback {row.version}`", ground.repair)
+            yield StoreFinding(what, f"it can be served: `openclaw-rl rollback {row.version}`", ground.repair)
         return
     if problem is None:
         yield from _state(ground, row)
@@ -230,10 +232,10 @@ def _version(ground: Ground, row: VersionRow, damaged: set[PolicyVersion]) -> It
     damaged.add(row.version)
     if ground.repair:
         versions.settle(ground.sql, row.version, VersionStatus.REFUSED, MISSING + problem, {})
-    yield Finding(problem, "mark it refused, so that nothing serves it or goes on from it", ground.repair)
+    yield StoreFinding(problem, "mark it refused, so that nothing serves it or goes on from it", ground.repair)
 
 
-def _state(ground: Ground, row: VersionRow) -> Iterator[Finding]:
+def _state(ground: AdoptionContext, row: VersionRow) -> Iterator[StoreFinding]:
     """The trainer's state beside sound weights: training goes on from these, so where it is damaged it goes aside."""
     assert row.folder is not None
     problem = problem_with(row.folder)
@@ -242,7 +244,7 @@ def _state(ground: Ground, row: VersionRow) -> Iterator[Finding]:
     for name in (STATE, FACTS) if ground.repair else ():
         if (row.folder / name).exists():
             move_aside(ground.home, row.folder / name, at_s=ground.at_s, name=f"{row.version}.{name}")
-    yield Finding(
+    yield StoreFinding(
         f"the trainer's state of version {row.version} is damaged: {problem}",
         "put it aside; training goes on from the version's weights, with fresh moments of the optimiser",
         ground.repair,
@@ -260,7 +262,7 @@ def _problem(row: VersionRow) -> str | None:
 
 def _current(
     sql: sqlite3.Connection, rows: Sequence[VersionRow], damaged: set[PolicyVersion], *, repair: bool
-) -> Iterator[Finding]:
+) -> Iterator[StoreFinding]:
     """What is served is a version that passed and is whole; else the nearest ancestor that is.
 
     Where nothing says any more what a scope serves, it is the newest of its versions that passed.
@@ -275,19 +277,19 @@ def _current(
         instead = PolicyVersion(version.scope, 0) if instead is None else instead
         if repair:
             versions.set_current(sql, instead, f"version {version} is damaged")
-        yield Finding(f"version {version} is to be served but cannot be", f"serve {instead}", repair)
+        yield StoreFinding(f"version {version} is to be served but cannot be", f"serve {instead}", repair)
     newest = {version.scope: version for version in sorted(good) if not version.is_base}
     for scope in sorted(newest.keys() - {version.scope for version in held}):
         if repair:
             versions.set_current(sql, newest[scope], "what was served before is not known any more")
-        yield Finding(f"nothing says which version of {scope} is served", f"serve {newest[scope]}", repair)
+        yield StoreFinding(f"nothing says which version of {scope} is served", f"serve {newest[scope]}", repair)
 
 
-def _leftovers(ground: Ground) -> Iterator[Finding]:
+def _leftovers(ground: AdoptionContext) -> Iterator[StoreFinding]:
     """What a crash left unfinished."""
     folder = versions_folder(ground.home)
     paths = [*(folder.iterdir() if folder.is_dir() else []), *ground.home.iterdir()]
     for path in sorted(path for path in paths if path.name.endswith(UNFINISHED)):
         if ground.repair:
             move_aside(ground.home, path, at_s=ground.at_s)
-        yield Finding(f"{path} was never finished", "put it aside", ground.repair)
+        yield StoreFinding(f"{path} was never finished", "put it aside", ground.repair)

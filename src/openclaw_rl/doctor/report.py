@@ -47,7 +47,7 @@ JUDGE_TIMEOUT = aiohttp.ClientTimeout(total=5)
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class DoctorReport:
     """All that was found."""
 
     home: Path
@@ -78,7 +78,7 @@ def findings_json(findings: tuple[Finding, ...]) -> list[Json]:
     return plain
 
 
-async def examine(home: Path | None, file: Path | None = None) -> Report:
+async def examine(home: Path | None, file: Path | None = None) -> DoctorReport:
     """The report on an installation. Nothing in it is changed, and no broken part keeps the others from being seen."""
     overrides: dict[str, Json] = {"home": None if home is None else str(home)}
     try:
@@ -96,7 +96,7 @@ async def examine(home: Path | None, file: Path | None = None) -> Report:
         told, learned = await _asked_server(config.home)
     else:
         told, learned = await _looked_up(config)
-    return Report(config.home, is_live, told, (*found, *learned))
+    return DoctorReport(config.home, is_live, told, (*found, *learned))
 
 
 async def _asked_server(home: Path) -> tuple[str, list[Finding]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from openclaw_rl.core.message import Json
+from openclaw_rl.core.message import Json, Tool
 
 
 class Split(StrEnum):
@@ -37,7 +37,7 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TaskTimeouts:
     """How long each part of a task may take, in seconds."""
 
     build_s: float = 300.0
@@ -52,7 +52,7 @@ class Task:
     id: str
     instruction: str
     resources: Resources = field(default_factory=Resources)
-    limits: Limits = field(default_factory=Limits)
+    limits: TaskTimeouts = field(default_factory=TaskTimeouts)
     metadata: Mapping[str, Json] = field(default_factory=dict)
     split: Split = Split.TRAIN
 
@@ -76,15 +76,6 @@ class Part:
     kind: PartKind
     text: str = ""
     data: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """A tool the agent may call; `parameters` is a JSON schema."""
-
-    name: str
-    description: str
-    parameters: Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True)

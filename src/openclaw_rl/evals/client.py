@@ -22,7 +22,7 @@ TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ClientReply:
     """What came back, and what the server's headers say about it."""
 
     text: str
@@ -84,7 +84,7 @@ class Client:
         is_side: bool = False,
         user: str = "",
         tools: Sequence[Tool] = (),
-    ) -> Reply:
+    ) -> ClientReply:
         """One answer. A refusal is counted and the request made again; raises EngineError after `TRIES` of them."""
         headers = {"X-Session-Id": session} | ({"X-Turn-Type": "side"} if is_side else {})
         headers |= {"X-User-Id": user} if user else {}
@@ -146,11 +146,11 @@ class Client:
             answer.raise_for_status()
 
 
-def _reply(answer: ChatCompletion, headers: Mapping[str, str]) -> Reply:
+def _reply(answer: ChatCompletion, headers: Mapping[str, str]) -> ClientReply:
     choice = answer.choices[0]
     calls = choice.message.tool_calls or []
     reasoning = (choice.message.model_extra or {}).get("reasoning_content")
-    return Reply(
+    return ClientReply(
         choice.message.content or "",
         headers.get("x-openclaw-rl-turn", ""),
         headers.get("x-openclaw-rl-version", ""),

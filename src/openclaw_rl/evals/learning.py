@@ -11,8 +11,8 @@ from openai.types.chat import ChatCompletionMessageParam
 
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import EngineError
-from openclaw_rl.evals.client import Client, Reply, served_model
-from openclaw_rl.evals.people.users import Task, User
+from openclaw_rl.evals.client import Client, ClientReply, served_model
+from openclaw_rl.evals.people.users import User, UserTask
 from openclaw_rl.evals.records import Example, LearningReport, Measurement, SessionRecord, Share, TurnRecord, number_of
 
 BEFORE, CONVERGED, AFTER = "before", "converged", "after"
@@ -90,13 +90,13 @@ async def learn(
     learned what it can from the last one, so that who is faster, the user or the trainer, does not decide the result.
     """
     async with Client(base_url, key, await served_model(base_url, key)) as client:
-        run = Run(client, user, settings or RunSettings(), seed=seed, on_event=on_event)
+        run = LearningRun(client, user, settings or RunSettings(), seed=seed, on_event=on_event)
         await run.run()
         return await run.report()
 
 
 @dataclass(slots=True)
-class Run:
+class LearningRun:
     """The state of a run, so that one that is stopped early can still tell what it has."""
 
     client: Client
@@ -163,7 +163,7 @@ class Run:
         self.sessions.append(record)
         self.on_event(record)
 
-    async def _talk(self, task: Task, name: str, number: int) -> list[TurnRecord]:
+    async def _talk(self, task: UserTask, name: str, number: int) -> list[TurnRecord]:
         """The conversation: until the user is content and has said so, or has corrected often enough."""
         messages: list[ChatCompletionMessageParam] = []
         turns: list[TurnRecord] = []
@@ -187,7 +187,7 @@ class Run:
                 return turns
             asked = said
 
-    async def _reply(self, messages: list[ChatCompletionMessageParam], name: str, *, seed: int) -> Reply:
+    async def _reply(self, messages: list[ChatCompletionMessageParam], name: str, *, seed: int) -> ClientReply:
         return await self.client.say(
             messages,
             session=name,
@@ -228,7 +228,7 @@ async def measure(
     slots = asyncio.Semaphore(settings.at_once)
     done = 0
 
-    async def one(number: int) -> tuple[Example, Reply]:
+    async def one(number: int) -> tuple[Example, ClientReply]:
         nonlocal done
         task = user.task(FIRST_HELD_OUT + number, held_out=True)
         async with slots:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from openclaw_rl.evals.client import Reply, TurnNews
+from openclaw_rl.evals.client import ClientReply, TurnNews
 from openclaw_rl.evals.people.users import Check
 
 IN_A_ROW = 3  # sessions whose first reply met the user's rule, one after the other
@@ -73,7 +73,7 @@ class TurnRecord:
     """One reply in a session: what was asked, what came, what the user said to it, and what the server made of that."""
 
     asked: str
-    reply: Reply
+    reply: ClientReply
     check: Check
     said: str | None
     news: TurnNews | None = None

@@ -17,7 +17,7 @@ MODEL = "scripted-judge"
 
 
 @dataclass(slots=True)
-class ScriptedJudge:
+class OracleJudge:
     """Scores and hints by what was said."""
 
     url: str = ""
@@ -55,9 +55,9 @@ class ScriptedJudge:
 
 
 @asynccontextmanager
-async def scripted_judge() -> AsyncIterator[ScriptedJudge]:
+async def scripted_judge() -> AsyncIterator[OracleJudge]:
     """A judge that listens on a free port of this machine while the context lasts."""
-    judge = ScriptedJudge()
+    judge = OracleJudge()
     app = web.Application()
     app.add_routes([web.post("/v1/chat/completions", judge.chat), web.get("/v1/models", judge.models)])
     runner = web.AppRunner(app)

@@ -9,7 +9,7 @@ from openai.types.chat import ChatCompletionMessageParam
 
 from openclaw_rl.core.message import Json
 from openclaw_rl.evals.client import Client
-from openclaw_rl.evals.learning import BEFORE, OnEvent, Run, RunSettings, measure, settle
+from openclaw_rl.evals.learning import BEFORE, LearningRun, OnEvent, RunSettings, measure, settle
 from openclaw_rl.evals.people.users import Student
 from openclaw_rl.evals.records import LearningReport, Measurement
 from openclaw_rl.tiny import world
@@ -65,7 +65,7 @@ async def changed_wish(client: Client, seed: int, settings: RunSettings, on_even
     reports = []
     for style in wanted:
         student = replace(Student(seed), style=style, name=f"student-{style}")
-        run = Run(client, student, settings, seed=seed, on_event=on_event)
+        run = LearningRun(client, student, settings, seed=seed, on_event=on_event)
         await run.run()
         reports.append(await run.report())
     return ChangedWish(*reports)

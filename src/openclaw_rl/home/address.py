@@ -23,7 +23,7 @@ _NOT_HERE = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BoundAddress:
     """Sockets that are bound and do not listen yet, and what speaks TLS on them."""
 
     sockets: tuple[socket.socket, ...]
@@ -44,7 +44,7 @@ class Place:
 
 
 @asynccontextmanager
-async def taken(settings: ServeSettings) -> AsyncIterator[Place]:
+async def taken(settings: ServeSettings) -> AsyncIterator[BoundAddress]:
     """The address in the settings, nobody else's from now on. Raises ConfigError where it cannot be had or used."""
     check_exposure(settings)
     tls = await asyncio.to_thread(tls_of, settings)
@@ -67,7 +67,7 @@ async def taken(settings: ServeSettings) -> AsyncIterator[Place]:
                 f"{settings.host}:{settings.port} cannot be listened on: {problem.strerror or problem}",
                 fix="stop what listens there, or give another --port (0 takes any free one)",
             ) from problem
-        yield Place(tuple(sockets), tls)
+        yield BoundAddress(tuple(sockets), tls)
 
 
 def _addresses(settings: ServeSettings) -> list[tuple[socket.AddressFamily, Address]]:

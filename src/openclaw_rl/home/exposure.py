@@ -97,7 +97,7 @@ def _inside(home: Path) -> list[Path]:
 
 
 @dataclass(frozen=True, slots=True)
-class Metered:
+class MeteredCollector:
     """A collector that counts each answer's tokens for its key."""
 
     collector: protocols.Collector

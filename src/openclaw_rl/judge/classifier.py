@@ -15,7 +15,7 @@ from openclaw_rl.core.verdict import Verdict, VerdictSource, Vote
 from openclaw_rl.judge.encoder import Class, Encoder, Sound
 from openclaw_rl.judge.keep import taught_hints
 from openclaw_rl.judge.prompt import Question
-from openclaw_rl.judge.reading import Reading, folded, reading
+from openclaw_rl.judge.reading import TurnReading, folded, reading
 from openclaw_rl.judge.settings import HintFrom, JudgeSettings
 from openclaw_rl.judge.signals import foreign_messages, owner_messages, tool_status
 
@@ -80,7 +80,7 @@ class ClassifierJudge:
             return None, f"not sure ({told})"
         return about.scores[at], f"{about.scores[at]:+d} ({told})"
 
-    def _hint(self, read: Reading, sound: Sound) -> tuple[str | None, str]:
+    def _hint(self, read: TurnReading, sound: Sound) -> tuple[str | None, str]:
         """The hint, if it is sure of one, and what is to be read of it."""
         about = self.encoder.about
         at = _highest(sound.wishes)
@@ -97,7 +97,7 @@ class ClassifierJudge:
         return _ended(wish.hint.replace("{x}", literal), place), told
 
 
-def _literal(wish: Class, read: Reading, sound: Sound, languages: Mapping[str, tuple[str, ...]]) -> str | None:
+def _literal(wish: Class, read: TurnReading, sound: Sound, languages: Mapping[str, tuple[str, ...]]) -> str | None:
     """The user's words that the wish is about; None where they will not do, empty where it is about none."""
     if not wish.holds:
         return ""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from openclaw_rl.errors import ModelError
-from openclaw_rl.judge.reading import MOST_WORDS, Reading, hashes
+from openclaw_rl.judge.reading import MOST_WORDS, TurnReading, hashes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -123,7 +123,7 @@ class Encoder:
             members[int(number)][rest] = value if rest == "pieces.weight" else value.astype(np.float32)
         return cls(about, members)
 
-    def hear(self, read: Reading) -> Sound:
+    def hear(self, read: TurnReading) -> Sound:
         """What is heard in a reading: the mean of what each member hears. Some milliseconds on one core."""
         import numpy as np
 
@@ -146,7 +146,7 @@ class _Member:
     held: Mapping[str, Array]
     number: int
 
-    def hear(self, read: Reading) -> tuple[Array, Array, Array, Array]:
+    def hear(self, read: TurnReading) -> tuple[Array, Array, Array, Array]:
         """Shares of scores, wishes and places, and [T, T] of a literal's first and last word."""
         import numpy as np
 
@@ -160,7 +160,7 @@ class _Member:
         first, last = (_softmax(ends[:, at]) if len(spoken) else ends[:, at] for at in (0, 1))
         return scores, wishes, places, np.triu(np.tril(first[:, None] * last[None, :], _MOST_LITERAL - 1))
 
-    def _states(self, read: Reading) -> Array:
+    def _states(self, read: TurnReading) -> Array:
         """[3 + T, D]: who speaks, the request, the reply, and each word."""
         import numpy as np
 
@@ -182,7 +182,7 @@ class _Member:
             states = self._layer(f"blocks.{index}.", states)
         return self._norm("norm_out", states)
 
-    def _beside(self, read: Reading) -> tuple[Array, Array]:
+    def _beside(self, read: TurnReading) -> tuple[Array, Array]:
         """The request and the reply, a vector each."""
         import numpy as np
 

@@ -22,7 +22,7 @@ _VOWELS, _DOUBLED, _ONE = re.compile("[aeiou]"), re.compile(r"(.)\1+"), r"\1"
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TurnReading:
     """What followed a reply, word by word with marks; beside it the words of the request and of the reply.
 
     `places` are where each word stands in `text`, which is what was said.
@@ -37,7 +37,7 @@ class Reading:
     reply: tuple[str, ...]
 
 
-def reading(request: Sequence[Message], reply: Message, said: Sequence[Message]) -> Reading:
+def reading(request: Sequence[Message], reply: Message, said: Sequence[Message]) -> TurnReading:
     """The reading of a turn. `request` holds the messages that the reply answered."""
     text = "\n".join(item.text for item in said)
     found = [(match.group(), match.start(), match.end()) for match in _WORD.finditer(text)]
@@ -49,7 +49,7 @@ def reading(request: Sequence[Message], reply: Message, said: Sequence[Message])
     kind = "user"
     if said and said[-1].role is Role.TOOL:
         kind = "error" if any(item.is_error for item in said) else "tool"
-    return Reading(
+    return TurnReading(
         kind,
         text,
         words,

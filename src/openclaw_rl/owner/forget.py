@@ -13,7 +13,7 @@ import msgspec
 from openclaw_rl.core.message import Json
 from openclaw_rl.home.reach import asked
 from openclaw_rl.remake.forget_plan import Certificate
-from openclaw_rl.store.forget.selection import What
+from openclaw_rl.store.forget.selection import ForgetTarget
 
 PATH = "/v1/rl/forget"
 LIMIT = aiohttp.ClientTimeout(total=900)  # a large store is looked through before its rows go
@@ -22,7 +22,7 @@ DONE, ERASING, REBUILDING, AT_GATE = "done", "erasing", "rebuilding", "at_gate"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ForgettingStatus:
     """How far a forgetting has come: its phase, how many of how many versions are made again, what is in the way."""
 
     id: str
@@ -48,23 +48,23 @@ class Standing:
         }.get(self.phase, "done")
 
 
-async def preview(home: Path, what: What) -> dict[str, int]:
+async def preview(home: Path, what: ForgetTarget) -> dict[str, int]:
     """What would go, counted; empty where that is nothing. Raises ConfigError where nothing of that name is there."""
     found = await asked(home, "POST", PATH, _body(what) | {"dry_run": True}, limit=LIMIT)
     return {} if found["is_nothing"] else msgspec.convert(found["goes"], dict[str, int])
 
 
-async def begin(home: Path, what: What, *, has_records: bool) -> str:
+async def begin(home: Path, what: ForgetTarget, *, has_records: bool) -> str:
     """The id of the forgetting; the server finishes it whatever becomes of who asked."""
     return str((await asked(home, "POST", PATH, _body(what) | {"records": has_records}, limit=LIMIT))["id"])
 
 
-async def standing(home: Path) -> list[Standing]:
+async def standing(home: Path) -> list[ForgettingStatus]:
     """Every forgetting, oldest first."""
-    return msgspec.convert((await asked(home, "GET", PATH))["forgettings"], list[Standing])
+    return msgspec.convert((await asked(home, "GET", PATH))["forgettings"], list[ForgettingStatus])
 
 
-async def followed(home: Path, name: str, *, until_made: bool) -> AsyncIterator[Standing]:
+async def followed(home: Path, name: str, *, until_made: bool) -> AsyncIterator[ForgettingStatus]:
     """How far it has come, each time that changes: until its certificate is complete or its bytes are gone.
 
     It ends also where the versions cannot be made again now, or not by this server.
@@ -82,7 +82,7 @@ async def followed(home: Path, name: str, *, until_made: bool) -> AsyncIterator[
         await asyncio.sleep(POLL_S)
 
 
-def _body(what: What) -> dict[str, Json]:
+def _body(what: ForgetTarget) -> dict[str, Json]:
     named: dict[str, Json] = {
         "session": what.session,
         "user": what.user,

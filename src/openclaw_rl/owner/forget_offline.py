@@ -15,12 +15,12 @@ from openclaw_rl.remake.forget_finish import certified, finish_erasing, plan_tex
 from openclaw_rl.remake.forget_plan import Certificate, certificate_path, plan_of, summary, write_certificate
 from openclaw_rl.runtime.installation import installed
 from openclaw_rl.store.forget.book import Phase
-from openclaw_rl.store.forget.selection import Going, What
+from openclaw_rl.store.forget.selection import ForgetSelection, ForgetTarget
 
 __all__ = ["certificate_path", "certificates", "check_alone", "finish", "forget", "preview", "summary"]
 
 
-async def preview(home: Path, what: What) -> Going:
+async def preview(home: Path, what: ForgetTarget) -> ForgetSelection:
     """What would go. Raises ConfigError where nothing of that name is there, StoreError while a server runs."""
     check_alone(home)
     await asyncio.to_thread(finish_erasing, home)
@@ -34,7 +34,7 @@ async def certificates(home: Path) -> list[Certificate]:
         return [read_plan(item).certificate for item in await store.forgettings.all()]
 
 
-async def forget(config: Config, what: What, *, remake: bool = True, has_records: bool = False) -> Certificate:
+async def forget(config: Config, what: ForgetTarget, *, remake: bool = True, has_records: bool = False) -> Certificate:
     """Forgets and gives the certificate, which lies in the home folder too.
 
     Killed anywhere, it is finished by the next call or at the next start of the server. Without `remake` the versions

@@ -87,14 +87,14 @@ async def export_to(home: Path, out: Path, *, user: str | None = None, with_side
 
     Raises StoreError, also where something was forgotten meanwhile; then nothing is left of the file.
     """
-    from openclaw_rl.store.export import Wanted, export
+    from openclaw_rl.store.export import ExportFilter, export
 
     if address_of(home) is not None:
         return await _received(home, await asyncio.to_thread(out.resolve), user=user, with_side=with_side)
     async with opened(home, to_read=True) as store:
         if await asyncio.to_thread(notes_exports, home):
             await store.exports.note(out, at_s=time.time())  # what is forgotten is taken out of it
-        return await export(store, out, Wanted(user=user, with_side=with_side))
+        return await export(store, out, ExportFilter(user=user, with_side=with_side))
 
 
 def notes_exports(home: Path) -> bool:

@@ -148,7 +148,7 @@ async def _compared_offline(
     from openclaw_rl.engines.local.client import LocalEngine
     from openclaw_rl.home.models import model_folder
     from openclaw_rl.publish.compare import Comparison
-    from openclaw_rl.publish.swap import Served
+    from openclaw_rl.publish.swap import ServedVersions
     from openclaw_rl.render.renderer import ChatRenderer
     from openclaw_rl.render.template import read_template
 
@@ -157,7 +157,9 @@ async def _compared_offline(
         renderer = ChatRenderer(await asyncio.to_thread(read_template, folder), config.render)
         engine = await LocalEngine.start(replace(config.engine, model=str(folder)))
         try:
-            comparison = Comparison(store, engine, renderer, Served(store, engine), renderer.ends(engine.info.eos_ids))
+            comparison = Comparison(
+                store, engine, renderer, ServedVersions(store, engine), renderer.ends(engine.info.eos_ids)
+            )
             found = await comparison.of(versions, prompts, max_tokens=max_tokens)
         finally:
             await engine.aclose()

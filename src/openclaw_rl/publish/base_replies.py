@@ -31,7 +31,7 @@ class TrialPrompt:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidReply:
+class ScoredReply:
     """A sampled reply, with the likeliest tokens and the log-probability at each place under whoever said it."""
 
     tokens: tuple[int, ...]
@@ -49,18 +49,18 @@ class SaidReply:
 class BaseReply:
     """The base model's own reply to a trial prompt, and how each reading finds it."""
 
-    said: SaidReply
+    said: ScoredReply
     tops: tuple[tuple[Top, ...], ...]
     logps: tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Departed:
+class DepartureShare:
     """How likely a version departs from the base model in its own reply to a prompt, and along the base model's."""
 
     own: float
     shown: float
-    reply: SaidReply
+    reply: ScoredReply
     base: BaseReply
 
 
@@ -72,10 +72,10 @@ class BaseReplies:
     stop_ids: tuple[int, ...]
     most: int
     temperature: float = 0.7
-    _said: OrderedDict[tuple[int, ...], SaidReply] = field(default_factory=OrderedDict)
+    _said: OrderedDict[tuple[int, ...], ScoredReply] = field(default_factory=OrderedDict)
     _known: OrderedDict[tuple[tuple[int, ...], ...], BaseReply] = field(default_factory=OrderedDict)
 
-    async def said(self, prompt: TrialPrompt) -> SaidReply:
+    async def said(self, prompt: TrialPrompt) -> ScoredReply:
         """The base model's reply to the last reading; sampled once for each."""
         key = prompt.readings[-1].tokens
         if key not in self._said:
@@ -96,7 +96,7 @@ class BaseReplies:
                 self._known.popitem(last=False)
         return self._known[key]
 
-    async def reply(self, prompt: Prompt, version: PolicyVersion, *, most: int = 0) -> SaidReply:
+    async def reply(self, prompt: Prompt, version: PolicyVersion, *, most: int = 0) -> ScoredReply:
         """What a version says. Raises EngineError or RequestError where the engine cannot be asked now."""
         sampling = Sampling(
             max_tokens=most or self.most,
@@ -106,7 +106,7 @@ class BaseReplies:
             stop_ids=self.stop_ids,
         )
         said = [item async for item in self.engine.generate(prompt, sampling, version)]
-        return SaidReply(
+        return ScoredReply(
             tuple(item.token for item in said),
             tuple(item.top for item in said),
             tuple(item.logp for item in said),
@@ -118,7 +118,7 @@ class BaseReplies:
         self._said.clear()
         self._known.clear()
 
-    async def departed(self, prompt: TrialPrompt, reply: SaidReply, version: PolicyVersion) -> Departed:
+    async def departed(self, prompt: TrialPrompt, reply: ScoredReply, version: PolicyVersion) -> DepartureShare:
         """How likely the version departs, given its own reply."""
         base = await self.of(prompt)
         (shown, logp), *read = await asyncio.gather(
@@ -129,15 +129,15 @@ class BaseReplies:
 
     def _measured(
         self,
-        reply: SaidReply,
+        reply: ScoredReply,
         read: Sequence[tuple[Top, ...]],
         base: BaseReply,
         shown: tuple[Top, ...],
         logp: tuple[float, ...],
-    ) -> Departed:
+    ) -> DepartureShare:
         own = [self._at(top, [each[at] for each in read]) for at, top in enumerate(reply.tops)]
         along = [self._at(top, [each[at] for each in base.tops]) for at, top in enumerate(shown)]
-        return Departed(chance(own), chance(along, reached(logp, base.logps)), reply, base)
+        return DepartureShare(chance(own), chance(along, reached(logp, base.logps)), reply, base)
 
     def _at(self, candidate: Top, readings: Sequence[Top]) -> float:
         return departure(candidate, readings, temperature=self.temperature)
@@ -150,7 +150,7 @@ class BaseReplies:
         return found.top, found.logp
 
 
-def mean_departure(found: Sequence[Departed]) -> float:
+def mean_departure(found: Sequence[DepartureShare]) -> float:
     """The share of replies that depart, of the version's own or along the base model's, whichever is more."""
     own, shown = (sum(values) / len(found) for values in ([one.own for one in found], [one.shown for one in found]))
     return max(own, shown)

@@ -13,7 +13,7 @@ from openclaw_rl.core.protocols import Engine, Renderer
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import ConfigError, RequestError
-from openclaw_rl.publish.swap import Served
+from openclaw_rl.publish.swap import ServedVersions
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionRow
 
@@ -23,7 +23,7 @@ AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedPrompt:
     """What was asked, and each version's answer to it."""
 
     asked: tuple[Message, ...]
@@ -42,12 +42,12 @@ class Comparison:
     store: Store
     engine: Engine
     renderer: Renderer
-    served: Served
+    served: ServedVersions
     stop_ids: tuple[int, ...]
 
     async def of(
         self, versions: Sequence[PolicyVersion], prompts: Sequence[Sequence[Message]], *, max_tokens: int
-    ) -> list[Compared]:
+    ) -> list[ComparedPrompt]:
         """Each version's likeliest answer to each prompt; those of their users' latest turns where none are given.
 
         Refused versions can be looked at too. Raises ConfigError for a version that does not exist or prompts there are
@@ -82,11 +82,11 @@ class Comparison:
 
     async def _compared(
         self, asked: tuple[Message, ...], versions: Sequence[PolicyVersion], slots: asyncio.Semaphore, most: int
-    ) -> Compared:
+    ) -> ComparedPrompt:
         async with slots:
             prompt = await asyncio.to_thread(self.renderer.prompt, asked, (), None)
             answers = [await self._answer(prompt, version, most) for version in versions]
-        return Compared(asked, tuple(answers))
+        return ComparedPrompt(asked, tuple(answers))
 
     async def _answer(self, prompt: Prompt, version: PolicyVersion, most: int) -> str:
         sampling = Sampling(max_tokens=most, temperature=0.0, seed=0, stop_ids=self.stop_ids)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.store.tables.effects import Outcome
+from openclaw_rl.store.tables.effects import CorrectionRecord
 
 STEPS = 400  # of the numerical integral
 BETS = 24  # higher shares that are bet on, evenly spread
@@ -27,8 +27,8 @@ class Suspect:
 
     version: PolicyVersion
     parent: PolicyVersion
-    before: tuple[Outcome, ...]
-    since: tuple[Outcome, ...]
+    before: tuple[CorrectionRecord, ...]
+    since: tuple[CorrectionRecord, ...]
 
     @property
     def words(self) -> str:
@@ -36,7 +36,7 @@ class Suspect:
         return f"{_share(self.since)} judged turns corrected since, {_share(self.before)} before"
 
 
-def suspects(path: Sequence[PolicyVersion], outcomes: Sequence[Outcome], *, window: int) -> list[Suspect]:
+def suspects(path: Sequence[PolicyVersion], outcomes: Sequence[CorrectionRecord], *, window: int) -> list[Suspect]:
     """Every version of the path that is still watched, newest first.
 
     `path` leads from the served version back to what it was made from. A version answers for itself and for those made
@@ -96,5 +96,5 @@ def share_at_most(corrected: int, turns: int, *, sure: float = SURE) -> float:
     return 1.0
 
 
-def _share(outcomes: Sequence[Outcome]) -> str:
+def _share(outcomes: Sequence[CorrectionRecord]) -> str:
     return f"{sum(outcome.is_corrected for outcome in outcomes)} of {len(outcomes)}"

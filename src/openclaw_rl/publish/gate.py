@@ -15,14 +15,14 @@ from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
 from openclaw_rl.publish import replies, wishes
-from openclaw_rl.publish.base_replies import BaseReplies, Departed, mean_departure
+from openclaw_rl.publish.base_replies import BaseReplies, DepartureShare, mean_departure
 from openclaw_rl.publish.divergence import sum_of_divergence
-from openclaw_rl.publish.insisting import Insisting, most_against, without_yielding
+from openclaw_rl.publish.insisting import RepeatedWishes, most_against, without_yielding
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.tasks import TaskProbe
-from openclaw_rl.publish.trial_prompts import Known, TrialPrompts
+from openclaw_rl.publish.trial_prompts import TrialPrompts, VersionLessons
 from openclaw_rl.publish.versions import ancestors
-from openclaw_rl.publish.wishes import Change
+from openclaw_rl.publish.wishes import MeanShift
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import TurnRow, VersionRow
 
@@ -48,7 +48,7 @@ class GateReport:
 
 
 @dataclass(slots=True)
-class Attempt:
+class GateTrial:
     """One version being tried: what was measured so far, and what speaks against it."""
 
     candidate: VersionRow
@@ -56,7 +56,7 @@ class Attempt:
     turns: Sequence[Turn]
     metrics: dict[str, float] = field(default_factory=dict)
     against: str = ""
-    trials: Sequence[replies.Trial] = ()
+    trials: Sequence[replies.TrialReply] = ()
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class Gate:
         if not self.settings.gate:
             return GateReport(True, "not tried: the gate is off")
         turns = await self._turns(candidate)
-        attempt = Attempt(candidate, parent, turns, {"gate_turns": float(len(turns))})
+        attempt = GateTrial(candidate, parent, turns, {"gate_turns": float(len(turns))})
         for measure in (self._near, self._speaks, self._departs, self._follows, self._knows):
             await measure(attempt)
             if attempt.against:
@@ -94,7 +94,7 @@ class Gate:
             True, "passed the gate" if turns else "passed the gate: no prompts to try it on yet", attempt.metrics
         )
 
-    async def _near(self, attempt: Attempt) -> None:
+    async def _near(self, attempt: GateTrial) -> None:
         """Whether it is near enough to the base model, in finite numbers."""
         distance = await self._distance(attempt.turns[: self.settings.kl_turns], attempt.candidate.version)
         if distance is None:
@@ -108,7 +108,7 @@ class Gate:
                 f"it is {distance:.2f} nats a token from the base model; {self.settings.margins.kl_max:g} are allowed"
             )
 
-    async def _speaks(self, attempt: Attempt) -> None:
+    async def _speaks(self, attempt: GateTrial) -> None:
         """Whether trial replies are sound, and no longer and no more of the same than those given before."""
         probes = attempt.turns[: self.settings.probes]
         trials = replies.Trials(self.renderer, self._base)
@@ -129,7 +129,7 @@ class Gate:
         if attempt.trials:
             self._compare(attempt, attempt.trials)
 
-    def _compare(self, attempt: Attempt, sound: Sequence[replies.Trial]) -> None:
+    def _compare(self, attempt: GateTrial, sound: Sequence[replies.TrialReply]) -> None:
         length, given = replies.lengths(sound)
         again, was = replies.repetitions(sound)
         attempt.metrics |= {"gate_length": length, "gate_repetition": again}
@@ -138,14 +138,14 @@ class Gate:
         elif again > was + self.settings.margins.repetition_margin:
             attempt.against = f"{again:.0%} of its trial replies repeats itself, {was:.0%} before"
 
-    async def _departs(self, attempt: Attempt) -> None:
+    async def _departs(self, attempt: GateTrial) -> None:
         """Whether its replies hold only what the base model would say, told what its users wish for or not."""
         if not attempt.trials:
             return
         samples = await self.store.effects.samples(attempt.candidate.turns)
         taught = [hint.text for sample in samples if not sample.is_promoted for hint in sample.hints]
         turns = [trial.turn for trial in attempt.trials]
-        known = Known(taught, list(dict.fromkeys(turn.user for turn in reversed(turns))))
+        known = VersionLessons(taught, list(dict.fromkeys(turn.user for turn in reversed(turns))))
         own = await self._prompts.of_turns(turns, known)
         others = await self._prompts.of_turns(await self._others(attempt), known)
         unasked = await self._prompts.of_nobody(known, own, most=self.settings.probe_others - len(others))
@@ -159,7 +159,7 @@ class Gate:
         if not attempt.against:
             self._weigh(attempt, groups)
 
-    def _compare_length(self, attempt: Attempt, own: Sequence[Departed]) -> None:
+    def _compare_length(self, attempt: GateTrial, own: Sequence[DepartureShare]) -> None:
         length = sum(len(one.reply.tokens) for one in own) / len(own)
         told = sum(len(one.base.said.tokens) for one in own) / len(own)
         _, given = replies.lengths(attempt.trials)
@@ -170,7 +170,7 @@ class Gate:
                 "model that is told what its users wish for"
             )
 
-    def _weigh(self, attempt: Attempt, groups: Sequence[Sequence[Departed]]) -> None:
+    def _weigh(self, attempt: GateTrial, groups: Sequence[Sequence[DepartureShare]]) -> None:
         settings = self.settings
         bounds = (
             settings.margins.departs_max,
@@ -188,7 +188,7 @@ class Gate:
                     f"wished for or not; {bound:.0%} are allowed"
                 )
 
-    async def _others(self, attempt: Attempt) -> list[Turn]:
+    async def _others(self, attempt: GateTrial) -> list[Turn]:
         """Turns that the version is not tried on yet: of others first, then those that nobody corrected."""
         used = {turn.prompt.tokens for turn in attempt.turns[: self.settings.probes]}
         users = {turn.user for turn in attempt.turns[: self.settings.probes]}
@@ -200,7 +200,7 @@ class Gate:
         turns.sort(key=lambda turn: (turn.user in users, turn.id not in liked))
         return turns[: self.settings.probe_others // 2]
 
-    async def _follows(self, attempt: Attempt) -> None:
+    async def _follows(self, attempt: GateTrial) -> None:
         """Whether the wishes it was trained for are met no worse, nor at the cost of earlier ones."""
         own = self._short(await self.store.effects.samples(attempt.candidate.turns))
         own = sorted(own, key=lambda sample: sample.is_promoted)[: self.settings.wish_turns]  # what rode along last
@@ -223,7 +223,7 @@ class Gate:
                 return
         await self._keeps(attempt, own, won=0.0 if wish is None else max(0.0, -wish.rise))
 
-    async def _keeps(self, attempt: Attempt, own: Sequence[Sample], *, won: float) -> None:
+    async def _keeps(self, attempt: GateTrial, own: Sequence[Sample], *, won: float) -> None:
         """Whether earlier wishes are met no worse, or by no more than what it `won` of its own, in nats a token.
 
         A user who asked for the same before, and was refused for an earlier wish of theirs, outweighs that wish.
@@ -235,13 +235,13 @@ class Gate:
         if others is None:
             return
         if others.rise > most:
-            insisting = Insisting(
+            insisting = RepeatedWishes(
                 self.store, self.engine, self.renderer, self.settings.margins.wish_margin, self.settings.kl_top_k
             )
             refusals = await insisting.refusals(attempt.candidate, own)
             attempt.metrics["gate_yielded"] = float(refusals.total())
             held = without_yielding(held, refusals)
-            others = wishes.mean(held) or Change(0.0, 0.0)
+            others = wishes.mean(held) or MeanShift(0.0, 0.0)
         attempt.metrics |= {"gate_kept_before": others.before, "gate_kept": others.after}
         if others.rise > most:
             log.info("version=%s gives up most of what a hint of turn=%s asks for", after, most_against(held).turn)
@@ -250,7 +250,7 @@ class Gate:
                 f"{others.before:.2f} before"
             )
 
-    async def _knows(self, attempt: Attempt) -> None:
+    async def _knows(self, attempt: GateTrial) -> None:
         """Whether it does the probe tasks as well as the served version, and as the best of those it was made from."""
         if self.tasks is None or not self.tasks.tasks:
             return

@@ -17,7 +17,7 @@ from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import RequestError
 from openclaw_rl.publish.divergence import mean_divergence
-from openclaw_rl.publish.wishes import Change, top_tokens
+from openclaw_rl.publish.wishes import MeanShift, top_tokens
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 from openclaw_rl.wording.likeness import asks_alike
@@ -27,7 +27,7 @@ EXPLAINS = 0.5  # of what a hint changes, by another one: then both ask for the 
 
 
 @dataclass(frozen=True, slots=True)
-class Insisting:
+class RepeatedWishes:
     """Counts refusals. `margin` as in `wish_margin`, `top_k` as in `kl_top_k`."""
 
     store: Store
@@ -87,7 +87,9 @@ class Insisting:
         return left < EXPLAINS * await asyncio.to_thread(mean_divergence, wanted, bare)
 
 
-def without_yielding(held: Sequence[tuple[Sample, Change]], refusals: Counter[str]) -> list[tuple[Sample, Change]]:
+def without_yielding(
+    held: Sequence[tuple[Sample, MeanShift]], refusals: Counter[str]
+) -> list[tuple[Sample, MeanShift]]:
     """What earlier hints ask for, less one wish for each of its user's refusals: those given up most, first."""
     left = list(held)
     for user in refusals.elements():
@@ -98,7 +100,7 @@ def without_yielding(held: Sequence[tuple[Sample, Change]], refusals: Counter[st
     return left
 
 
-def most_against(held: Iterable[tuple[Sample, Change]]) -> Sample:
+def most_against(held: Iterable[tuple[Sample, MeanShift]]) -> Sample:
     """The sample that was given up most."""
     return max(held, key=lambda one: one[1].rise)[0]
 

@@ -22,7 +22,7 @@ from openclaw_rl.core.inside import is_inside, remove
 from openclaw_rl.core.manifest import FILE_NAME, version_folder, versions_folder
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.publish.settings import PublishSettings
-from openclaw_rl.publish.swap import Served
+from openclaw_rl.publish.swap import ServedVersions
 from openclaw_rl.publish.watch import watched
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.tables.keeping import Keep
@@ -47,7 +47,7 @@ class Pruning:
     """Removes weights, of each scope all but the newest so many and what is in use. `due` is rung by publishing."""
 
     store: Store
-    served: Served
+    served: ServedVersions
     settings: PublishSettings
     home: Path
     due: asyncio.Event = field(default_factory=asyncio.Event)

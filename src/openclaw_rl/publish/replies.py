@@ -9,17 +9,17 @@ from openclaw_rl.core.protocols import Renderer
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import RequestError
-from openclaw_rl.publish.base_replies import BaseReplies, SaidReply
+from openclaw_rl.publish.base_replies import BaseReplies, ScoredReply
 
 RUN = 4  # tokens: a run of so many that stood in the reply before is a repetition
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class TrialReply:
     """A reply to a turn's prompt; `fault` is empty where nothing is wrong with it."""
 
     turn: Turn
-    said: SaidReply
+    said: ScoredReply
     fault: str
 
     @property
@@ -35,15 +35,15 @@ class Trials:
     renderer: Renderer
     base: BaseReplies
 
-    async def replies(self, turns: Sequence[Turn], version: PolicyVersion) -> list[Trial]:
+    async def replies(self, turns: Sequence[Turn], version: PolicyVersion) -> list[TrialReply]:
         """A reply to each turn's prompt. Raises EngineError or RequestError where the engine cannot be asked now."""
         return [await self._reply(turn, version) for turn in turns]
 
-    async def _reply(self, turn: Turn, version: PolicyVersion) -> Trial:
+    async def _reply(self, turn: Turn, version: PolicyVersion) -> TrialReply:
         exploded = 2 * len(turn.completion.tokens) + 32
         said = await self.base.reply(turn.prompt, version, most=min(self.base.most, exploded))
         never_ends = len(said.tokens) >= exploded and not said.has_ended
-        return Trial(turn, said, self._fault(said.tokens, never_ends=never_ends))
+        return TrialReply(turn, said, self._fault(said.tokens, never_ends=never_ends))
 
     def _fault(self, tokens: tuple[int, ...], *, never_ends: bool) -> str:
         try:
@@ -57,13 +57,13 @@ class Trials:
         return "does not end" if never_ends else ""
 
 
-def lengths(trials: Sequence[Trial]) -> tuple[float, float]:
+def lengths(trials: Sequence[TrialReply]) -> tuple[float, float]:
     """The mean tokens of the replies, and of those that were given to the same prompts before."""
     given = [len(trial.turn.completion.tokens) for trial in trials]
     return sum(len(trial.tokens) for trial in trials) / len(trials), sum(given) / len(trials)
 
 
-def repetitions(trials: Sequence[Trial]) -> tuple[float, float]:
+def repetitions(trials: Sequence[TrialReply]) -> tuple[float, float]:
     """The mean repetition of the replies, and of those that were given to the same prompts before."""
     given = [repetition(trial.turn.completion.tokens) for trial in trials]
     return sum(repetition(trial.tokens) for trial in trials) / len(trials), sum(given) / len(trials)

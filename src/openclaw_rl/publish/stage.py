@@ -15,13 +15,13 @@ from openclaw_rl.errors import AdapterError, EngineError, RequestError
 from openclaw_rl.publish.gate import Gate, GateReport
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.status import PublishStatus, publish_findings
-from openclaw_rl.publish.swap import Served
+from openclaw_rl.publish.swap import ServedVersions
 from openclaw_rl.publish.versions import ancestors
 from openclaw_rl.publish.watch import LINE, Watch, path_to
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionRow, VersionStatus
-from openclaw_rl.store.tables.effects import Outcome
-from openclaw_rl.store.tables.refusals import Refusal, Returned
+from openclaw_rl.store.tables.effects import CorrectionRecord
+from openclaw_rl.store.tables.refusals import Refusal, ReturnedSamples
 
 log = logging.getLogger(__name__)
 POLL_S = 2.0
@@ -37,7 +37,7 @@ class PublishStage:
     """
 
     store: Store
-    served: Served
+    served: ServedVersions
     gate: Gate
     settings: PublishSettings
     watch: Watch | None = None
@@ -143,7 +143,7 @@ class PublishStage:
         self._seen = judged
         return is_taken
 
-    async def _look_at(self, watch: Watch, scope: str, outcomes: Sequence[Outcome]) -> bool:
+    async def _look_at(self, watch: Watch, scope: str, outcomes: Sequence[CorrectionRecord]) -> bool:
         current = await self.store.current(scope)
         rows = await self.store.line(current, most=LINE)
         try:
@@ -329,7 +329,7 @@ class PublishStage:
         self._noticed = str(self.served.current(SHARED))
 
 
-def _became(returned: Returned) -> str:
+def _became(returned: ReturnedSamples) -> str:
     """What became of what a refused version had learned from, in words."""
     waiting, given_up = len(returned.waiting), len(returned.given_up)
     words = f"; {waiting} of its samples will be learned again, more gently" if waiting else ""

@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
-class Served:
+class ServedVersions:
     """The versions being served. `current` never waits: it is what serving asks for each request.
 
     A request ends on the version it began with. Versions that left are unloaded, the newest `keep_loaded` excepted; the
@@ -231,7 +231,7 @@ class Served:
         return version.scope != SHARED and self._current.get(version.scope) == version
 
 
-async def rollback(store: Store, version: PolicyVersion, *, served: Served | None = None) -> None:
+async def rollback(store: Store, version: PolicyVersion, *, served: ServedVersions | None = None) -> None:
     """From now on this version is served, and training goes on from there; without `served`, from the next start on.
 
     Raises ConfigError for a version that does not exist or was refused, and where another is pinned, AdapterError where
@@ -249,7 +249,7 @@ async def rollback(store: Store, version: PolicyVersion, *, served: Served | Non
     await served.swap(version, why=BY_HAND)
 
 
-async def pin(store: Store, version: PolicyVersion, *, served: Served | None = None, at_s: float) -> None:
+async def pin(store: Store, version: PolicyVersion, *, served: ServedVersions | None = None, at_s: float) -> None:
     """From now on this version is served whatever is trained; `served` and what is raised as for `rollback`."""
     row = await servable(store, version)
     if served is not None and row is not None:
@@ -260,7 +260,7 @@ async def pin(store: Store, version: PolicyVersion, *, served: Served | None = N
     log.info("pinned version=%s", version)
 
 
-async def unpin(store: Store, scope: str, *, served: Served | None = None) -> PolicyVersion:
+async def unpin(store: Store, scope: str, *, served: ServedVersions | None = None) -> PolicyVersion:
     """The version that is served from now on. Raises ConfigError where none was pinned, AdapterError as `rollback`."""
     if await store.orders.pinned(scope) is None:
         raise ConfigError(f"no version of {scope} is pinned", fix="`openclaw-rl versions` shows what is")

@@ -36,7 +36,7 @@ MOST_USERS = 3  # whose wishes are read
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class VersionLessons:
     """What a version may have learned: the hints its step taught, and its latest users, whose wishes it follows."""
 
     taught: Sequence[str] = ()
@@ -54,7 +54,7 @@ class TrialPrompts:
     stop_ids: tuple[int, ...]
     _made_up: list[str] | None = field(default=None)
 
-    async def of_turns(self, turns: Sequence[Turn], known: Known) -> list[TrialPrompt]:
+    async def of_turns(self, turns: Sequence[Turn], known: VersionLessons) -> list[TrialPrompt]:
         """The prompts of turns, read with what their users wish for too."""
         found = []
         for turn in turns:
@@ -68,7 +68,7 @@ class TrialPrompts:
             found.append(TrialPrompt(turn.prompt, tuple(readings)))
         return found
 
-    async def of_nobody(self, known: Known, beside: Sequence[TrialPrompt], *, most: int) -> list[TrialPrompt]:
+    async def of_nobody(self, known: VersionLessons, beside: Sequence[TrialPrompt], *, most: int) -> list[TrialPrompt]:
         """At most so many requests that nobody asked, the base model being about as sure of them as of those beside."""
         if not beside or most < 1:
             return []

@@ -18,11 +18,11 @@ from openclaw_rl.core.protocols import Engine
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.publish.evidence import Suspect, suspects, worth
 from openclaw_rl.publish.settings import PublishSettings
-from openclaw_rl.publish.swap import Served
+from openclaw_rl.publish.swap import ServedVersions
 from openclaw_rl.publish.versions import ancestors
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionRow
-from openclaw_rl.store.tables.effects import Outcome
+from openclaw_rl.store.tables.effects import CorrectionRecord
 
 log = logging.getLogger(__name__)
 LESS_LIKELY = math.log(2.0)  # in nats: the version before would have said it half as often, or more rarely
@@ -36,7 +36,7 @@ class Watch:
 
     store: Store
     engine: Engine
-    served: Served
+    served: ServedVersions
     settings: PublishSettings
     _told: dict[tuple[str, PolicyVersion], bool] = field(default_factory=dict)
 
@@ -45,7 +45,7 @@ class Watch:
         self._told.clear()
 
     async def guilty(
-        self, rows: Sequence[VersionRow], current: PolicyVersion, outcomes: Sequence[Outcome]
+        self, rows: Sequence[VersionRow], current: PolicyVersion, outcomes: Sequence[CorrectionRecord]
     ) -> Suspect | None:
         """The version on the way to `current` that most likely made it worse, and is sure enough to have done so.
 
@@ -78,7 +78,7 @@ class Watch:
                 return [await self._is_to_blame(outcome, suspect.parent) for outcome in suspect.since]
         return [await self._is_to_blame(outcome, suspect.parent) for outcome in suspect.since]
 
-    async def _is_to_blame(self, outcome: Outcome, before: PolicyVersion) -> bool:
+    async def _is_to_blame(self, outcome: CorrectionRecord, before: PolicyVersion) -> bool:
         if not outcome.is_corrected:
             return False
         key = (outcome.turn, before)

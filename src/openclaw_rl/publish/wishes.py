@@ -19,7 +19,7 @@ from openclaw_rl.wording.likeness import is_same_wish
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MeanShift:
     """A mean over some samples, under the version that is served and under the one that is tried."""
 
     before: float
@@ -33,7 +33,7 @@ class Change:
 
 async def gaps(
     engine: Engine, samples: Sequence[Sample], *, before: PolicyVersion, after: PolicyVersion, top_k: int
-) -> list[tuple[Sample, Change]]:
+) -> list[tuple[Sample, MeanShift]]:
     """How far each sample with hints is from what these would have said."""
     found = []
     for sample in samples:
@@ -44,21 +44,21 @@ async def gaps(
         for version in (before, after):
             said = await top_tokens(engine, sample.prompt, sample.response, version, top_k)
             both.append(await asyncio.to_thread(mean_divergence, teacher, said))
-        found.append((sample, Change(*both)))
+        found.append((sample, MeanShift(*both)))
     return found
 
 
-def mean(found: Sequence[tuple[Sample, Change]]) -> Change | None:
+def mean(found: Sequence[tuple[Sample, MeanShift]]) -> MeanShift | None:
     """The mean of these changes; None of none."""
     if not found:
         return None
     before = sum(change.before for _, change in found) / len(found)
-    return Change(before, sum(change.after for _, change in found) / len(found))
+    return MeanShift(before, sum(change.after for _, change in found) / len(found))
 
 
 async def approval(
     engine: Engine, samples: Sequence[Sample], *, before: PolicyVersion, after: PolicyVersion
-) -> Change | None:
+) -> MeanShift | None:
     """The mean over samples without hints of score times log-probability a token: praised replies up, others down."""
     scored = [sample for sample in samples if sample.score and not sample.hints]
     if not scored:
@@ -70,7 +70,7 @@ async def approval(
                 Prompt(sample.prompt + sample.response), start=len(sample.prompt), version=version
             )
             totals[index] += (sample.score or 0.0) * sum(found.logp) / len(found.logp)
-    return Change(totals[0] / len(scored), totals[1] / len(scored))
+    return MeanShift(totals[0] / len(scored), totals[1] / len(scored))
 
 
 def still_wished(kept: Sequence[Sample], own: Sequence[Sample]) -> list[Sample]:

@@ -24,10 +24,10 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.core.to_end import to_end
 from openclaw_rl.core.version import PolicyVersion, parse_version
 from openclaw_rl.errors import OpenClawRLError, StoreError
-from openclaw_rl.publish.swap import Served
+from openclaw_rl.publish.swap import ServedVersions
 from openclaw_rl.remake.forget_ground import grounded
-from openclaw_rl.remake.forget_plan import Certificate, Plan, Rebuilt, moment, write_certificate
-from openclaw_rl.remake.steps import REPLAYED, Ground, PastStep, Retaken, Retaking, folder_in
+from openclaw_rl.remake.forget_plan import Certificate, ForgetPlan, RebuiltVersion, moment, write_certificate
+from openclaw_rl.remake.steps import REPLAYED, PastStep, RetakeResult, StartWeights, StepReplayer, folder_in
 from openclaw_rl.store.connection import NAME, open_writer
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.forget import book as forgettings
@@ -43,12 +43,12 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
 UNSAID = ("next_state", "votes", "score", "hint", "source", "mean", "feedback")
 
 
-def read_plan(held: Forgetting) -> Plan:
+def read_plan(held: Forgetting) -> ForgetPlan:
     """The plan of a forgetting that is not done."""
-    return msgspec.json.decode(held.plan, type=Plan)
+    return msgspec.json.decode(held.plan, type=ForgetPlan)
 
 
-def plan_text(plan: Plan) -> str:
+def plan_text(plan: ForgetPlan) -> str:
     """What `read_plan` was given."""
     return msgspec.json.encode(plan).decode()
 
@@ -87,7 +87,9 @@ async def finish_beside(store: Store, home: Path) -> None:
         log.info("erased forgetting=%s", held.id)
 
 
-async def rebuild(store: Store, config: Config, model: Path, *, served: Served | None = None) -> list[Certificate]:
+async def rebuild(
+    store: Store, config: Config, model: Path, *, served: ServedVersions | None = None
+) -> list[Certificate]:
     """Makes again, without what was forgotten, the versions that had learned from it. Raises OpenClawRLError.
 
     They wait at the gate then. Gives the certificates of what is done with this. `served` is what a running server
@@ -104,14 +106,14 @@ async def rebuild(store: Store, config: Config, model: Path, *, served: Served |
 
 
 @dataclass(slots=True)
-class Remaking:
+class RebuildBlockers:
     """Why versions cannot be made again now; empty where nothing stands in the way."""
 
     problem: str = ""
 
 
 async def rebuild_in_time(
-    store: Store, config: Config, model: Path, remaking: Remaking, *, served: Served | None = None
+    store: Store, config: Config, model: Path, remaking: RebuildBlockers, *, served: ServedVersions | None = None
 ) -> None:
     """As `rebuild`, tried again with growing pauses where it cannot be done now."""
     pause_s = FIRST_PAUSE_S
@@ -142,14 +144,14 @@ async def certified(store: Store, home: Path, certificate: Certificate) -> Certi
     )
     await asyncio.to_thread(write_certificate, home, now)
     held = next(item for item in await store.forgettings.all() if item.id == certificate.id)
-    await store.forgettings.note(replace(held, phase=Phase.DONE, plan=plan_text(Plan(now))))
+    await store.forgettings.note(replace(held, phase=Phase.DONE, plan=plan_text(ForgetPlan(now))))
     return now
 
 
 async def _rebuilt(
-    store: Store, config: Config, model: Path, held: Forgetting, *, served: Served | None
+    store: Store, config: Config, model: Path, held: Forgetting, *, served: ServedVersions | None
 ) -> Certificate:
-    taking = Retaking(model, config.trainer, config.home / SCRATCH)
+    taking = StepReplayer(model, config.trainer, config.home / SCRATCH)
     try:
         plan, given_up = await grounded(store, config.home, read_plan(held), taking, served)
         if given_up:
@@ -172,24 +174,24 @@ def _remove_given_up(home: Path, rows: Sequence[VersionRow]) -> None:
             remove(home, version_folder(home, row.version))
 
 
-async def _made_again(store: Store, home: Path, held: Forgetting, past: PastStep, taking: Retaking) -> Forgetting:
+async def _made_again(store: Store, home: Path, held: Forgetting, past: PastStep, taking: StepReplayer) -> Forgetting:
     """The plan after one more version was made again, or left out where nothing was left to learn."""
     plan, rows = read_plan(held), await store.versions()
     parent = parse_version(plan.now(past.parent))
     upon = None if past.upon is None else parse_version(plan.now(past.upon))
     below = None if upon is None or upon.is_base else upon
-    ground = Ground(folder_in(rows, parent), folder_in(rows, below))
+    ground = StartWeights(folder_in(rows, parent), folder_in(rows, below))
     of_scope = [row.version.number for row in rows if row.version.scope == past.version.scope]
     version = await asyncio.to_thread(_next_version, home, past, parent, max(of_scope, default=0))
     batches = [found for batch in past.batches if (found := await store.effects.samples(batch))]
     stands = next((row.upon for row in rows if row.version == parent), None)
     started_s = time.time()
-    taken: Retaken | None = None
+    taken: RetakeResult | None = None
     if batches or (past.had == 0 and stands != below):
         folder = await asyncio.to_thread(folders.fresh_folder, home, version)
         taken = await taking.take(past, batches, ground, folder, version)
     if taken is None:
-        after = _with(plan, past, Rebuilt(str(past.version), None, str(parent), 0, None), str(parent))
+        after = _with(plan, past, RebuiltVersion(str(past.version), None, str(parent), 0, None), str(parent))
         held = replace(held, plan=plan_text(after))
         await asyncio.to_thread(folders.remove, home, version)
         await store.forgettings.note(held)
@@ -201,7 +203,7 @@ async def _made_again(store: Store, home: Path, held: Forgetting, past: PastStep
         version, parent, final, manifest.digest, VersionStatus.CANDIDATE, "", manifest.made_s, taken.turns,
         dict(taken.metrics), taken.rehearsed, below,
     )  # fmt: skip
-    entry = Rebuilt(str(past.version), str(version), str(parent), manifest.samples, manifest.digest)
+    entry = RebuiltVersion(str(past.version), str(version), str(parent), manifest.samples, manifest.digest)
     held = replace(held, plan=plan_text(_with(plan, past, entry, str(version))))
     record = StepRecord(step, started_s, time.time(), (), (), taken.metrics, row, version.scope)
     await store.forgettings.remade(held, past.version, record)
@@ -220,7 +222,9 @@ def _next_version(home: Path, past: PastStep, parent: PolicyVersion, last: int) 
     return PolicyVersion(scope, folders.next_number(home, scope, last))
 
 
-def _manifest(past: PastStep, taken: Retaken, parent: PolicyVersion, upon: PolicyVersion | None, step: str) -> Manifest:
+def _manifest(
+    past: PastStep, taken: RetakeResult, parent: PolicyVersion, upon: PolicyVersion | None, step: str
+) -> Manifest:
     settings: dict[str, Json] = {} if past.trainer is None else {"trainer": json.loads(past.trainer)}
     if past.is_fresh:
         settings[REPLAYED] = [list(batch) for batch in past.batches]
@@ -239,7 +243,7 @@ def _manifest(past: PastStep, taken: Retaken, parent: PolicyVersion, upon: Polic
     )
 
 
-def _with(plan: Plan, past: PastStep, entry: Rebuilt, now: str) -> Plan:
+def _with(plan: ForgetPlan, past: PastStep, entry: RebuiltVersion, now: str) -> ForgetPlan:
     certificate = replace(plan.certificate, rebuilt=(*plan.certificate.rebuilt, entry))
     return replace(plan, certificate=certificate, made=plan.made | {str(past.version): now})
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import AdapterError, EngineError
-from openclaw_rl.publish.swap import Served
-from openclaw_rl.remake.forget_plan import Plan
-from openclaw_rl.remake.restore import Restoring, pruned_line
-from openclaw_rl.remake.steps import Retaking, past_step
+from openclaw_rl.publish.swap import ServedVersions
+from openclaw_rl.remake.forget_plan import ForgetPlan
+from openclaw_rl.remake.restore import WeightRestorer, pruned_line
+from openclaw_rl.remake.steps import StepReplayer, past_step
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.forget.erase import WHY_BACK
 from openclaw_rl.store.rows import VersionRow
@@ -23,8 +23,8 @@ FOLDER = "ground"
 
 
 async def grounded(
-    store: Store, home: Path, plan: Plan, taking: Retaking, served: Served | None
-) -> tuple[Plan, tuple[PolicyVersion, ...]]:
+    store: Store, home: Path, plan: ForgetPlan, taking: StepReplayer, served: ServedVersions | None
+) -> tuple[ForgetPlan, tuple[PolicyVersion, ...]]:
     """The plan whose steps all start from weights that are there, and the versions that were given up for it.
 
     The clean versions it starts from get their weights back, and are served again, where their samples still give the
@@ -32,7 +32,7 @@ async def grounded(
     samples that are left.
     """
     rows = await store.versions()
-    restoring = Restoring(store, home, taking, taking.scratch / FOLDER)
+    restoring = WeightRestorer(store, home, taking, taking.scratch / FOLDER)
     lost: dict[PolicyVersion, VersionRow] = {}
     for version in _needed(rows, plan):
         line = await asyncio.to_thread(pruned_line, rows, version)
@@ -51,7 +51,7 @@ async def grounded(
     return replace(plan, past=(*ordered, *again.values())), tuple(lost)
 
 
-def _needed(rows: Sequence[VersionRow], plan: Plan) -> list[PolicyVersion]:
+def _needed(rows: Sequence[VersionRow], plan: ForgetPlan) -> list[PolicyVersion]:
     """The pruned versions that a step of the plan starts from or stands on, oldest first."""
     open_ones = [past for past in plan.past if str(past.version) not in plan.made]
     again = {past.version for past in plan.past}
@@ -59,7 +59,7 @@ def _needed(rows: Sequence[VersionRow], plan: Plan) -> list[PolicyVersion]:
     return [row.version for row in rows if row.pruned_s is not None and row.version in ground]
 
 
-async def _follow(store: Store, served: Served | None, version: PolicyVersion) -> None:
+async def _follow(store: Store, served: ServedVersions | None, version: PolicyVersion) -> None:
     """The running server serves it too."""
     row = await store.version(version)
     if served is None or row is None:

@@ -19,7 +19,7 @@ import msgspec
 
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.remake.steps import PastStep, past_step
-from openclaw_rl.store.forget.selection import Going, What
+from openclaw_rl.store.forget.selection import ForgetSelection, ForgetTarget
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 from openclaw_rl.store.tables import versions
 from openclaw_rl.store.tables.replay import lineage
@@ -33,7 +33,7 @@ REACH = (
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class RemovedVersion:
     """A version that is gone, and the digest it had."""
 
     version: str
@@ -41,7 +41,7 @@ class Removed:
 
 
 @dataclass(frozen=True, slots=True)
-class Rebuilt:
+class RebuiltVersion:
     """A version made again: in place of which, from which, over how many samples; None where nothing was left."""
 
     was: str
@@ -67,8 +67,8 @@ class Certificate:
     removed: dict[str, int]
     turns: tuple[str, ...]
     sessions: tuple[str, ...]
-    versions_removed: tuple[Removed, ...]
-    rebuilt: tuple[Rebuilt, ...] = ()
+    versions_removed: tuple[RemovedVersion, ...]
+    rebuilt: tuple[RebuiltVersion, ...] = ()
     records: int = 0
     records_left: int = 0
     records_not_found: int = 0
@@ -81,7 +81,7 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ForgetPlan:
     """What is still to be done. `gone` and `unsaid` are the turns to take out of records, also out of those outside the
     home folder with `has_records`; `folders` are names of versions, and `made` says which stands in place of which.
     """
@@ -94,7 +94,7 @@ class Plan:
     made: dict[str, str] = field(default_factory=dict)
     has_records: bool = False
 
-    def without_names(self) -> Plan:
+    def without_names(self) -> ForgetPlan:
         """The plan once folders and records are clean."""
         return replace(self, gone=(), unsaid=(), folders=())
 
@@ -107,8 +107,14 @@ class Plan:
 
 
 def plan_of(
-    sql: sqlite3.Connection, what: What, going: Going, *, name: str, at_s: float, has_records: bool = False
-) -> Plan:
+    sql: sqlite3.Connection,
+    what: ForgetTarget,
+    going: ForgetSelection,
+    *,
+    name: str,
+    at_s: float,
+    has_records: bool = False,
+) -> ForgetPlan:
     """The plan, made while the rows and the folders are still there."""
     rows = versions.everything(sql)
     gone = {row.version for row in going.versions}
@@ -118,7 +124,7 @@ def plan_of(
     heads += [row.version for row in rows if row.status is VersionStatus.CANDIDATE]
     learned = {*going.turns, *going.unsaid, *going.unread}
     again = [row for row in lineage(rows, heads) if row.version in gone and row.version.scope != going.scope]
-    return Plan(
+    return ForgetPlan(
         certificate=_certificate(what, going, name, at_s),
         gone=going.turns,
         unsaid=going.unsaid,
@@ -152,7 +158,7 @@ def certificate_path(home: Path, certificate: Certificate) -> Path:
     return home / FOLDER / f"forgotten-{certificate.asked_at[:10]}-{certificate.id}.json"
 
 
-def is_about(certificate: Certificate, what: What) -> bool:
+def is_about(certificate: Certificate, what: ForgetTarget) -> bool:
     """Whether a certificate tells of forgetting just this."""
     given = {"session": what.session, "user": what.user, "turn": what.turn, "episode": what.episode}.get(
         certificate.kind
@@ -177,7 +183,7 @@ def moment(at_s: float) -> str:
     return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds")
 
 
-def _certificate(what: What, going: Going, name: str, at_s: float) -> Certificate:
+def _certificate(what: ForgetTarget, going: ForgetSelection, name: str, at_s: float) -> Certificate:
     salt = secrets.token_hex(16)
     kinds = {"session": what.session, "user": what.user, "turn": what.turn, "before": what.before_s}
     kinds["episode"] = what.episode
@@ -198,11 +204,11 @@ def _certificate(what: What, going: Going, name: str, at_s: float) -> Certificat
     )
 
 
-def _removed(row: VersionRow, scope: str | None, salt: str) -> Removed:
+def _removed(row: VersionRow, scope: str | None, salt: str) -> RemovedVersion:
     """The scope of who is forgotten holds their name."""
     is_theirs = row.version.scope == scope
     name = f"{_digest(salt, row.version.scope)}.{row.version.number}" if is_theirs else str(row.version)
-    return Removed(name, row.digest)
+    return RemovedVersion(name, row.digest)
 
 
 def _digests(salt: str, names: Iterable[str]) -> tuple[str, ...]:
@@ -213,7 +219,7 @@ def _digest(salt: str, name: str) -> str:
     return hashlib.sha256(salt.encode() + name.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def summary(what: Going) -> dict[str, int]:
+def summary(what: ForgetSelection) -> dict[str, int]:
     """What goes, counted, for people."""
     return {
         "turns": len(what.turns),

@@ -23,8 +23,8 @@ from openclaw_rl.home.models import model_folder
 from openclaw_rl.home.reach import opened
 from openclaw_rl.remake.carry_over import CarryOver
 from openclaw_rl.remake.forget_finish import finish_erasing
-from openclaw_rl.remake.restore import Restoring
-from openclaw_rl.remake.steps import REPLAYED, Batch, Ground, PastStep, Retaken, Retaking, past_step
+from openclaw_rl.remake.restore import WeightRestorer
+from openclaw_rl.remake.steps import REPLAYED, Batch, PastStep, RetakeResult, StartWeights, StepReplayer, past_step
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.store.db import Store
@@ -35,7 +35,7 @@ from openclaw_rl.trainers.settings import Method, TrainerSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ReplayChanges:
     """What is to be otherwise than it was; nothing at all for the same bits."""
 
     method: Method | None = None
@@ -52,7 +52,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayedVersion:
     """A version taken again. `is_equal` is None where it was not to be the same."""
 
     version: str
@@ -63,12 +63,12 @@ class Replayed:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReplayReport:
     """What came of a replay."""
 
     version: str
     model: str
-    steps: tuple[Replayed, ...]
+    steps: tuple[ReplayedVersion, ...]
     digest_equal: bool | None
     carried_over: int | None = None  # samples, where the model is another one
     left_out: dict[str, int] = field(default_factory=dict)  # why, and how many
@@ -81,20 +81,20 @@ class _Replay:
     """One replay under way."""
 
     store: Store
-    taking: Retaking
+    taking: StepReplayer
     rows: list[VersionRow]
     scratch: Path
     carry: CarryOver | None
-    steps: list[Replayed] = field(default_factory=list)
+    steps: list[ReplayedVersion] = field(default_factory=list)
 
-    async def exactly(self, target: PolicyVersion) -> Retaken | None:
+    async def exactly(self, target: PolicyVersion) -> RetakeResult | None:
         """Every step the target stands on, one after the other; folders are kept as long as another needs them."""
         past = [past_step(row) for row in lineage(self.rows, [target])]
         stands: dict[PolicyVersion, Path | None] = {}
-        last: Retaken | None = None
+        last: RetakeResult | None = None
         for index, step in enumerate(past):
             under = stands.get(step.upon) if step.upon is not None else None
-            ground = Ground(stands.get(step.parent), under)
+            ground = StartWeights(stands.get(step.parent), under)
             last = await self._taken(step, ground, is_exact=True)
             stands[step.version] = ground.resume if last is None else last.adapter.folder
             needed = {version for later in past[index + 1 :] for version in (later.parent, later.upon)}
@@ -103,9 +103,9 @@ class _Replay:
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         return last
 
-    async def anew(self, target: PolicyVersion) -> tuple[Retaken | None, tuple[Batch, ...]]:
+    async def anew(self, target: PolicyVersion) -> tuple[RetakeResult | None, tuple[Batch, ...]]:
         """All batches of the target's scope on fresh weights, an own one's on top of the shared one taken so first."""
-        below: Retaken | None = None
+        below: RetakeResult | None = None
         line = lineage(self.rows, [target])
         if target.scope != SHARED:
             shared = [row.version for row in line if row.version.scope == SHARED]
@@ -115,17 +115,17 @@ class _Replay:
         had = sum(step.had for step in past)
         whole = replace(past[-1], batches=batches, had=had, is_fresh=True, rehearsed=())
         return await self._taken(
-            whole, Ground(None, None if below is None else below.adapter.folder), is_exact=False
+            whole, StartWeights(None, None if below is None else below.adapter.folder), is_exact=False
         ), batches
 
-    async def _taken(self, step: PastStep, ground: Ground, *, is_exact: bool) -> Retaken | None:
+    async def _taken(self, step: PastStep, ground: StartWeights, *, is_exact: bool) -> RetakeResult | None:
         out = self.scratch / "versions" / str(step.version)
         await asyncio.to_thread(out.mkdir, parents=True)
         batches = [await self._samples(batch) for batch in step.batches]
         taken = await self.taking.take(step, [one for one in batches if one], ground, out, step.version)
         digest = None if taken is None else taken.adapter.digest
         self.steps.append(
-            Replayed(
+            ReplayedVersion(
                 str(step.version),
                 0 if taken is None else len(taken.turns) + len(taken.rehearsed),
                 step.had - sum(len(batch) for batch in batches),
@@ -156,12 +156,12 @@ async def replay(
     config: Config,
     *,
     version: PolicyVersion | None = None,
-    change: Change | None = None,
+    change: ReplayChanges | None = None,
     out: Path | None = None,
     into: Path | None = None,
     as_version: bool = False,
     is_model_given: bool = False,
-) -> Report:
+) -> ReplayReport:
     """Takes the steps of a version (by default the one training goes on from) again, on a folder no server runs on.
 
     Without a change they give the digests they gave, on the same machine. With `is_model_given`, and where the model is
@@ -190,9 +190,9 @@ async def replay(
             CarryOver(ChatRenderer(await asyncio.to_thread(read_template, model), config.render)) if is_other else None
         )
         scratch = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="replay.tmp-", dir=config.home))
-        taking = Retaking(model, config.trainer, scratch / "steps", is_same_model=not is_other)
+        taking = StepReplayer(model, config.trainer, scratch / "steps", is_same_model=not is_other)
         if is_other or change is not None:
-            taking.change = lambda own: (change or Change()).of(config.trainer if is_other else own)
+            taking.change = lambda own: (change or ReplayChanges()).of(config.trainer if is_other else own)
         try:
             one = _Replay(store, taking, rows, scratch, carry)
             batches: tuple[Batch, ...] = tuple(batch for row in line for batch in past_step(row).batches)
@@ -214,7 +214,7 @@ async def replay(
             await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
 
 
-async def restore(config: Config, version: PolicyVersion) -> Report:
+async def restore(config: Config, version: PolicyVersion) -> ReplayReport:
     """Makes the weights of a version again that were removed to save room, on a folder no server runs on.
 
     They are put back where their digest is what it was, which `digest_equal` tells. Raises ConfigError for a version
@@ -229,8 +229,8 @@ async def restore(config: Config, version: PolicyVersion) -> Report:
             problem = f"there is no version {version}" if row is None else f"the weights of {version} were not removed"
             raise ConfigError(problem, fix="`openclaw-rl versions --all` lists all, and which have no weights")
         scratch = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="replay.tmp-", dir=config.home))
-        taking = Retaking(model, config.trainer, scratch / "steps")
-        restoring = Restoring(store, config.home, taking, scratch / "versions")
+        taking = StepReplayer(model, config.trainer, scratch / "steps")
+        restoring = WeightRestorer(store, config.home, taking, scratch / "versions")
         try:
             is_back = await restoring.restore(version)
             if is_back:
@@ -238,9 +238,11 @@ async def restore(config: Config, version: PolicyVersion) -> Report:
         finally:
             await taking.aclose()
             await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
-    steps = [Replayed(str(one.version), one.samples, one.missing, one.digest, one.is_equal) for one in restoring.steps]
+    steps = [
+        ReplayedVersion(str(one.version), one.samples, one.missing, one.digest, one.is_equal) for one in restoring.steps
+    ]
     folder = str(version_folder(config.home, version)) if is_back else None
-    return Report(str(version), model.name, tuple(steps), is_back, folder=folder)
+    return ReplayReport(str(version), model.name, tuple(steps), is_back, folder=folder)
 
 
 def _check(line: Sequence[VersionRow], target: PolicyVersion, folders: Sequence[Path], *, is_shared: bool) -> None:
@@ -253,9 +255,9 @@ def _check(line: Sequence[VersionRow], target: PolicyVersion, folders: Sequence[
         raise ConfigError(f"{target} is an own version and stands on a shared one", fix="replay the shared version")
 
 
-def _report(target: PolicyVersion, model: Path, one: _Replay) -> Report:
+def _report(target: PolicyVersion, model: Path, one: _Replay) -> ReplayReport:
     equal = [step.is_equal for step in one.steps]
-    return Report(
+    return ReplayReport(
         version=str(target),
         model=model.name,
         steps=tuple(one.steps),
@@ -265,7 +267,9 @@ def _report(target: PolicyVersion, model: Path, one: _Replay) -> Report:
     )
 
 
-async def _moved(old: Store, into: Path, made: Retaken, batches: tuple[Batch, ...], taking: Retaking) -> PolicyVersion:
+async def _moved(
+    old: Store, into: Path, made: RetakeResult, batches: tuple[Batch, ...], taking: StepReplayer
+) -> PolicyVersion:
     """A new installation with the adapter as its first candidate, and with the hints that are in use in the old one."""
     async with opened(into) as store:
         for hint in await old.hints.everyone():
@@ -277,7 +281,7 @@ async def _moved(old: Store, into: Path, made: Retaken, batches: tuple[Batch, ..
 
 
 async def _entered(
-    store: Store, home: Path, made: Retaken, batches: tuple[Batch, ...], taking: Retaking
+    store: Store, home: Path, made: RetakeResult, batches: tuple[Batch, ...], taking: StepReplayer
 ) -> PolicyVersion:
     """The adapter as a candidate of an installation."""
     rows = await store.versions_of(SHARED)

@@ -15,7 +15,7 @@ from openclaw_rl.core.manifest import FILE_NAME, version_folder
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import AdapterError, StoreError
 from openclaw_rl.publish.versions import verified
-from openclaw_rl.remake.steps import Ground, Retaken, Retaking, past_step
+from openclaw_rl.remake.steps import RetakeResult, StartWeights, StepReplayer, past_step
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionRow
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class RestoredStep:
     """A step taken again: over how many samples, how many of those it had are gone, and the two digests."""
 
     version: PolicyVersion
@@ -39,14 +39,14 @@ class Taken:
 
 
 @dataclass(slots=True)
-class Restoring:
+class WeightRestorer:
     """Makes weights again in `scratch`, a folder of the home folder, and puts them back where their digest is equal."""
 
     store: Store
     home: Path
-    taking: Retaking
+    taking: StepReplayer
     scratch: Path
-    steps: list[Taken] = field(default_factory=list)
+    steps: list[RestoredStep] = field(default_factory=list)
 
     async def restore(self, version: PolicyVersion) -> bool:
         """Whether the weights are back in the version's own folder; the row is still to be told.
@@ -57,10 +57,10 @@ class Restoring:
         rows = await self.store.versions()
         line = await asyncio.to_thread(pruned_line, rows, version)
         folders = {row.version: row.folder for row in rows if row.pruned_s is None}
-        last: Retaken | None = None
+        last: RetakeResult | None = None
         for row in line:
             past = past_step(row)
-            ground = Ground(folders.get(past.parent), folders.get(past.upon) if past.upon is not None else None)
+            ground = StartWeights(folders.get(past.parent), folders.get(past.upon) if past.upon is not None else None)
             out = self.scratch / str(row.version)
             await asyncio.to_thread(out.mkdir, parents=True)
             batches = [await self.store.effects.samples(batch) for batch in past.batches]
@@ -68,7 +68,7 @@ class Restoring:
             read = 0 if last is None else len(last.turns) + len(last.rehearsed)
             missing = past.had - sum(len(batch) for batch in batches)
             digest = None if last is None else last.adapter.digest
-            self.steps.append(Taken(row.version, read, missing, digest, row.digest))
+            self.steps.append(RestoredStep(row.version, read, missing, digest, row.digest))
             if last is None or not self.steps[-1].is_equal:
                 log.warning(
                     "version=%s cannot be made again: missing samples=%d digest=%s", row.version, missing, digest

@@ -50,7 +50,7 @@ class PastStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class StartWeights:
     """The weights a step starts from, and those it stands on; None for none."""
 
     resume: Path | None
@@ -58,7 +58,7 @@ class Ground:
 
 
 @dataclass(frozen=True, slots=True)
-class Retaken:
+class RetakeResult:
     """What came of it: the adapter, the turns it consumed, the last step's numbers, and what it rehearsed beside."""
 
     adapter: Adapter
@@ -91,7 +91,7 @@ def past_step(row: VersionRow, without: Collection[str] = ()) -> PastStep:
 
 
 @dataclass(slots=True)
-class Retaking:
+class StepReplayer:
     """Takes steps again in a process of its own, one after the other.
 
     `given` are the trainer's settings where a version does not tell its own; `change` puts others in their place.
@@ -107,15 +107,20 @@ class Retaking:
     _made: int = field(default=0)
 
     async def take(
-        self, past: PastStep, batches: Sequence[Sequence[Sample]], ground: Ground, out: Path, version: PolicyVersion
-    ) -> Retaken | None:
+        self,
+        past: PastStep,
+        batches: Sequence[Sequence[Sample]],
+        ground: StartWeights,
+        out: Path,
+        version: PolicyVersion,
+    ) -> RetakeResult | None:
         """Writes the version into `out`, an empty folder; None where nothing was learned. Raises TrainerError."""
         trainer = await self._trainer_for(past)
         if past.had == 0:
             if ground.resume is None:
                 return None
             await trainer.rebase(resume=ground.resume, under=ground.under)
-            return Retaken(await trainer.export(out, version), (), {})
+            return RetakeResult(await trainer.export(out, version), (), {})
         here = None if past.is_fresh else ground.resume
         used: dict[str, None] = {}
         metrics: dict[str, float] = {}
@@ -138,7 +143,7 @@ class Retaking:
         await asyncio.to_thread(last.folder.rename, out)
         again = tuple(turn for turn in used if turn in past.rehearsed)
         turns = tuple(turn for turn in used if turn not in past.rehearsed)
-        return Retaken(replace(last, folder=out), turns, metrics, again)
+        return RetakeResult(replace(last, folder=out), turns, metrics, again)
 
     def settings_text(self) -> str:
         """The settings of the last step, as JSON."""

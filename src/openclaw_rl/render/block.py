@@ -12,7 +12,7 @@ _KEY = re.compile(r"(\d+)-(\d+)(?: sampled (\d+)-(\d+))? ([0-9a-f]{32})\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PromptBlock:
     """What a template writes for a run of messages, and the added token that the text in front of it ends with.
 
     `after` is empty where the block begins with an added token itself. One of the two always holds, so that encoding

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from openclaw_rl.core.message import Json
-from openclaw_rl.render.called import Called, CallForm, unforced
+from openclaw_rl.render.called import CallableTool, CallForm, unforced
 from openclaw_rl.render.lark import Lark, any_of
 from openclaw_rl.render.parsers import Family
 from openclaw_rl.render.tagged_forms import glm_tags, qwen_coder_tags, tagged
@@ -15,7 +15,7 @@ _NAME = re.compile(r"[\w.:/-]+")
 _OPEN: dict[str, Json] = {"type": "object"}
 
 
-def call_form(family: Family, lark: Lark, tools: Sequence[Called], *, is_fenced: bool) -> CallForm | None:
+def call_form(family: Family, lark: Lark, tools: Sequence[CallableTool], *, is_fenced: bool) -> CallForm | None:
     """How calls of these tools are written; None where the family writes none. Raises RequestError.
 
     `is_fenced` tells the older of DeepSeek's two ways.
@@ -44,19 +44,19 @@ def call_form(family: Family, lark: Lark, tools: Sequence[Called], *, is_fenced:
             return None
 
 
-def _each(lark: Lark, tools: Sequence[Called], before: str, between: str) -> str:
+def _each(lark: Lark, tools: Sequence[CallableTool], before: str, between: str) -> str:
     """The name of a tool between two expressions, and its arguments as JSON."""
     ways = [f"{lark.text(tool.name)} {between} {lark.json(_arguments(tool))}".strip() for tool in tools]
     return f"{before} {any_of(ways)}"
 
 
-def _arguments(tool: Called) -> Mapping[str, Json]:
+def _arguments(tool: CallableTool) -> Mapping[str, Json]:
     """The schema of the arguments, which are an object whatever else it says."""
     schema = _OPEN if tool.schema is None else tool.schema
     return schema if "type" in schema else {**schema, **_OPEN}
 
 
-def _hermes(lark: Lark, tools: Sequence[Called]) -> CallForm:
+def _hermes(lark: Lark, tools: Sequence[CallableTool]) -> CallForm:
     opens, closes = lark.mark("<tool_call>"), lark.mark("</tool_call>")
     call = _each(lark, tools, f"{opens} {lark.text(_JSON_HEAD)}", lark.text('", "arguments": '))
     return CallForm(lark.rule(f"{call} {lark.text(_JSON_FOOT)} {closes}"), "<tool_call>", between=lark.text("\n"))
@@ -65,12 +65,12 @@ def _hermes(lark: Lark, tools: Sequence[Called]) -> CallForm:
 _JSON_HEAD, _JSON_FOOT = '\n{"name": "', "}\n"
 
 
-def _llama(lark: Lark, tools: Sequence[Called]) -> CallForm:
+def _llama(lark: Lark, tools: Sequence[CallableTool]) -> CallForm:
     call = _each(lark, tools, lark.text('{"name": "'), lark.text('", "parameters": '))
     return CallForm(lark.rule(f"{call} {lark.text('}')}"), "", between=lark.text("; "))
 
 
-def _deepseek(lark: Lark, tools: Sequence[Called], *, is_fenced: bool) -> CallForm:
+def _deepseek(lark: Lark, tools: Sequence[CallableTool], *, is_fenced: bool) -> CallForm:
     separator = lark.mark("<｜tool▁sep｜>")
     opens, closes = lark.mark("<｜tool▁call▁begin｜>"), lark.mark("<｜tool▁call▁end｜>")
     if is_fenced:
@@ -88,7 +88,7 @@ def _deepseek(lark: Lark, tools: Sequence[Called], *, is_fenced: bool) -> CallFo
     )
 
 
-def _kimi(lark: Lark, tools: Sequence[Called]) -> CallForm:
+def _kimi(lark: Lark, tools: Sequence[CallableTool]) -> CallForm:
     before = f"{lark.mark('<|tool_call_begin|>')} {lark.text('functions.')}"
     between = f"/:[0-9]{{1,3}}/ {lark.mark('<|tool_call_argument_begin|>')}"
     section = "<|tool_calls_section_begin|>"
@@ -100,7 +100,7 @@ def _kimi(lark: Lark, tools: Sequence[Called]) -> CallForm:
     )
 
 
-def _mistral(lark: Lark, tools: Sequence[Called]) -> CallForm:
+def _mistral(lark: Lark, tools: Sequence[CallableTool]) -> CallForm:
     mark = "[TOOL_CALLS]"
     if lark.is_token("[ARGS]"):
         return CallForm(lark.rule(_each(lark, tools, lark.mark(mark), lark.mark("[ARGS]"))), mark)
@@ -114,7 +114,7 @@ def _mistral(lark: Lark, tools: Sequence[Called]) -> CallForm:
     )
 
 
-def _harmony(lark: Lark, tools: Sequence[Called]) -> CallForm:
+def _harmony(lark: Lark, tools: Sequence[CallableTool]) -> CallForm:
     """One call: a second is another message."""
     before = f"{lark.mark('<|channel|>')} {lark.text('commentary to=functions.')}"
     between = f"{lark.text(' ')} {lark.mark('<|constrain|>')} {lark.text('json')} {lark.mark('<|message|>')}"

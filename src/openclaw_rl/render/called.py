@@ -10,7 +10,7 @@ from openclaw_rl.errors import RequestError
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class CallableTool:
     """One tool that may be called. `schema` None leaves its arguments open."""
 
     name: str

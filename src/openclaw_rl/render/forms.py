@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from openclaw_rl.core.sampling import Grammar
 from openclaw_rl.errors import RequestError
 from openclaw_rl.render.call_forms import call_form
-from openclaw_rl.render.called import Called, CallForm
+from openclaw_rl.render.called import CallableTool, CallForm
 from openclaw_rl.render.lark import Lark, any_of
 from openclaw_rl.render.parsers import Family
 
@@ -27,7 +27,7 @@ class AnswerForm:
 
     text: Callable[[Lark], str] | None = None
     own: str = ""
-    tools: tuple[Called, ...] = ()
+    tools: tuple[CallableTool, ...] = ()
     needs_call: bool = False
     has_one_call: bool = False
     param: str = ""  # as its client called it

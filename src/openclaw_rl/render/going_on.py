@@ -11,24 +11,24 @@ from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.message import Json, Message, Role, Tool
 from openclaw_rl.core.prompt import Segment
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.render.block import Block, BlockKey, Run, read_key
+from openclaw_rl.render.block import BlockKey, PromptBlock, Run, read_key
 from openclaw_rl.render.detokenise import TokenBytes
 from openclaw_rl.render.matching import matching, with_served_ids
-from openclaw_rl.render.shape import Cut, Shape
+from openclaw_rl.render.shape import RenderedBlocks, TemplateShape
 
 _EMPTY_THINK = re.compile(r"(?:<think>|\[THINK\])\s*(?:(?:</think>|\[/THINK\])\s*)?\Z")
 REWRITTEN: Literal["rewritten"] = "rewritten"
 
 
-class Blocks(Protocol):
+class BlockRenderer(Protocol):
     """What is needed of a renderer."""
 
     table: TokenBytes
-    shape: Shape | None
+    shape: TemplateShape | None
 
     def cut(
         self, messages: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None
-    ) -> Cut | None: ...
+    ) -> RenderedBlocks | None: ...
 
     def form_of(self, key: str, tokens: Sequence[int], tools: Sequence[Tool]) -> Message | None: ...
 
@@ -36,11 +36,11 @@ class Blocks(Protocol):
 
     def kept_ids(self, text: str, after: str) -> tuple[int, ...]: ...
 
-    def is_of(self, block: Block, digest: str) -> bool: ...
+    def is_of(self, block: PromptBlock, digest: str) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Continued:
+class ContinuedPrompt:
     """The segments at the beginning that stay as and where they are, and the blocks behind them.
 
     Each block has the ids and key it keeps, or None where it is to be encoded. `forms` are replies as they were read,
@@ -49,7 +49,7 @@ class Continued:
     """
 
     stays: tuple[Segment, ...]
-    pieces: tuple[tuple[Block, tuple[int, ...] | None, str], ...]
+    pieces: tuple[tuple[PromptBlock, tuple[int, ...] | None, str], ...]
     forms: Mapping[str, Message]
     holds_reply: bool
     shared: int
@@ -74,12 +74,12 @@ class _Old:
 
 
 def continued(
-    blocks: Blocks,
+    blocks: BlockRenderer,
     messages: Sequence[Message],
     tools: Sequence[Tool],
     served: Turn,
     options: Mapping[str, Json] | None,
-) -> Continued | Literal["rewritten"] | None:
+) -> ContinuedPrompt | Literal["rewritten"] | None:
     """The new prompt made of what the served turn had; None where nothing of it can be kept."""
     keys = [read_key(segment.key) for segment in served.prompt.segments[:-1]]
     known = [key for key in keys if key is not None]
@@ -94,7 +94,7 @@ def continued(
     return None if cut is None else _pieces(blocks, old, cut, pairs, forms)
 
 
-def _form(blocks: Blocks, old: _Old, item: Message, at: int | None) -> Message | None:
+def _form(blocks: BlockRenderer, old: _Old, item: Message, at: int | None) -> Message | None:
     """The reply served as message `at`, as it was read; the client's own form where it was not sampled here."""
     if at is None or item.role is not Role.ASSISTANT:
         return None
@@ -108,10 +108,10 @@ def _form(blocks: Blocks, old: _Old, item: Message, at: int | None) -> Message |
 
 
 def _pieces(
-    blocks: Blocks, old: _Old, cut: Cut, pairs: Mapping[int, int], forms: Sequence[Message | None]
-) -> Continued | Literal["rewritten"]:
+    blocks: BlockRenderer, old: _Old, cut: RenderedBlocks, pairs: Mapping[int, int], forms: Sequence[Message | None]
+) -> ContinuedPrompt | Literal["rewritten"]:
     stays: list[Segment] = []
-    pieces: list[tuple[Block, tuple[int, ...] | None, str]] = []
+    pieces: list[tuple[PromptBlock, tuple[int, ...] | None, str]] = []
     kept: dict[str, Message] = {}
     reply_at = next((new for new, at in pairs.items() if at == len(old.turn.read)), None)
     spare = _sampled_replies(old, pairs)
@@ -145,7 +145,7 @@ def _pieces(
         else:
             pieces.append((block, old.ids(segment), key))
     pieces.append((cut.opening, None, ""))
-    return Continued(tuple(stays), tuple(pieces), kept, reply_at is not None, shared)
+    return ContinuedPrompt(tuple(stays), tuple(pieces), kept, reply_at is not None, shared)
 
 
 def _sampled_replies(old: _Old, pairs: Mapping[int, int]) -> set[int]:
@@ -163,7 +163,7 @@ def _old_run(run: Run, pairs: Mapping[int, int]) -> Run:
     return (found[0], found[-1] + 1) if is_run and found[0] >= 0 else (-1, -1)
 
 
-def _stands(blocks: Blocks, turn: Turn, block: Block) -> bool:
+def _stands(blocks: BlockRenderer, turn: Turn, block: PromptBlock) -> bool:
     """Whether the template writes this reply as it was opened, with all that it said, thought and called."""
     reply = turn.reply
     opening = blocks.table.text(turn.prompt.tokens[turn.prompt.segments[-1].start :])
@@ -180,7 +180,7 @@ def _stands(blocks: Blocks, turn: Turn, block: Block) -> bool:
     return True
 
 
-def _reply(blocks: Blocks, turn: Turn, block: Block, after: Block) -> tuple[tuple[int, ...], str]:
+def _reply(blocks: BlockRenderer, turn: Turn, block: PromptBlock, after: PromptBlock) -> tuple[tuple[int, ...], str]:
     """What opened the reply, what was sampled, and what of the template's ending was not sampled already."""
     assert blocks.shape is not None
     opening = turn.prompt.tokens[turn.prompt.segments[-1].start :]

@@ -11,7 +11,7 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
-class Held(Generic[Key, Value]):
+class BoundedCache(Generic[Key, Value]):
     """Values by key; what was not used for longest gives way. May be asked from several threads.
 
     What alone is larger than all that may be held is not held.

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from openclaw_rl.core.message import Message, Role, TextPart, Tool, ToolCall, message
 from openclaw_rl.errors import RequestError
-from openclaw_rl.render.template import ChatTemplate, Manner
+from openclaw_rl.render.template import ChatTemplate, TemplateConventions
 
 _TOOL = Tool("probe", "A probe.", {"type": "object", "properties": {}})
 _CALL = ToolCall("probe0000", "probed_name", '{"probed_key": "probed_value"}')
 _MANNERS = [
-    Manner(is_content_none=is_none, are_arguments_text=are_text)
+    TemplateConventions(is_content_none=is_none, are_arguments_text=are_text)
     for are_text in (False, True)
     for is_none in (False, True)
 ]

@@ -19,25 +19,26 @@ from openclaw_rl.core.message import Json, Message, Tool
 from openclaw_rl.core.prompt import Prompt, Segment
 from openclaw_rl.core.sampling import Grammar
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.render.block import Block, BlockKey, read_key
+from openclaw_rl.render.block import BlockKey, PromptBlock, read_key
 from openclaw_rl.render.call_ids import with_nine_letters
 from openclaw_rl.render.detokenise import TokenBytes
 from openclaw_rl.render.encoding import TooManyTokens, count, longest_token
 from openclaw_rl.render.ends import ends_of_replies
 from openclaw_rl.render.forms import AnswerForm, Speech, grammar_of
-from openclaw_rl.render.going_on import Continued, continued
-from openclaw_rl.render.held import Held
+from openclaw_rl.render.going_on import ContinuedPrompt, continued
+from openclaw_rl.render.held import BoundedCache
 from openclaw_rl.render.manner import settled
+from openclaw_rl.render.matching import alike
 from openclaw_rl.render.parsers import Family, StreamParser, family_of, opens_thinking, parser_of, writes_fences
 from openclaw_rl.render.parsers.plain import PlainParser
 from openclaw_rl.render.settings import RenderSettings
-from openclaw_rl.render.shape import Cut, is_append_only, shape_of
+from openclaw_rl.render.shape import RenderedBlocks, is_append_only, shape_of
 from openclaw_rl.render.template import ChatTemplate
 from openclaw_rl.render.user_opening import user_opening
 
 log = logging.getLogger(__name__)
 Piece = tuple[Sequence[int], str]  # ids and the key of what they render
-Part = tuple[Block, Sequence[int] | None, str]  # a block, and the ids and key it has already
+Part = tuple[PromptBlock, Sequence[int] | None, str]  # a block, and the ids and key it has already
 _KEPT_ENCODINGS, _KEPT_ENCODED_CHARS = 64, 1_000_000
 _KEPT_FORMS, _KEPT_FORM_CHARS = 4096, 4_000_000
 _LONG_CHARS = 1000  # shorter text is encoded faster than it is worth keeping
@@ -61,19 +62,23 @@ class ChatRenderer:
         self.stats: Counter[str] = Counter()
         self._ends: dict[tuple[int, ...], tuple[int, ...]] = {}
         # Both may be asked from several threads, in which prompts are made.
-        self._encoded: Held[tuple[str, str], tuple[int, ...]] = Held(
+        self._encoded: BoundedCache[tuple[str, str], tuple[int, ...]] = BoundedCache(
             most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS
         )
         # ids and digests of what the template writes by itself
-        self._own: Held[tuple[str, str], tuple[tuple[int, ...], str]] = Held(
+        self._own: BoundedCache[tuple[str, str], tuple[tuple[int, ...], str]] = BoundedCache(
             most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS
         )
         # long blocks by their digests: texts are compared faster than they are digested
-        self._blocks: Held[str, tuple[str, str]] = Held(most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS)
-        self._openings: Held[tuple[int, ...], str] = Held(most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS)
+        self._blocks: BoundedCache[str, tuple[str, str]] = BoundedCache(
+            most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS
+        )
+        self._openings: BoundedCache[tuple[int, ...], str] = BoundedCache(
+            most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS
+        )
         self._leads: dict[str, int] = {}  # how many ids each added token has that a block may stand behind
         # replies as they were read, by their segments' keys
-        self._forms: Held[str, Message] = Held(most=_KEPT_FORMS, most_size=_KEPT_FORM_CHARS)
+        self._forms: BoundedCache[str, Message] = BoundedCache(most=_KEPT_FORMS, most_size=_KEPT_FORM_CHARS)
         added = template.tokenizer.get_added_tokens_decoder().items()
         self._added = {item.content: token for token, item in added}
         self._is_opened = opens_thinking(self.template)
@@ -216,7 +221,9 @@ class ChatRenderer:
         """How many ids the text has at least; known at once."""
         return 0 if self._longest is None else self._longest.least(text)
 
-    def cut(self, messages: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None) -> Cut | None:
+    def cut(
+        self, messages: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None
+    ) -> RenderedBlocks | None:
         """The conversation in blocks, an answer opened; None where they cannot be told apart."""
         self.stats["renders"] += 1
         if self.family is Family.MISTRAL:
@@ -243,7 +250,7 @@ class ChatRenderer:
         """Ids of a block's text in its place behind the added token `after`. Raises TooManyTokens above `most`."""
         return self._ids(text, after, most) if len(text) < _LONG_CHARS else self.kept_ids(text, after, most)
 
-    def is_of(self, block: Block, digest: str) -> bool:
+    def is_of(self, block: PromptBlock, digest: str) -> bool:
         """Whether this is the block's digest."""
         return self._blocks.get(digest) == (block.after, block.text) or block.digest == digest
 
@@ -266,7 +273,7 @@ class ChatRenderer:
             lead = self._leads[after] = len(self.encode(after)) if after else 0
         return lead
 
-    def _count(self, block: Block) -> int:
+    def _count(self, block: PromptBlock) -> int:
         lead = self._lead(block.after)
         return count(self.template.tokenizer, block.after + block.text if lead else block.text) - lead
 
@@ -282,7 +289,7 @@ class ChatRenderer:
 
     def _blocks_of(
         self, messages: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None
-    ) -> list[Block]:
+    ) -> list[PromptBlock]:
         """The conversation in blocks; in one where they cannot be told apart."""
         cut = self.cut(messages, tools, options)
         if cut is not None:
@@ -291,7 +298,7 @@ class ChatRenderer:
         if self.family is Family.MISTRAL:
             messages = with_nine_letters(messages)
         text = self.template.text(messages, tools, generation_prompt=True, options=options)
-        return [Block((0, len(messages)), text, "")]
+        return [PromptBlock((0, len(messages)), text, "")]
 
     def _pieces(self, parts: Sequence[Part], most: int | None) -> list[Piece]:
         """The ids of blocks, where they have none yet. Raises TooManyTokens as soon as that is known."""
@@ -305,7 +312,7 @@ class ChatRenderer:
             _check(total, most)
         return pieces
 
-    def _encoded_piece(self, block: Block, most: int | None = None) -> Piece:
+    def _encoded_piece(self, block: PromptBlock, most: int | None = None) -> Piece:
         if block.run[0] == block.run[1]:  # the template's own words, such as an answer's opening, do not change
             return self._own_piece(block)
         ids = self.ids_of(block.text, block.after, most)
@@ -314,14 +321,14 @@ class ChatRenderer:
             self._blocks.put(digest, (block.after, block.text), size=len(block.text))
         return ids, str(BlockKey(block.run, digest))
 
-    def _own_piece(self, block: Block) -> Piece:
+    def _own_piece(self, block: PromptBlock) -> Piece:
         found = self._own.get((block.after, block.text))
         if found is None:
             found = self.ids_of(block.text, block.after), block.digest
             self._own.put((block.after, block.text), found, size=len(block.text))
         return found[0], str(BlockKey(block.run, found[1]))
 
-    def _joined_on(self, found: Continued, served: Turn, most: int | None) -> Prompt:
+    def _joined_on(self, found: ContinuedPrompt, served: Turn, most: int | None) -> Prompt:
         for key, form in found.forms.items():
             self._keep_form(key, form)
         stays = found.stays[-1].stop if found.stays else 0
@@ -375,23 +382,10 @@ def _joined(
     for ids in served:
         rest.extend(ids[max(0, shared - at) :])
         at += len(ids)
-    shared += _alike(tokens[shared : shared + len(rest)], rest)
+    shared += alike(tokens[shared : shared + len(rest)], rest)
     return Prompt(tokens, tuple(segments), continued=shared)
 
 
 def _check(least: int, most: int | None) -> None:
     if most is not None and least > most:
         raise TooManyTokens(least)
-
-
-def _alike(ours: Sequence[int], theirs: Sequence[int]) -> int:
-    """How many leading ids both have; halving, since comparing slices is much faster than a loop."""
-    ours, theirs = tuple(ours), tuple(theirs)
-    low, high = 0, min(len(ours), len(theirs))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if ours[low:middle] == theirs[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from openclaw_rl.core.message import Json, Message, Role, TextPart, Tool, ToolCall, message
 from openclaw_rl.errors import RequestError
-from openclaw_rl.render.block import Block, Run
+from openclaw_rl.render.block import PromptBlock, Run
 from openclaw_rl.render.passes import Rendering
 from openclaw_rl.render.template import ChatTemplate
 
@@ -32,11 +32,11 @@ class Encode(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class RenderedBlocks:
     """A rendered conversation in blocks; together with `opening` they are the whole text."""
 
-    blocks: tuple[Block, ...]
-    opening: Block
+    blocks: tuple[PromptBlock, ...]
+    opening: PromptBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Borders:
     ends: tuple[str, ...]
     loops: frozenset[int] = frozenset()
 
-    def cut(self, rendering: Rendering, count: int) -> Cut | None:
+    def cut(self, rendering: Rendering, count: int) -> RenderedBlocks | None:
         """The text of `count` messages and the opening of an answer in blocks; None where they cannot be told."""
         text = rendering.text
         end = max((at for loop, at in rendering.ends.items() if loop in rendering.loops | self.loops), default=None)
@@ -69,9 +69,10 @@ class Borders:
             return None
         edges = [start for _, start, _ in kept] + [end]
         blocks = tuple(
-            Block(run, text[start:stop], before) for (run, start, before), stop in zip(kept, edges[1:], strict=True)
+            PromptBlock(run, text[start:stop], before)
+            for (run, start, before), stop in zip(kept, edges[1:], strict=True)
         )
-        return Cut(blocks, Block((count, count), text[end:], after))
+        return RenderedBlocks(blocks, PromptBlock((count, count), text[end:], after))
 
     def _after(self, text: str, at: int) -> str | None:
         """The added token that ends here, empty where one begins or the text does; None where the border is unclean."""
@@ -83,7 +84,7 @@ class Borders:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TemplateShape:
     """What is known of a template that can be cut. `tails` may follow what was sampled, longest first."""
 
     borders: Borders
@@ -94,7 +95,7 @@ class Shape:
         return next((tail for tail in self.tails if block.endswith(tail)), "")
 
 
-def shape_of(template: ChatTemplate, encode: Encode) -> Shape | None:
+def shape_of(template: ChatTemplate, encode: Encode) -> TemplateShape | None:
     """The template's shape, or None where its blocks cannot be told apart."""
     borders = borders_of(template.tokenizer)
     reply = message(Role.ASSISTANT, "beta")
@@ -112,7 +113,7 @@ def shape_of(template: ChatTemplate, encode: Encode) -> Shape | None:
         _, last = max((call[0].rfind(token), token) for token in borders.starts)
         if "" not in tails and not any(call[0].endswith(tail) for tail in tails) and call[0].endswith(last):
             tails.add(last)
-    return Shape(replace(borders, loops=loops), tuple(sorted(tails, key=len, reverse=True)))
+    return TemplateShape(replace(borders, loops=loops), tuple(sorted(tails, key=len, reverse=True)))
 
 
 def borders_of(tokenizer: Tokenizer) -> Borders:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from openclaw_rl.core.message import Json
-from openclaw_rl.render.called import Called, CallForm, unforced
+from openclaw_rl.render.called import CallableTool, CallForm, unforced
 from openclaw_rl.render.lark import Lark, any_of, regex, regex_of
 
 # What a schema may say of an argument without changing what is written.
@@ -20,7 +20,7 @@ _MOST_REFS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Tags:
+class TagGrammar:
     """How one family writes them: expressions in front of a call's arguments and of each value, and around a call.
 
     `closes` is the text behind a value, and `after` what follows it.
@@ -34,9 +34,9 @@ class Tags:
     foot: str
 
 
-def qwen_coder_tags(lark: Lark) -> Tags:
+def qwen_coder_tags(lark: Lark) -> TagGrammar:
     """<function=name>, <parameter=key> value </parameter>, </function>."""
-    return Tags(
+    return TagGrammar(
         head=lambda name: lark.text(f"\n<function={name}>\n"),
         key=lambda name: lark.text(f"<parameter={name}>\n"),
         any_key=rf"{lark.text('<parameter=')} /[^<>\n]+/ {lark.text('>' + chr(10))}",
@@ -46,13 +46,13 @@ def qwen_coder_tags(lark: Lark) -> Tags:
     )
 
 
-def glm_tags(lark: Lark) -> Tags:
+def glm_tags(lark: Lark) -> TagGrammar:
     """name, <arg_key>key</arg_key>, <arg_value>value</arg_value>."""
     opens, between = (
         lark.mark("<arg_key>"),
         f"{lark.mark('</arg_key>')} {lark.text(chr(10))} {lark.mark('<arg_value>')}",
     )
-    return Tags(
+    return TagGrammar(
         head=lambda name: lark.text(f"{name}\n"),
         key=lambda name: f"{opens} {lark.text(name)} {between}",
         any_key=rf"{opens} /[^<>\n]+/ {between}",
@@ -62,14 +62,14 @@ def glm_tags(lark: Lark) -> Tags:
     )
 
 
-def tagged(lark: Lark, tools: Sequence[Called], tags: Tags) -> CallForm:
+def tagged(lark: Lark, tools: Sequence[CallableTool], tags: TagGrammar) -> CallForm:
     """Calls of these tools. Raises RequestError for arguments that cannot be held to their schema there."""
     opens, closes = lark.mark("<tool_call>"), lark.mark("</tool_call>")
     ways = any_of([_call(lark, tool, tags) for tool in tools])
     return CallForm(lark.rule(f"{opens} {ways} {tags.foot} {closes}"), "<tool_call>", between=lark.text("\n"))
 
 
-def _call(lark: Lark, tool: Called, tags: Tags) -> str:
+def _call(lark: Lark, tool: CallableTool, tags: TagGrammar) -> str:
     """The rule of one tool's name and arguments."""
     schema, head = tool.schema, tags.head(tool.name)
     if schema is None:
@@ -87,7 +87,7 @@ def _call(lark: Lark, tool: Called, tags: Tags) -> str:
     return lark.rule(" ".join((head, *pairs)))
 
 
-def _value(lark: Lark, tags: Tags, told: Json, whole: Mapping[str, Json]) -> str:
+def _value(lark: Lark, tags: TagGrammar, told: Json, whole: Mapping[str, Json]) -> str:
     """One value, and what closes it."""
     if not isinstance(told, dict) or not set(told) - _NOTES:
         return _text(lark, tags, {}, is_told=True)  # anything: whatever it is read as
@@ -138,7 +138,7 @@ def _target(name: Json, whole: Mapping[str, Json]) -> Mapping[str, Json] | None:
     return found if isinstance(found, dict) else None
 
 
-def _text(lark: Lark, tags: Tags, schema: Mapping[str, Json], *, is_told: bool) -> str:
+def _text(lark: Lark, tags: TagGrammar, schema: Mapping[str, Json], *, is_told: bool) -> str:
     """A text, and what closes it. Unless the schema told at once that it is one, it must not read as JSON."""
     strange = sorted(set(schema) - _OF_TEXT)
     if strange:
@@ -167,7 +167,7 @@ def _body(schema: Mapping[str, Json]) -> str:
     return regex(pattern[1:-1])[1:-1]
 
 
-def _closing(lark: Lark, tags: Tags) -> str:
+def _closing(lark: Lark, tags: TagGrammar) -> str:
     closes = lark.mark(tags.closes) if lark.is_token(tags.closes) else lark.text(tags.closes)
     return f"{closes} {tags.after}"
 

@@ -17,7 +17,7 @@ from openclaw_rl.core.message import Json, Message, Role, Tool, ToolCall
 from openclaw_rl.errors import ModelError, RequestError
 from openclaw_rl.render.encoding import encoded
 from openclaw_rl.render.passes import Rendering, compiled, names_read, rendered
-from openclaw_rl.render.written import KnownTools, Written
+from openclaw_rl.render.written import CachedJson, KnownTools
 
 
 class _Generation(jinja2.ext.Extension):
@@ -31,7 +31,7 @@ class _Generation(jinja2.ext.Extension):
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class TemplateConventions:
     """How a template wants to be told of thinking and calls; `manner.settled` finds it out.
 
     `thinking` is the field it reads thinking from. With `is_content_none` a reply without words has the content None
@@ -50,7 +50,7 @@ class ChatTemplate:
     tokenizer: Tokenizer
     template: jinja2.Template
     special: Mapping[str, str]  # bos_token, eos_token and the like, as templates name them
-    manner: Manner = Manner()
+    manner: TemplateConventions = TemplateConventions()
     tools: KnownTools = field(default_factory=KnownTools, compare=False)
 
     def text(
@@ -94,9 +94,9 @@ class ChatTemplate:
             f"the model's chat template refuses these messages: {problem}", param="messages"
         ) from problem
 
-    def _attempts(self, messages: Sequence[Message]) -> list[tuple[Sequence[Message], Manner, bool]]:
+    def _attempts(self, messages: Sequence[Message]) -> list[tuple[Sequence[Message], TemplateConventions, bool]]:
         """What the template is told, one after the other until it takes it; without calls there is one way alone."""
-        plain: tuple[Sequence[Message], Manner, bool] = (messages, self.manner, False)
+        plain: tuple[Sequence[Message], TemplateConventions, bool] = (messages, self.manner, False)
         if not any(item.tool_calls for item in messages):
             return [plain]
         as_text = replace(self.manner, are_arguments_text=True)
@@ -188,7 +188,7 @@ def _special(settings: Mapping[str, Json]) -> dict[str, str]:
     return special
 
 
-def _as_template_sees(item: Message, manner: Manner, is_object: bool) -> dict[str, Json]:
+def _as_template_sees(item: Message, manner: TemplateConventions, is_object: bool) -> dict[str, Json]:
     """Content as a string, tool arguments as data: the shape that most published templates are written for."""
     body: dict[str, Json] = {"role": item.role.value, "content": item.text}
     if item.reasoning is not None and item.role is Role.ASSISTANT:
@@ -223,7 +223,7 @@ def _one_call_each(messages: Sequence[Message]) -> list[Message]:
     return found
 
 
-def _call_as_template_sees(call: ToolCall, manner: Manner, is_object: bool) -> dict[str, Json]:
+def _call_as_template_sees(call: ToolCall, manner: TemplateConventions, is_object: bool) -> dict[str, Json]:
     """`is_object` holds arguments that are none, as a cut call has them, in one: some templates take nothing else."""
     arguments = call.arguments if manner.are_arguments_text else call.parsed()
     if is_object and not isinstance(arguments, dict):
@@ -238,7 +238,7 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    if isinstance(value, Written):
+    if isinstance(value, CachedJson):
         return value.text(ensure_ascii, indent, separators, sort_keys)
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 

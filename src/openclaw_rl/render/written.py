@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 
 from openclaw_rl.core.message import Json, Tool
-from openclaw_rl.render.held import Held
+from openclaw_rl.render.held import BoundedCache
 
 _KEPT, _KEPT_CHARS = 64, 4_000_000
 
 
-class Written(dict[str, Json]):
+class CachedJson(dict[str, Json]):
     """A mapping that remembers its JSON text. Nothing may change it; the sandbox lets no template do so.
 
     Templates ask whether a tool is a mapping, so it is one and does not hold one.
@@ -47,7 +47,9 @@ class KnownTools:
     """
 
     def __init__(self) -> None:
-        self._held: Held[int, tuple[Sequence[Tool], list[Json]]] = Held(most=_KEPT, most_size=_KEPT_CHARS)
+        self._held: BoundedCache[int, tuple[Sequence[Tool], list[Json]]] = BoundedCache(
+            most=_KEPT, most_size=_KEPT_CHARS
+        )
 
     def told(self, tools: Sequence[Tool]) -> list[Json]:
         """The tools in OpenAI's shape."""
@@ -67,17 +69,17 @@ class KnownTools:
                 self._held.put(id(tools), (tools, told), size=size)
 
 
-def _told(tool: Tool) -> Written:
+def _told(tool: Tool) -> CachedJson:
     body = tool.as_json()
     function = body["function"]
     assert isinstance(function, dict)
     parameters = function["parameters"]
     assert isinstance(parameters, dict)
-    return Written({**body, "function": Written({**function, "parameters": Written(parameters)})})
+    return CachedJson({**body, "function": CachedJson({**function, "parameters": CachedJson(parameters)})})
 
 
 def _size(value: Json) -> int:
     """Letters remembered of a tool and of what is in it."""
-    if not isinstance(value, Written):
+    if not isinstance(value, CachedJson):
         return 0
     return value.size + sum(_size(held) for held in value.values())

@@ -131,7 +131,7 @@ class Activity:
 def _message(body: str) -> str:
     """The message in an error's body, whatever API's shape it has."""
     try:
-        error = msgspec.json.decode(body, type=_Body).error
+        error = msgspec.json.decode(body, type=_ErrorBody).error
     except msgspec.DecodeError:
         return ""
     return error.message[:MOST_CHARS]
@@ -141,5 +141,5 @@ class _Error(msgspec.Struct):
     message: str = ""
 
 
-class _Body(msgspec.Struct):
+class _ErrorBody(msgspec.Struct):
     error: _Error = msgspec.field(default_factory=_Error)

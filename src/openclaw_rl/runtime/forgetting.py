@@ -22,7 +22,7 @@ from openclaw_rl.remake.forget_finish import certified, finish_beside, plan_text
 from openclaw_rl.remake.forget_plan import plan_of, summary
 from openclaw_rl.runtime.installation import Installation
 from openclaw_rl.store.forget.book import Forgetting, Phase
-from openclaw_rl.store.forget.selection import What
+from openclaw_rl.store.forget.selection import ForgetTarget
 from openclaw_rl.store.rows import VersionStatus
 
 log = logging.getLogger(__name__)
@@ -33,10 +33,10 @@ RETRY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueuedForgetting:
     """Something to be forgotten; `begun` is its id, once its rows are gone."""
 
-    what: What
+    what: ForgetTarget
     has_records: bool
     begun: asyncio.Future[str]
 
@@ -47,19 +47,19 @@ class Forgetter:
 
     parts: Installation
     learns: bool
-    _asked: asyncio.Queue[Asked] = field(default_factory=lambda: asyncio.Queue(maxsize=1))
+    _asked: asyncio.Queue[QueuedForgetting] = field(default_factory=lambda: asyncio.Queue(maxsize=1))
 
-    async def preview(self, what: What) -> dict[str, int]:
+    async def preview(self, what: ForgetTarget) -> dict[str, int]:
         """What would go, counted. Raises ConfigError where nothing of that name is there."""
         found = await self.parts.store.forgettings.preview(what)
         return {} if found.is_nothing else summary(found)
 
-    async def begin(self, what: What, has_records: bool) -> str:
+    async def begin(self, what: ForgetTarget, has_records: bool) -> str:
         """The id of the forgetting, once its rows are gone. Whoever asked may go away: it is finished all the same.
 
         Raises RequestError where an earlier one is not done, ConfigError where nothing of that name is there.
         """
-        asked = Asked(what, has_records, asyncio.get_running_loop().create_future())
+        asked = QueuedForgetting(what, has_records, asyncio.get_running_loop().create_future())
         if await self.parts.store.forgettings.unfinished() is not None or self._asked.full():
             raise RequestError(
                 "something else is still being forgotten, or its versions are made again",
@@ -85,7 +85,7 @@ class Forgetter:
                 if asked is not None:
                     await self._forget(asked, group)
 
-    async def _next(self) -> Asked | None:
+    async def _next(self) -> QueuedForgetting | None:
         """What is asked for next; None where a certificate may be complete meanwhile."""
         is_open = await self._certify()
         try:
@@ -94,7 +94,7 @@ class Forgetter:
         except TimeoutError:
             return None
 
-    async def _forget(self, asked: Asked, group: asyncio.TaskGroup) -> None:
+    async def _forget(self, asked: QueuedForgetting, group: asyncio.TaskGroup) -> None:
         name, now = uuid.uuid4().hex[:12], time.time()
         async with self.parts.learning.stopped():
             try:

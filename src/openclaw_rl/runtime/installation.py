@@ -38,10 +38,10 @@ from openclaw_rl.judge.stage import JudgeStage
 from openclaw_rl.publish.gate import Gate
 from openclaw_rl.publish.pruning import Pruning
 from openclaw_rl.publish.stage import PublishStage
-from openclaw_rl.publish.swap import Served
+from openclaw_rl.publish.swap import ServedVersions
 from openclaw_rl.publish.tasks import TaskProbe, read_tasks
 from openclaw_rl.publish.watch import Watch
-from openclaw_rl.remake.forget_finish import Remaking, finish_erasing, rebuild_in_time
+from openclaw_rl.remake.forget_finish import RebuildBlockers, finish_erasing, rebuild_in_time
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.activity import Activity
@@ -50,7 +50,7 @@ from openclaw_rl.runtime.judge_model import JudgeModel
 from openclaw_rl.runtime.learning import Learning
 from openclaw_rl.runtime.loop_watch import Delays
 from openclaw_rl.runtime.teaching import bridge_of, outcome_stage_of, teach_stage_of
-from openclaw_rl.runtime.upkeep import Upkeep
+from openclaw_rl.runtime.upkeep import StageSupervisor
 from openclaw_rl.serve.door.auth import OWNER, Keys
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.redact.masker import Masker
@@ -78,7 +78,7 @@ class Installation:
     engine: LocalEngine
     renderer: ChatRenderer
     collect: Collect
-    served: Served
+    served: ServedVersions
     judging: JudgeStage
     teaching: TeachStage
     training: TrainStage
@@ -89,10 +89,10 @@ class Installation:
     learning: Learning
     trainer: TrainerProcess
     judge_model: JudgeModel | None = None
-    remaking: Remaking = field(default_factory=Remaking)
+    remaking: RebuildBlockers = field(default_factory=RebuildBlockers)
 
     @property
-    def upkeep(self) -> Upkeep:
+    def upkeep(self) -> StageSupervisor:
         """What begins stages again that break."""
         return self.learning.upkeep
 
@@ -129,7 +129,7 @@ class Installation:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class OpenedHome:
     """What a home folder holds, opened and locked: all that can be refused before a model is read."""
 
     config: Config
@@ -147,7 +147,7 @@ async def installed(config: Config) -> AsyncIterator[Installation]:
 
 
 @asynccontextmanager
-async def grounded(config: Config) -> AsyncIterator[Ground]:
+async def grounded(config: Config) -> AsyncIterator[OpenedHome]:
     """The folder, this process's alone until the end, and its keys. Raises OpenClawRLError where it cannot be had.
 
     What the settings name is looked at too, as far as that takes no time.
@@ -166,11 +166,11 @@ async def grounded(config: Config) -> AsyncIterator[Ground]:
         key = config.serve.api_key or await asyncio.to_thread(kept_key, config.home)
         book = await asyncio.to_thread(KeyBook, config.home)
         stack.callback(book.note)
-        yield Ground(config, store, key, Keys({OWNER: key}, book.keys, book.used), is_key_new=not has_own)
+        yield OpenedHome(config, store, key, Keys({OWNER: key}, book.keys, book.used), is_key_new=not has_own)
 
 
 @asynccontextmanager
-async def loaded(ground: Ground) -> AsyncIterator[Installation]:
+async def loaded(ground: OpenedHome) -> AsyncIterator[Installation]:
     """The parts on this ground, the models among them; closed in reverse order. Raises OpenClawRLError."""
     config, store = ground.config, ground.store
     folder = await asyncio.to_thread(model_folder, config.model)
@@ -187,7 +187,7 @@ async def loaded(ground: Ground) -> AsyncIterator[Installation]:
         stack.push_async_callback(trainer.aclose)
         base = EngineChat(engine, renderer, renderer.ends(engine.info.eos_ids))
         judge, own = await _judge(stack, config, store, judge_folder, base if judge_folder == folder else None)
-        built = Built(store, renderer, engine, trainer, judge, ground.keys, own)
+        built = SharedParts(store, renderer, engine, trainer, judge, ground.keys, own)
         parts = assembled(config, folder, ground.key, built)
         await parts.publishing.start()
         yield parts
@@ -233,7 +233,7 @@ def _own_judge(config: Config) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class SharedParts:
     """The parts that stages share."""
 
     store: Store
@@ -245,12 +245,12 @@ class Built:
     judge_model: JudgeModel | None = None  # where the judge has a model of its own here
 
 
-def assembled(config: Config, folder: Path, key: str, built: Built) -> Installation:
+def assembled(config: Config, folder: Path, key: str, built: SharedParts) -> Installation:
     """The installation made of these; nothing runs yet."""
     activity = Activity()
     store, engine, renderer = built.store, built.engine, built.renderer
     keys = built.keys or Keys({OWNER: key})
-    served = Served(store, engine, keep_loaded=config.publish.keep_loaded, room=_room(config))
+    served = ServedVersions(store, engine, keep_loaded=config.publish.keep_loaded, room=_room(config))
     candidate_made, version_settled = asyncio.Event(), asyncio.Event()
     recipe: dict[str, Json] = msgspec.to_builtins({"train": config.train, "trainer": config.trainer})
     publishing = PublishStage(
@@ -263,7 +263,7 @@ def assembled(config: Config, folder: Path, key: str, built: Built) -> Installat
         version_settled=version_settled,
     )
     bridge = bridge_of(config, store, engine, renderer, served)
-    rules, remaking = _rules(config, keys), Remaking()
+    rules, remaking = _rules(config, keys), RebuildBlockers()
     teaching = teach_stage_of(config, bridge, renderer, rules, publishing)
     outcomes = outcome_stage_of(config, store, renderer, rules)
     training = TrainStage(

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from openclaw_rl.core.stage import Stage
-from openclaw_rl.runtime.upkeep import Upkeep
+from openclaw_rl.runtime.upkeep import StageSupervisor
 
 
 @dataclass(slots=True)
@@ -16,7 +16,7 @@ class Learning:
     """Runs the stages. What one was doing when it is stopped stands in the store, as after a crash."""
 
     stages: Sequence[Stage]
-    upkeep: Upkeep = field(default_factory=Upkeep)
+    upkeep: StageSupervisor = field(default_factory=StageSupervisor)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _may_run: asyncio.Event = field(default_factory=asyncio.Event)
     _must_stop: asyncio.Event = field(default_factory=asyncio.Event)

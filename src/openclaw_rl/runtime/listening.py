@@ -15,11 +15,11 @@ from openclaw_rl.core.message import Json, Message
 from openclaw_rl.core.scope import own_scope
 from openclaw_rl.core.turn import Placement
 from openclaw_rl.core.version import SHARED, PolicyVersion
-from openclaw_rl.home.address import Place
-from openclaw_rl.home.exposure import GuardGauges, Metered, meter_of
+from openclaw_rl.home.address import BoundAddress
+from openclaw_rl.home.exposure import GuardGauges, MeteredCollector, meter_of
 from openclaw_rl.home.folder import Address, forget_address, note_address
 from openclaw_rl.home.models import served_name
-from openclaw_rl.publish.compare import Compared, Comparison
+from openclaw_rl.publish.compare import ComparedPrompt, Comparison
 from openclaw_rl.publish.swap import pin, rollback, unpin
 from openclaw_rl.runtime.forgetting import Forgetter
 from openclaw_rl.runtime.gauges import DoorGauges, LearningGauges
@@ -28,7 +28,7 @@ from openclaw_rl.runtime.loop_watch import LoopWatch, watching
 from openclaw_rl.serve.app import build_app, runner_of
 from openclaw_rl.serve.door.connections import Door, room_for
 from openclaw_rl.serve.metrics import Metrics
-from openclaw_rl.serve.parts import Control, Forgetting, Orders, ServeParts
+from openclaw_rl.serve.parts import Control, ForgettingControl, Orders, ServeParts
 from openclaw_rl.serve.request.params import defaults_of
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ BACKLOG = 128  # connections the system holds until they are taken
 
 @asynccontextmanager
 async def listening(
-    parts: Installation, place: Place, *, learns: bool, forgetter: Forgetter | None = None
+    parts: Installation, place: BoundAddress, *, learns: bool, forgetter: Forgetter | None = None
 ) -> AsyncIterator[str]:
     """The server's URL, while it listens there. At the end new requests are answered 503, and those under way whole.
 
@@ -52,7 +52,7 @@ async def listening(
 
 
 @asynccontextmanager
-async def _answering(parts: Installation, serve_parts: ServeParts, place: Place) -> AsyncIterator[str]:
+async def _answering(parts: Installation, serve_parts: ServeParts, place: BoundAddress) -> AsyncIterator[str]:
     settings, loop = parts.config.serve, asyncio.get_running_loop()
     app = build_app(serve_parts)
     app.middlewares.append(parts.activity.middleware)
@@ -95,7 +95,7 @@ def _serve_parts(
     return ServeParts(
         engine=parts.engine,
         renderer=parts.renderer,
-        collector=Metered(parts.collect, meter),
+        collector=MeteredCollector(parts.collect, meter),
         store=parts.store,
         control=Control(
             feedback=parts.store.add_feedback,
@@ -112,7 +112,9 @@ def _serve_parts(
         keys=parts.keys,
         meter=meter,
         orders=orders_of(parts, comparison),
-        forgetting=None if forgetter is None else Forgetting(forgetter.preview, forgetter.begin, forgetter.standing),
+        forgetting=None
+        if forgetter is None
+        else ForgettingControl(forgetter.preview, forgetter.begin, forgetter.standing),
         check_grammar=parts.engine.check_grammar,
         is_stopping=lambda: parts.activity.is_stopping,
         settings=settings,
@@ -133,7 +135,7 @@ def orders_of(parts: Installation, comparison: Comparison) -> Orders:
 
     async def compare(
         versions: Sequence[PolicyVersion], prompts: Sequence[Sequence[Message]], max_tokens: int
-    ) -> Sequence[Compared]:
+    ) -> Sequence[ComparedPrompt]:
         return await comparison.of(versions, prompts, max_tokens=max_tokens)
 
     return Orders(pinned, unpinned, compare)

@@ -41,7 +41,7 @@ class Delays:
     interpreter_held_s: float = 0.0
 
 
-class Longest:
+class RecentMaximum:
     """The longest of the delays seen in the last minute. One thread adds, others may read."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -80,7 +80,7 @@ class LoopWatch(Collector):
             registry=registry,
         )
         registry.register(self)
-        self._longest_late, self._longest_held = Longest(), Longest()
+        self._longest_late, self._longest_held = RecentMaximum(), RecentMaximum()
         self._beat_s = time.monotonic()
         self._told_s = float("-inf")
         self._stop = threading.Event()

@@ -19,7 +19,7 @@ from openclaw_rl.home.models import served_name
 from openclaw_rl.runtime import retaining
 from openclaw_rl.runtime.allocator import giving_back, set_aside
 from openclaw_rl.runtime.forgetting import Forgetter
-from openclaw_rl.runtime.installation import Ground, Installation, grounded, loaded
+from openclaw_rl.runtime.installation import Installation, OpenedHome, grounded, loaded
 from openclaw_rl.runtime.listening import listening
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ def _introduce(parts: Installation, url: str, announce: Callable[[str], None]) -
     announce(f"version {parts.served.current(SHARED)}; home {parts.config.home}")
 
 
-def _about_key(ground: Ground, *, is_private: bool) -> str:
+def _about_key(ground: OpenedHome, *, is_private: bool) -> str:
     """Where the key is; the key itself once, to whoever started the server."""
     if ground.config.serve.api_key:
         return "the API key is the one given"

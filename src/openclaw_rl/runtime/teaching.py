@@ -12,7 +12,7 @@ from openclaw_rl.core.scope import Owner, own_scope, scope_of
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.engines.local.client import LocalEngine
-from openclaw_rl.publish.swap import Served
+from openclaw_rl.publish.swap import ServedVersions
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.user_opening import user_opening
 from openclaw_rl.store.db import Store
@@ -24,13 +24,14 @@ from openclaw_rl.teach.outcomes import OutcomeStage
 from openclaw_rl.teach.probes import Prober
 from openclaw_rl.teach.redone import Hindsight
 from openclaw_rl.teach.stage import LearningRules, Teacher, TeachStage
-from openclaw_rl.trainers.settings import Distill
-from openclaw_rl.trainers.settings import Teacher as TeacherKind
+from openclaw_rl.trainers.settings import Distill, TeacherKind
 
 EARLIER = 200  # of a user's turns are looked through for other requests
 
 
-def bridge_of(config: Config, store: Store, engine: LocalEngine, renderer: ChatRenderer, served: Served) -> BridgeStage:
+def bridge_of(
+    config: Config, store: Store, engine: LocalEngine, renderer: ChatRenderer, served: ServedVersions
+) -> BridgeStage:
     """The bridge stage, and with it which hints stand in prompts."""
 
     async def current(turn: Turn) -> PolicyVersion:

@@ -16,7 +16,7 @@ LASTED_S = 600.0  # a stage that has run so long since it broke is well again
 
 
 @dataclass(frozen=True, slots=True)
-class Break:
+class StageFailure:
     """When a stage broke last, on the clock, how often in a row, and why."""
 
     at_s: float
@@ -25,12 +25,12 @@ class Break:
 
 
 @dataclass(slots=True)
-class Upkeep:
+class StageSupervisor:
     """Runs the stages behind the server."""
 
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    _breaks: dict[str, Break] = field(default_factory=dict)
+    _breaks: dict[str, StageFailure] = field(default_factory=dict)
 
     async def keep(self, stage: str, run: Callable[[], Awaitable[None]]) -> None:
         """Runs a stage until it ends or this is cancelled; where it breaks, again, after longer and longer pauses."""
@@ -57,13 +57,13 @@ class Upkeep:
             if now_s - broke.at_s < LASTED_S
         }
 
-    def _note(self, stage: str, problem: Exception) -> Break:
+    def _note(self, stage: str, problem: Exception) -> StageFailure:
         problem = _cause(problem)
         now_s, before = self.clock(), self._breaks.get(stage)
         is_anew = before is None or now_s - before.at_s >= LASTED_S
         times = 1 if before is None or is_anew else before.times + 1
         kind = "" if isinstance(problem, OpenClawRLError) else f"{type(problem).__name__}: "
-        noted = self._breaks[stage] = Break(now_s, times, f"{kind}{problem}"[:300])
+        noted = self._breaks[stage] = StageFailure(now_s, times, f"{kind}{problem}"[:300])
         return noted
 
 

@@ -41,7 +41,7 @@ class _Problem(msgspec.Struct, omit_defaults=True):
     fix: str = ""  # what to do about it, as the message ends; left out where nobody knows
 
 
-class _Body(msgspec.Struct):
+class _ProblemBody(msgspec.Struct):
     error: _Problem
 
 
@@ -81,13 +81,13 @@ def error_body(problem: BaseException) -> tuple[int, bytes]:
 
 def told_of(body: bytes) -> tuple[str | None, str, str | None]:
     """Code, message and parameter of an error's body."""
-    error = msgspec.json.decode(body, type=_Body).error
+    error = msgspec.json.decode(body, type=_ProblemBody).error
     return error.code, error.message, error.param
 
 
 def as_anthropic(status: int, body: bytes) -> bytes:
     """The body of an error in the shape that Anthropic's clients know."""
-    error = msgspec.json.decode(body, type=_Body).error
+    error = msgspec.json.decode(body, type=_ProblemBody).error
     kind = "request_too_large" if status == 413 else error.type.replace("server_error", "api_error")
     return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": error.message}})
 
@@ -147,7 +147,7 @@ def _encoded(problem: str | OpenClawRLError, status: int, param: str | None, cod
     message = _shortened(_plain(str(problem)))
     fix = _shortened(_plain(problem.fix)) if isinstance(problem, OpenClawRLError) else ""
     kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
-    return msgspec.json.encode(_Body(_Problem(message, kind, param, code, fix)))
+    return msgspec.json.encode(_ProblemBody(_Problem(message, kind, param, code, fix)))
 
 
 def _plain(text: str) -> str:

@@ -1,6 +1,6 @@
 """From a request to its answers, whichever API asked: placed, rendered, sampled, handed over piece by piece, committed.
 
-Each API file only translates: its body into an `Asked`, and what a `Sink` is told into its own events.
+Each API file only translates: its body into an `GenerationRequest`, and what a `Sink` is told into its own events.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MANY_MESSAGES = 200  # more are rendered in a thread, for the same reason
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class GenerationRequest:
     """A request in the words of `core`. `max_tokens` None leaves it to the context.
 
     With `prompt` (text or ids) there is no conversation to render, and the turn is never trained. `ignored` are its
@@ -85,7 +85,7 @@ class Generation:
     """A request that has been placed and rendered, and its answers as they grow."""
 
     parts: ServeParts
-    asked: Asked
+    asked: GenerationRequest
     placement: Placement
     prompt: Prompt
     sampling: Sampling
@@ -239,7 +239,7 @@ class Generation:
         )
 
 
-async def begin(parts: ServeParts, asked: Asked, headers: Mapping[str, str], key_name: str) -> Generation:
+async def begin(parts: ServeParts, asked: GenerationRequest, headers: Mapping[str, str], key_name: str) -> Generation:
     """Finds out where the request belongs and what the model is to read. Raises ContextError where it does not fit."""
     asked = _holdable(parts, asked)
     for name in asked.ignored:
@@ -277,7 +277,7 @@ async def begin(parts: ServeParts, asked: Asked, headers: Mapping[str, str], key
     return Generation(parts, asked, placement, prompt, sampling, version, choices, at_s, carried)
 
 
-async def _counted(parts: ServeParts, asked: Asked, least: int) -> int:
+async def _counted(parts: ServeParts, asked: GenerationRequest, least: int) -> int:
     """How many tokens a prompt has that is too long; `least` where counting would take too long.
 
     Clients leave out as much as the difference tells them, so a bound alone would make them try again and again.
@@ -293,7 +293,7 @@ async def _counted(parts: ServeParts, asked: Asked, least: int) -> int:
     return max(least, await asyncio.to_thread(count))
 
 
-def _holdable(parts: ServeParts, asked: Asked) -> Asked:
+def _holdable(parts: ServeParts, asked: GenerationRequest) -> GenerationRequest:
     """The request as the engine can meet it. Raises RequestError where it holds no answer to anything."""
     if asked.form is None or parts.check_grammar is not None:
         return asked
@@ -307,7 +307,9 @@ def _holdable(parts: ServeParts, asked: Asked) -> Asked:
     return replace(asked, form=None, ignored=(*asked.ignored, "tools.strict"))
 
 
-async def _grammar(parts: ServeParts, asked: Asked, prompt: Prompt | None, checked: Grammar | None) -> Grammar | None:
+async def _grammar(
+    parts: ServeParts, asked: GenerationRequest, prompt: Prompt | None, checked: Grammar | None
+) -> Grammar | None:
     """What holds the answer, and the engine can hold it to. Raises RequestError."""
     if asked.form is None or parts.check_grammar is None:
         return None
@@ -323,7 +325,7 @@ async def _grammar(parts: ServeParts, asked: Asked, prompt: Prompt | None, check
 
 
 async def _fitting(
-    parts: ServeParts, asked: Asked, placement: Placement, carried: tuple[PlacedHint, ...], most: int
+    parts: ServeParts, asked: GenerationRequest, placement: Placement, carried: tuple[PlacedHint, ...], most: int
 ) -> tuple[Prompt, tuple[PlacedHint, ...]]:
     """The prompt, and the hints in it. Raises TooManyTokens where there are more than `most`.
 
@@ -339,7 +341,7 @@ async def _fitting(
 
 
 async def _prompt(
-    parts: ServeParts, asked: Asked, placement: Placement, carried: tuple[PlacedHint, ...], most: int
+    parts: ServeParts, asked: GenerationRequest, placement: Placement, carried: tuple[PlacedHint, ...], most: int
 ) -> Prompt:
     if isinstance(asked.prompt, tuple):
         found = Prompt(asked.prompt)
@@ -373,7 +375,7 @@ def is_quick(messages: Sequence[Message], served: Turn | None) -> bool:
     return sum(len(part.text) for part in new if part not in held) < _LONG_CHARS
 
 
-def _choice(parts: ServeParts, asked: Asked, prompt: Prompt, index: int) -> Choice:
+def _choice(parts: ServeParts, asked: GenerationRequest, prompt: Prompt, index: int) -> Choice:
     turn = new_turn_id()
     renderer = parts.renderer
     is_bare = asked.prompt is not None

@@ -16,14 +16,14 @@ from openclaw_rl.core.turn import Placement
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import RequestError
 from openclaw_rl.render.renderer import ChatRenderer
-from openclaw_rl.serve.apis.chat.wire import Offered
+from openclaw_rl.serve.apis.chat.wire import ToolCache
 from openclaw_rl.serve.door.auth import Keys
 from openclaw_rl.serve.door.limits import Meter
 from openclaw_rl.serve.metrics import Metrics
 from openclaw_rl.serve.request.params import SamplingDefaults
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.forget.selection import What
+from openclaw_rl.store.forget.selection import ForgetTarget
 
 ALIAS = "default"  # a model name that always works
 
@@ -44,7 +44,7 @@ class Control:
     session_name: Callable[[str, str], str] = lambda key_name, given: given
 
 
-class Comparable(Protocol):
+class ComparedAnswers(Protocol):
     """What was asked, and each version's answer to it."""
 
     @property
@@ -73,11 +73,11 @@ class Orders:
 
     pin: Callable[[PolicyVersion], Awaitable[None]]
     unpin: Callable[[str], Awaitable[PolicyVersion]]
-    compare: Callable[[Sequence[PolicyVersion], Sequence[Sequence[Message]], int], Awaitable[Sequence[Comparable]]]
+    compare: Callable[[Sequence[PolicyVersion], Sequence[Sequence[Message]], int], Awaitable[Sequence[ComparedAnswers]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Forgetting:
+class ForgettingControl:
     """What the owner may have forgotten. They raise OpenClawRLError.
 
     `preview(what)` counts what would go; `begin(what, has_records)` erases its rows and gives the forgetting's id, the
@@ -85,8 +85,8 @@ class Forgetting:
     of records that were written outside the home folder are cleaned too.
     """
 
-    preview: Callable[[What], Awaitable[Mapping[str, int]]]
-    begin: Callable[[What, bool], Awaitable[str]]
+    preview: Callable[[ForgetTarget], Awaitable[Mapping[str, int]]]
+    begin: Callable[[ForgetTarget, bool], Awaitable[str]]
     standing: Callable[[], Awaitable[Sequence[Mapping[str, Json]]]]
 
 
@@ -126,12 +126,12 @@ class ServeParts:
     carried: Callable[[Placement, Sequence[Message]], Awaitable[tuple[PlacedHint, ...]]] = nothing_carried
     own: Callable[[Placement], Awaitable[PolicyVersion | None]] = nobodys_own
     orders: Orders | None = None
-    forgetting: Forgetting | None = None
+    forgetting: ForgettingControl | None = None
     check_grammar: Callable[[Grammar], Awaitable[None]] | None = None
     is_stopping: Callable[[], bool] = lambda: False
     metrics: Metrics = field(default_factory=Metrics)
     meter: Meter = field(default_factory=Meter)
-    offered: Offered = field(default_factory=Offered)
+    offered: ToolCache = field(default_factory=ToolCache)
     clock: Callable[[], float] = time.time
 
     def model_named(self, name: str | None) -> str:

@@ -33,7 +33,7 @@ from openclaw_rl.store.lock import FolderLock, check_free
 from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.redact.long_texts import LongTexts, long_texts
 from openclaw_rl.store.redact.masker import Masker
-from openclaw_rl.store.rows import Judged, StepRecord, TurnRow, VersionRow, VersionStatus
+from openclaw_rl.store.rows import JudgedTurn, StepRecord, TurnRow, VersionRow, VersionStatus
 from openclaw_rl.store.tables import hints, ledger, lessons, listing, samples, sessions, spent, turns, versions
 from openclaw_rl.store.tables.effects import EffectBook
 from openclaw_rl.store.tables.episode_book import EpisodeBook
@@ -42,9 +42,9 @@ from openclaw_rl.store.tables.keeping import KeepingBook
 from openclaw_rl.store.tables.order_book import OrderBook
 from openclaw_rl.store.tables.overview import overview
 from openclaw_rl.store.tables.refusals import RefusalBook
-from openclaw_rl.store.tables.standing import Standing, standing
+from openclaw_rl.store.tables.standing import SessionStatus, standing
 from openclaw_rl.store.tables.step_book import StepBook
-from openclaw_rl.store.tables.turns import Served
+from openclaw_rl.store.tables.turns import ServedTurn
 from openclaw_rl.store.writer import Transaction, Writer
 
 log = logging.getLogger(__name__)
@@ -196,11 +196,11 @@ class Store:
         """The newest turn whose conversation has this digest."""
         return await self._reader.do(lambda sql: turns.by_chain(sql, chain))
 
-    async def served(self, chains: Sequence[str], *, session: str | None = None) -> list[Served]:
+    async def served(self, chains: Sequence[str], *, session: str | None = None) -> list[ServedTurn]:
         """The latest turns whose conversations have these digests, in this session or in any, oldest first."""
         return await self._reader.do(lambda sql: turns.served(sql, chains, session))
 
-    async def standing(self, session: str, *, prefix: str, family: str | None = None, limit: int = 8) -> Standing:
+    async def standing(self, session: str, *, prefix: str, family: str | None = None, limit: int = 8) -> SessionStatus:
         """How a session stands that a request belongs to without going on from anything in it."""
         return await self._reader.do(lambda sql: standing(sql, session, prefix, family, limit))
 
@@ -273,7 +273,7 @@ class Store:
         """The judge's calls of this day, where there is a limit to them."""
         return await self._reader.do(lambda sql: spent.calls_on(sql, day))
 
-    async def judged(self, *, limit: int, looked: int = 0) -> list[Judged]:
+    async def judged(self, *, limit: int, looked: int = 0) -> list[JudgedTurn]:
         """What waits to be admitted as a sample, in the order of judging.
 
         Of those judged up to `looked` only the ones that need not wait for their session any more.

@@ -22,7 +22,7 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.errors import StoreError
 from openclaw_rl.store.codec import message_json
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.exports import Snapshot
+from openclaw_rl.store.exports import StoreSnapshot
 from openclaw_rl.store.rows import TurnRow
 from openclaw_rl.store.tables import listing
 
@@ -31,7 +31,7 @@ TextOf = Callable[[Sequence[int]], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ExportFilter:
     """Which turns: of a session, a user or everybody; side requests too, unless `with_side` says otherwise.
 
     `text_of` turns a prompt's ids into text; without it `prompt_text` is None, since only a tokenizer can tell.
@@ -44,7 +44,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ExportChunk:
     """Some lines, how many of them are of main turns and of side requests, and the last turn looked at."""
 
     lines: bytes
@@ -53,7 +53,7 @@ class Piece:
     last: str
 
 
-async def pieces(snapshot: Snapshot, wanted: Wanted) -> AsyncIterator[Piece]:
+async def pieces(snapshot: StoreSnapshot, wanted: ExportFilter) -> AsyncIterator[ExportChunk]:
     """The records, some at a time. Raises StoreError."""
     numbers: dict[str, int] = {}
     last: str | None = None
@@ -65,7 +65,7 @@ async def pieces(snapshot: Snapshot, wanted: Wanted) -> AsyncIterator[Piece]:
         last = piece.last
 
 
-async def export(store: Store, path: Path, wanted: Wanted | None = None) -> tuple[int, int]:
+async def export(store: Store, path: Path, wanted: ExportFilter | None = None) -> tuple[int, int]:
     """Writes the records to `path`, readable by its owner alone; gives how many main turns and side requests.
 
     The file appears whole or not at all. Raises StoreError.
@@ -73,7 +73,7 @@ async def export(store: Store, path: Path, wanted: Wanted | None = None) -> tupl
     main = side = 0
     async with store.exports.snapshot() as snapshot:
         with written(path) as lines:
-            async for piece in pieces(snapshot, wanted or Wanted()):
+            async for piece in pieces(snapshot, wanted or ExportFilter()):
                 lines.write(piece.lines)
                 main, side = main + piece.main, side + piece.side
     return main, side
@@ -98,7 +98,9 @@ def written(path: Path) -> Iterator[BinaryIO]:
             partial.unlink(missing_ok=True)
 
 
-def _piece(sql: sqlite3.Connection, wanted: Wanted, numbers: dict[str, int], after: str | None) -> Piece | None:
+def _piece(
+    sql: sqlite3.Connection, wanted: ExportFilter, numbers: dict[str, int], after: str | None
+) -> ExportChunk | None:
     rows = listing.oldest(sql, limit=ROWS_AT_ONCE, session=wanted.session, user=wanted.user, after=after)
     lines: list[str] = []
     main = 0
@@ -109,7 +111,7 @@ def _piece(sql: sqlite3.Connection, wanted: Wanted, numbers: dict[str, int], aft
             lines.append(json.dumps(record_of(row, numbers[row.turn.session], wanted.text_of)) + "\n")
         elif wanted.with_side:
             lines.append(json.dumps(record_of(row, None, wanted.text_of)) + "\n")
-    return Piece("".join(lines).encode(), main, len(lines) - main, rows[-1].turn.id) if rows else None
+    return ExportChunk("".join(lines).encode(), main, len(lines) - main, rows[-1].turn.id) if rows else None
 
 
 def record_of(row: TurnRow, number: int | None, text_of: TextOf | None) -> dict[str, Json]:

@@ -19,7 +19,7 @@ from openclaw_rl.store.writer import Transaction, Writer
 Result = TypeVar("Result")
 
 
-class Snapshot:
+class StoreSnapshot:
     """One state of the store on a connection of its own: what is written meanwhile is not in it, and waits for nobody.
 
     One read at a time.
@@ -65,9 +65,9 @@ class ExportBook:
         await self._writer.do(work)
 
     @asynccontextmanager
-    async def snapshot(self) -> AsyncIterator[Snapshot]:
+    async def snapshot(self) -> AsyncIterator[StoreSnapshot]:
         """The store as it is now. Its log is not cut off before this is over."""
-        snapshot = Snapshot(await asyncio.to_thread(self._opened, self._path))
+        snapshot = StoreSnapshot(await asyncio.to_thread(self._opened, self._path))
         try:
             await snapshot.do(_begun)
             yield snapshot

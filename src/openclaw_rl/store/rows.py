@@ -97,7 +97,7 @@ class TurnRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedTurn:
     """A judged turn that is not yet a sample, and the session it belongs to. Turns are judged in the order of `seq`."""
 
     turn: Turn

@@ -9,7 +9,7 @@ from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.sample import Wants
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict
-from openclaw_rl.store.rows import Judged
+from openclaw_rl.store.rows import JudgedTurn
 from openclaw_rl.teach.assemble import free
 
 
@@ -17,8 +17,8 @@ from openclaw_rl.teach.assemble import free
 class Admission:
     """What is to become of judged turns; those in none of the lists wait."""
 
-    samples: tuple[Judged, ...] = ()
-    promoted: tuple[tuple[Judged, float], ...] = ()  # with the reward each is given
+    samples: tuple[JudgedTurn, ...] = ()
+    promoted: tuple[tuple[JudgedTurn, float], ...] = ()  # with the reward each is given
     dropped: tuple[tuple[str, DropReason], ...] = ()
 
 
@@ -59,7 +59,7 @@ def unfitness(turn: Turn, *, may_teach: bool, max_tokens: int, weights_learn: bo
 
 
 def admission(
-    rows: Sequence[Judged],
+    rows: Sequence[JudgedTurn],
     wants: Wants,
     *,
     refused: Mapping[str, DropReason],
@@ -83,7 +83,7 @@ def admission(
     # What the teacher said is not the policy's to be promoted for.
     dropped += [(row.turn.id, DropReason.NO_SIGNAL) for row in silent if row.turn.carried]
     silent = [row for row in silent if not row.turn.carried]
-    promoted: list[tuple[Judged, float]] = []
+    promoted: list[tuple[JudgedTurn, float]] = []
     for session in dict.fromkeys(row.turn.session for row in silent):
         group = [row for row in silent if row.turn.session == session]
         if session in undecided:
@@ -102,11 +102,11 @@ def admission(
     return Admission(samples, tuple(promoted), tuple(dropped))
 
 
-def _opens_with_calls(row: Judged) -> bool:
+def _opens_with_calls(row: JudgedTurn) -> bool:
     return row.turn.parent is None and bool(row.turn.reply.tool_calls) and row.verdict.score in (0, 1)
 
 
-def _votes(row: Judged) -> float:
+def _votes(row: JudgedTurn) -> float:
     """The mean of a turn's valid votes; its score where it was not voted on."""
     if row.verdict.mean is not None:
         return row.verdict.mean

@@ -31,7 +31,7 @@ Assembled = Callable[[Sequence[PlacedHint]], Awaitable[Sample]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Heeded:
+class _EffectiveHint:
     """The hint that a sample is learned under, and what the base model says behind it where that finds an end."""
 
     assembled: Sample
@@ -147,7 +147,7 @@ class Demonstrator:
         except EngineError:
             return None
 
-    async def _moving(self, turn: Turn, without: Prompt, sample: Sample) -> _Heeded | None:
+    async def _moving(self, turn: Turn, without: Prompt, sample: Sample) -> _EffectiveHint | None:
         """The hint of the sample's that objects most, and what is said behind it; None where that changes nothing.
 
         It must make the corrected reply less likely, and what is said behind it likelier than without it, for the base
@@ -167,13 +167,13 @@ class Demonstrator:
                 return found
         return None
 
-    async def _objecting(self, turn: Turn, sample: Sample) -> _Heeded | None:
+    async def _objecting(self, turn: Turn, sample: Sample) -> _EffectiveHint | None:
         """The same where the teacher thinks less of the reply than the weights that said it did."""
         return await self._most_contrary(turn.completion.tokens, sample, sum(turn.completion.logp))
 
     async def _slipped(
         self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled
-    ) -> _Heeded | None:
+    ) -> _EffectiveHint | None:
         """The same beside the known hints that the served weights' likeliest reply follows; None where it has none."""
         if not known:
             return None
@@ -185,7 +185,7 @@ class Demonstrator:
         followed = await self._followed(turn, bare, known, mostly.tokens)
         return await self._objecting(turn, await assembled(followed)) if followed else None
 
-    async def _most_contrary(self, said: tuple[int, ...], sample: Sample, before: float) -> _Heeded | None:
+    async def _most_contrary(self, said: tuple[int, ...], sample: Sample, before: float) -> _EffectiveHint | None:
         """The hint behind which a reply is least likely, `before` nats without it, and what is said behind it."""
         if not sample.hints:
             return None
@@ -194,7 +194,7 @@ class Demonstrator:
         if before - behind[least] < HEEDED_NATS:
             return None
         hint = sample.hints[least]
-        return _Heeded(sample, (hint,), await self._shown(len(said), hint))
+        return _EffectiveHint(sample, (hint,), await self._shown(len(said), hint))
 
     async def _followed(
         self, turn: Turn, without: Prompt, known: Sequence[PlacedHint], said: tuple[int, ...]

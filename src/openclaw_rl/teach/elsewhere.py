@@ -19,7 +19,7 @@ from openclaw_rl.core.hint import PlacedHint, last_user_index, with_hints
 from openclaw_rl.core.message import Json, Message, Role, Tool, message
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
-from openclaw_rl.core.sample import Elsewhere, HintPrompt
+from openclaw_rl.core.sample import HintPrompt, OtherRequestReply
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
@@ -81,7 +81,7 @@ class OtherRequests:
         """Holds nothing in memory of any system text, as after a restart."""
         self._made_up.clear()
 
-    async def shown(self, turn: Turn, hint: str, known: Sequence[PlacedHint]) -> tuple[Elsewhere, ...]:
+    async def shown(self, turn: Turn, hint: str, known: Sequence[PlacedHint]) -> tuple[OtherRequestReply, ...]:
         """What the base model says to other requests with the hint, beside those `known` ones that are followed there.
 
         Left out is what finds no end. Raises EngineError.
@@ -95,10 +95,10 @@ class OtherRequests:
 
     async def _all(
         self, turn: Turn, requests: Sequence[Request], hint: str, known: Sequence[PlacedHint]
-    ) -> list[Elsewhere | None]:
+    ) -> list[OtherRequestReply | None]:
         places = asyncio.Semaphore(AT_ONCE)
 
-        async def one(request: Request) -> Elsewhere | None:
+        async def one(request: Request) -> OtherRequestReply | None:
             async with places:
                 return await self._shown(turn, request, hint, known)
 
@@ -124,7 +124,7 @@ class OtherRequests:
                 found.append(Request((*system, message(Role.USER, words))))
         return found
 
-    async def _later(self, turn: Turn, opened: Sequence[tuple[Request, Elsewhere]]) -> list[Request]:
+    async def _later(self, turn: Turn, opened: Sequence[tuple[Request, OtherRequestReply]]) -> list[Request]:
         """Requests in the middle of a conversation: a wish learned where one opens may turn into another further on.
 
         The first follows the corrected reply. The others are the user's own later ones, newest first; where there are
@@ -175,7 +175,9 @@ class OtherRequests:
             return False
         return -sum(await reply_logp(self.engine, Prompt(opening.ids), words, BASE)) <= KNOWN_NATS * len(words)
 
-    async def _shown(self, turn: Turn, request: Request, hint: str, known: Sequence[PlacedHint]) -> Elsewhere | None:
+    async def _shown(
+        self, turn: Turn, request: Request, hint: str, known: Sequence[PlacedHint]
+    ) -> OtherRequestReply | None:
         bare = await self._prompt(turn, request.messages)
         if bare is None:
             return None
@@ -187,7 +189,7 @@ class OtherRequests:
         said = await sampled_reply(self.engine, hinted, sampling, BASE)
         if said.tokens[-1] not in self.stop_ids:
             return None
-        return Elsewhere(bare.tokens, HintPrompt(" ".join(told), hinted.tokens), said, request.turn)
+        return OtherRequestReply(bare.tokens, HintPrompt(" ".join(told), hinted.tokens), said, request.turn)
 
     async def _followed(self, turn: Turn, request: Request, bare: Prompt, known: Sequence[PlacedHint]) -> list[str]:
         """The known hints that make likelier what the served weights mostly say to a request: they follow these."""

@@ -17,7 +17,7 @@ USERS = 10_000  # remembered within a day; the longest unheard are forgotten fir
 
 
 @dataclass(slots=True)
-class Floods:
+class DailyCounts:
     """Counts what each user teaches in a day (UTC), in memory: a restart begins the day anew.
 
     A correction is the same where its score and the words of its hints are.

@@ -25,7 +25,7 @@ USERS = 10_000  # remembered; the longest unheard are forgotten first
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ReplyOutcome:
     """One reply: whether it was corrected, the hints of that, and which version gave it."""
 
     is_corrected: bool
@@ -34,22 +34,22 @@ class Heard:
 
 
 @dataclass(slots=True)
-class Record:
+class UserHistory:
     """A user's `latest` replies, oldest first. `rests` is from how many more of them nothing is learned."""
 
-    latest: list[Heard] = field(default_factory=list)
+    latest: list[ReplyOutcome] = field(default_factory=list)
     rests: int = 0
 
 
 @dataclass(slots=True)
-class InVain:
+class CorrectionMonitor:
     """Counts what each user corrects; `turns` is how many replies are held against as many before them, 0 for never.
 
     It is kept in memory: a restart begins anew. Rollouts are left out: most of what an agent tries may fail.
     """
 
     turns: int
-    _users: OrderedDict[str, Record] = field(default_factory=OrderedDict)
+    _users: OrderedDict[str, UserHistory] = field(default_factory=OrderedDict)
     _seen: OrderedDict[str, bool] = field(default_factory=OrderedDict)
     _found: list[tuple[str, PolicyVersion]] = field(default_factory=list)
 
@@ -59,7 +59,9 @@ class InVain:
             return False
         if turn.id not in self._seen:
             hints = tuple(hint.text for hint in verdict.hints)
-            self._seen[turn.id] = self._count(turn.user, Heard(verdict.score < 0, hints, turn.completion.version))
+            self._seen[turn.id] = self._count(
+                turn.user, ReplyOutcome(verdict.score < 0, hints, turn.completion.version)
+            )
             if len(self._seen) > USERS:
                 self._seen.popitem(last=False)
         return self._seen[turn.id]
@@ -69,8 +71,8 @@ class InVain:
         found, self._found = self._found, []
         return found
 
-    def _count(self, user: str, heard: Heard) -> bool:
-        record = self._users.setdefault(user, Record())
+    def _count(self, user: str, heard: ReplyOutcome) -> bool:
+        record = self._users.setdefault(user, UserHistory())
         self._users.move_to_end(user)
         if len(self._users) > USERS:
             self._users.popitem(last=False)

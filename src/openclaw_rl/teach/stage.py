@@ -18,13 +18,13 @@ from openclaw_rl.core.scope import Scopes, trained_scopes
 from openclaw_rl.core.stage import StageReport
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.rows import Judged
+from openclaw_rl.store.rows import JudgedTurn
 from openclaw_rl.teach.admit import admission, has_signal, refusal
 from openclaw_rl.teach.assemble import bare_prompt, ema_baseline, not_about, others, sample_of
 from openclaw_rl.teach.demonstrate import Assembled, Demonstrator
-from openclaw_rl.teach.floods import Floods
+from openclaw_rl.teach.floods import DailyCounts
 from openclaw_rl.teach.in_use import HintsInUse
-from openclaw_rl.teach.in_vain import InVain
+from openclaw_rl.teach.in_vain import CorrectionMonitor
 from openclaw_rl.teach.probes import Prober
 from openclaw_rl.teach.redone import Hindsight
 from openclaw_rl.teach.settings import Baseline, TeachSettings
@@ -85,10 +85,10 @@ class TeachStage:
     teacher: Teacher = field(default_factory=Teacher)
     publishing: TakesBack | None = None
     clock: Callable[[], float] = time.monotonic
-    floods: Floods | None = None  # made of the settings where none is given
+    floods: DailyCounts | None = None  # made of the settings where none is given
     looking_at: int = 0  # judged turns, in the look under way
     is_resting: bool = False  # nothing that waits can be decided now
-    _in_vain: InVain = field(init=False)
+    _in_vain: CorrectionMonitor = field(init=False)
     _against: dict[tuple[str, str], bool] = field(default_factory=dict)  # turn and hint
     _looked: int = 0  # turns judged up to here were looked at, and wait for their sessions
     _rounds: int = 0
@@ -96,8 +96,8 @@ class TeachStage:
     _rested: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        self.floods = self.floods or Floods(self.settings)
-        self._in_vain = InVain(self.settings.in_vain_turns)
+        self.floods = self.floods or DailyCounts(self.settings)
+        self._in_vain = CorrectionMonitor(self.settings.in_vain_turns)
 
     async def run(self) -> None:
         """Teaches until cancelled."""
@@ -139,7 +139,7 @@ class TeachStage:
 
     def let_go(self) -> None:
         """Holds nothing in memory of any turn, as after a restart."""
-        self._in_vain = InVain(self.settings.in_vain_turns)
+        self._in_vain = CorrectionMonitor(self.settings.in_vain_turns)
         self._against.clear()
         self._looked = 0
         if self.floods is not None:
@@ -203,7 +203,7 @@ class TeachStage:
                 return False
         return True
 
-    async def _decide(self, rows: Sequence[Judged], until_s: float) -> tuple[bool, bool]:
+    async def _decide(self, rows: Sequence[JudgedTurn], until_s: float) -> tuple[bool, bool]:
         """Whether anything was admitted or dropped, and whether all of them were looked at: not where time is up."""
         refused = {row.turn.id: reason for row in rows if (reason := self._refusal(row)) is not None}
         for user, version in self._in_vain.found():
@@ -237,7 +237,7 @@ class TeachStage:
                 await self._drop(turn, reason)
         return bool(decided.samples or decided.promoted or decided.dropped or answers), True
 
-    def _refusal(self, row: Judged) -> DropReason | None:
+    def _refusal(self, row: JudgedTurn) -> DropReason | None:
         reason = refusal(
             row.turn,
             row.verdict,
@@ -251,7 +251,7 @@ class TeachStage:
             return self.floods.refusal(row.turn, row.verdict)
         return reason
 
-    async def _sessions(self, rows: Sequence[Judged]) -> tuple[frozenset[str], frozenset[str]]:
+    async def _sessions(self, rows: Sequence[JudgedTurn]) -> tuple[frozenset[str], frozenset[str]]:
         """The sessions that contribute already, and those that ended with every turn judged."""
         ended = {row.turn.session: row.session.end_why is not None for row in rows}
         contributing = frozenset([name for name in ended if await self.store.session_has_sample(name)])
@@ -266,7 +266,7 @@ class TeachStage:
         )
         return contributing, complete
 
-    async def _admit(self, row: Judged, reward: float | None) -> None:
+    async def _admit(self, row: JudgedTurn, reward: float | None) -> None:
         turn = row.turn
         served = self.teacher.served if turn.carried else None
         bare = turn.prompt if served is None else await asyncio.to_thread(bare_prompt, turn, self.renderer)
@@ -293,7 +293,7 @@ class TeachStage:
             sample = replace(sample, own=await served.reply(turn, bare))
         await self._ready(sample, turn)
 
-    async def _answers(self, row: Judged) -> bool:
+    async def _answers(self, row: JudgedTurn) -> bool:
         """Whether it was accepted after corrections whose hints the teacher did not heed, and is learned from as that.
 
         It answers what was corrected first then, whatever else its session has to teach.
@@ -336,7 +336,7 @@ class TeachStage:
             return
         log.info("ready turn=%s score=%s hints=%d", sample.turn, sample.score, len(sample.hints))
 
-    async def _assembled(self, row: Judged, reward: float | None) -> Assembled:
+    async def _assembled(self, row: JudgedTurn, reward: float | None) -> Assembled:
         baseline = await self._baseline(row)
 
         async def assembled(heeded: Sequence[PlacedHint]) -> Sample:
@@ -354,7 +354,7 @@ class TeachStage:
 
         return assembled
 
-    async def _sample(self, row: Judged, bare: Prompt, reward: float | None) -> Sample:
+    async def _sample(self, row: JudgedTurn, bare: Prompt, reward: float | None) -> Sample:
         turn, assembled = row.turn, await self._assembled(row, reward)
         # What was said to the turn may be the opposite of what stood in its prompt: nobody is told both at once.
         in_prompt = not_about(turn.carried, [hint.text for hint in row.verdict.hints])
@@ -365,12 +365,12 @@ class TeachStage:
             return await self.teacher.base.rehearsed(turn, bare, known, assembled)
         return await assembled(known)
 
-    def _asks_guide(self, row: Judged) -> bool:
+    def _asks_guide(self, row: JudgedTurn) -> bool:
         """Whether the teacher is asked about the turn: one that was corrected, with words."""
         is_corrected = row.verdict.score is not None and row.verdict.score < 0
         return self.teacher.base is not None and is_corrected and bool(row.verdict.hints)
 
-    async def _baseline(self, row: Judged) -> float | None:
+    async def _baseline(self, row: JudgedTurn) -> float | None:
         if self.settings.baseline is Baseline.NONE or row.verdict.score is None:
             return None
         rewards = await self.store.rewards(row.turn.user, limit=RECENT_REWARDS)

@@ -34,7 +34,7 @@ Scoring = Callable[[Prompt, int, PolicyVersion, int], Scores]  # of a prompt fro
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class EngineRequest:
     """One request an engine got."""
 
     prompt: Prompt
@@ -83,9 +83,9 @@ class ScriptedEngine:
         self.is_away = False
         self.go = asyncio.Event()
         self.versions: dict[PolicyVersion, Adapter | None] = {BASE: None}
-        self.asked: list[Asked] = []
-        self.scored: list[Asked] = []
-        self.closed: list[Asked] = []
+        self.asked: list[EngineRequest] = []
+        self.scored: list[EngineRequest] = []
+        self.closed: list[EngineRequest] = []
         self.calls: list[str] = []
 
     @property
@@ -99,7 +99,7 @@ class ScriptedEngine:
         """The scripted reply, token by token."""
         self.calls.append(f"generate {version}")
         self._check(prompt, version, most=self._context_length - 1)
-        asked = Asked(prompt, sampling, version)
+        asked = EngineRequest(prompt, sampling, version)
         self.asked.append(asked)
         self._running[version] = self._running.get(version, 0) + 1
         is_whole, given = False, 0
@@ -138,7 +138,7 @@ class ScriptedEngine:
         self._check(prompt, version, most=self._context_length)
         if not 1 <= start < len(prompt):
             raise RequestError(f"cannot score from token {start} of {len(prompt)}", fix="start at 1 or later")
-        self.scored.append(Asked(prompt, Sampling(1), version))
+        self.scored.append(EngineRequest(prompt, Sampling(1), version))
         return self._scoring(prompt, start, version, top_k)
 
     async def load(self, adapter: Adapter) -> None:

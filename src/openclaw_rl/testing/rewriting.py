@@ -17,7 +17,7 @@ from openclaw_rl.render.detokenise import TokenBytes
 _EMPTY_THINK = re.compile(r"<think>\s*(?:</think>\s*)?\Z")
 
 
-class Thinking(StrEnum):
+class ThinkingTreatment(StrEnum):
     """What becomes of a reply's thinking."""
 
     KEPT = "kept"
@@ -29,7 +29,7 @@ class Thinking(StrEnum):
 class Rewriting:
     """One client's manners; what OpenClaw does is `Rewriting()` with thinking kept."""
 
-    thinking: Thinking = Thinking.KEPT
+    thinking: ThinkingTreatment = ThinkingTreatment.KEPT
     trims: bool = True
     writes_arguments: bool = True
     changes_ids: bool = True
@@ -37,12 +37,12 @@ class Rewriting:
     def reply(self, served: Message) -> Message:
         """The reply as this client sends it back."""
         text = served.text.strip() if self.trims else served.text
-        if self.thinking is Thinking.MOVED and served.reasoning:
+        if self.thinking is ThinkingTreatment.MOVED and served.reasoning:
             text = f"<think>\n{served.reasoning.strip()}\n</think>\n\n{text}"
         return Message(
             Role.ASSISTANT,
             (TextPart(text),) if text else (),
-            served.reasoning if self.thinking is Thinking.KEPT else None,
+            served.reasoning if self.thinking is ThinkingTreatment.KEPT else None,
             tuple(self._call(call) for call in served.tool_calls),
         )
 

@@ -11,14 +11,14 @@ from openclaw_rl.core.hint import Hint, hinted
 from openclaw_rl.core.message import Message, Role, Tool, message
 from openclaw_rl.judge.prompt import Question
 from openclaw_rl.tiny import agents, dialogues, homework, judging, manners, wishes
-from openclaw_rl.tiny.dialogues import Dialogue, Task
-from openclaw_rl.tiny.manners import Aspect, Kind, Wish
+from openclaw_rl.tiny.dialogues import Dialogue, DialogueTask
+from openclaw_rl.tiny.manners import Aspect, TaskKind, Wish
 from openclaw_rl.tiny.problems import answer_in
 from openclaw_rl.tiny.styles import Style, follows, has_markup
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class SkillCase:
     """A prompt and what counts as a good answer to it."""
 
     messages: Sequence[Message]
@@ -32,48 +32,48 @@ class Skill:
     """A kind of case and the temperature its answers are sampled at (0 is greedy)."""
 
     name: str
-    case: Callable[[Random], Case]
+    case: Callable[[Random], SkillCase]
     temperature: float = 0.0
 
 
-def _right(task: Task, style: Style | None, text: str) -> bool:
+def _right(task: DialogueTask, style: Style | None, text: str) -> bool:
     """Whether a reply is right for the task and, where a style is named, follows it strictly."""
     if style is not None and (not follows(text, style) or (style is Style.AI) is not has_markup(text)):
         return False
-    if task.kind is Kind.SOLVE:
+    if task.kind is TaskKind.SOLVE:
         return answer_in(text) == task.problem.answer
     made = task.answer(Style.AI, Random(0))  # holds the grade and whether the work was right
-    if task.kind is Kind.GRADE:
+    if task.kind is TaskKind.GRADE:
         grade = re.search(r"(\d+)/10", made)
         said = re.search(r"(\d+)(?:/10| out of 10)", text)
         return grade is not None and said is not None and grade[1] == said[1]
     return ("Incorrect" in made) is ("Incorrect" in text or "not right" in text)
 
 
-def _case(task: Task, dialogue: Dialogue, style: Style | None) -> Case:
-    return Case(
+def _case(task: DialogueTask, dialogue: Dialogue, style: Style | None) -> SkillCase:
+    return SkillCase(
         dialogue.messages, lambda text: _right(task, style, text), tools=dialogue.tools, thinking=dialogue.thinking
     )
 
 
-def _plain(kind: Kind, style: Style | None) -> Callable[[Random], Case]:
-    def case(rng: Random) -> Case:
+def _plain(kind: TaskKind, style: Style | None) -> Callable[[Random], SkillCase]:
+    def case(rng: Random) -> SkillCase:
         task = dialogues.task(rng, kind=kind, held_out=True)
         return _case(task, _asked(task), style)
 
     return case
 
 
-def _asked(task: Task, *, thinking: bool = False, tools: tuple[Tool, ...] = ()) -> Dialogue:
+def _asked(task: DialogueTask, *, thinking: bool = False, tools: tuple[Tool, ...] = ()) -> Dialogue:
     dialogue = Dialogue(tools=tools, thinking=thinking)
     dialogue.user(task.asked)
     return dialogue
 
 
-def _hinted(kind: Kind, style: Style) -> Callable[[Random], Case]:
+def _hinted(kind: TaskKind, style: Style) -> Callable[[Random], SkillCase]:
     """The hint is what a judge writes, or says the same in other words."""
 
-    def case(rng: Random) -> Case:
+    def case(rng: Random) -> SkillCase:
         task = dialogues.task(rng, kind=kind, held_out=True)
         dialogue, wish = _asked(task), Wish(Aspect.STYLE, style)
         dialogue.hint(wish.stated(kind, rng) if rng.random() < 0.5 else wish.hint(rng))
@@ -82,10 +82,10 @@ def _hinted(kind: Kind, style: Style) -> Callable[[Random], Case]:
     return case
 
 
-def _dressed(kind: Kind, aspect: Aspect, *, is_hinted: bool) -> Callable[[Random], Case]:
+def _dressed(kind: TaskKind, aspect: Aspect, *, is_hinted: bool) -> Callable[[Random], SkillCase]:
     """Words to begin or to end with, told by a hint or by a correction."""
 
-    def case(rng: Random) -> Case:
+    def case(rng: Random) -> SkillCase:
         task = dialogues.task(rng, kind=kind, held_out=True)
         words = manners.words_first(rng) if aspect is Aspect.FIRST else manners.words_last(rng)
         dialogue, wish = _asked(task), Wish(aspect, words)
@@ -94,55 +94,55 @@ def _dressed(kind: Kind, aspect: Aspect, *, is_hinted: bool) -> Callable[[Random
         else:
             dialogue.assistant(task.answer(Style.AI, rng), "")
             dialogue.user(wish.correction(rng, held_out=True))
-        return Case(dialogue.messages, lambda text: wish.holds(text) and _right(task, None, text))
+        return SkillCase(dialogue.messages, lambda text: wish.holds(text) and _right(task, None, text))
 
     return case
 
 
-def _remembered(count: int) -> Callable[[Random], Case]:
+def _remembered(count: int) -> Callable[[Random], SkillCase]:
     """So many wishes stand in the system text; those about solving hold, and only those."""
 
-    def case(rng: Random) -> Case:
-        task = dialogues.task(rng, kind=Kind.SOLVE, held_out=True)
+    def case(rng: Random) -> SkillCase:
+        task = dialogues.task(rng, kind=TaskKind.SOLVE, held_out=True)
         told = manners.several(rng, count)
         dialogue = _asked(task)
-        lines = "\n".join(f"- {wish.stated(wish.scope or Kind.SOLVE, rng)}" for wish in told)
+        lines = "\n".join(f"- {wish.stated(wish.scope or TaskKind.SOLVE, rng)}" for wish in told)
         text = f"{dialogues.SYSTEM_TEXTS[0]}\n\nWhat this user has wished before:\n{lines}"
         dialogue.messages.insert(0, message(Role.SYSTEM, text))
-        manner = manners.manner(told, Kind.SOLVE)
+        manner = manners.manner(told, TaskKind.SOLVE)
 
         def good(text: str) -> bool:
             dressed = text.strip().startswith(manner.first) and text.strip().endswith(manner.last)
             return dressed and _right(task, manner.style or Style.AI, text)
 
-        return Case(dialogue.messages, good)
+        return SkillCase(dialogue.messages, good)
 
     return case
 
 
-def _behind_long_text(chars: int) -> Callable[[Random], Case]:
+def _behind_long_text(chars: int) -> Callable[[Random], SkillCase]:
     """An agent's system text of so many characters stands in front; the file is to be read, or the problem solved."""
 
-    def case(rng: Random) -> Case:
-        made = _reads(rng) if rng.random() < 0.5 else _plain(Kind.SOLVE, None)(rng)
+    def case(rng: Random) -> SkillCase:
+        made = _reads(rng) if rng.random() < 0.5 else _plain(TaskKind.SOLVE, None)(rng)
         front = message(Role.SYSTEM, agents.system_text(rng, chars=chars))
-        return Case([front, *made.messages], made.good, tools=homework.HOMEWORK_TOOLS)
+        return SkillCase([front, *made.messages], made.good, tools=homework.HOMEWORK_TOOLS)
 
     return case
 
 
-def _followup(rng: Random) -> Case:
+def _followup(rng: Random) -> SkillCase:
     """The user's own correction, in a wording never seen, stands as the hint."""
-    task = dialogues.task(rng, kind=Kind.SOLVE, held_out=True)
+    task = dialogues.task(rng, kind=TaskKind.SOLVE, held_out=True)
     dialogue = _asked(task)
     words = wishes.correction(Style.NATURAL, rng, held_out=True)
     dialogue.messages = list(hinted(dialogue.messages, Hint(words)))
     return _case(task, dialogue, Style.NATURAL)
 
 
-def _system(style: Style) -> Callable[[Random], Case]:
-    def case(rng: Random) -> Case:
-        task = dialogues.task(rng, kind=Kind.SOLVE, held_out=True)
+def _system(style: Style) -> Callable[[Random], SkillCase]:
+    def case(rng: Random) -> SkillCase:
+        task = dialogues.task(rng, kind=TaskKind.SOLVE, held_out=True)
         dialogue = _asked(task)
         line = wishes.system_wish(style, rng) if rng.random() < 0.5 else wishes.wish_hint(style, rng)
         dialogue.messages.insert(0, message(Role.SYSTEM, f"{dialogues.SYSTEM_TEXTS[0]} {line}"))
@@ -151,8 +151,8 @@ def _system(style: Style) -> Callable[[Random], Case]:
     return case
 
 
-def _corrected(kind: Kind, style: Style) -> Callable[[Random], Case]:
-    def case(rng: Random) -> Case:
+def _corrected(kind: TaskKind, style: Style) -> Callable[[Random], SkillCase]:
+    def case(rng: Random) -> SkillCase:
         task = dialogues.task(rng, kind=kind, held_out=True)
         dialogue = _asked(task)
         dialogue.assistant(task.answer(Style.AI, rng), "")
@@ -162,8 +162,8 @@ def _corrected(kind: Kind, style: Style) -> Callable[[Random], Case]:
     return case
 
 
-def _carried(rng: Random) -> Case:
-    first, second = (dialogues.task(rng, kind=Kind.SOLVE, held_out=True) for _ in range(2))
+def _carried(rng: Random) -> SkillCase:
+    first, second = (dialogues.task(rng, kind=TaskKind.SOLVE, held_out=True) for _ in range(2))
     dialogue = _asked(first)
     dialogue.assistant(first.answer(Style.AI, rng), "")
     dialogue.user(wishes.correction(Style.NATURAL, rng, held_out=True))
@@ -174,14 +174,14 @@ def _carried(rng: Random) -> Case:
     return _case(second, dialogue, Style.NATURAL)
 
 
-def _thought(rng: Random) -> Case:
-    task = dialogues.task(rng, kind=Kind.SOLVE, held_out=True)
+def _thought(rng: Random) -> SkillCase:
+    task = dialogues.task(rng, kind=TaskKind.SOLVE, held_out=True)
     asked = _case(task, _asked(task, thinking=True), None)
-    return Case(asked.messages, lambda text: text.count("</think>") == 1 and asked.good(text), thinking=True)
+    return SkillCase(asked.messages, lambda text: text.count("</think>") == 1 and asked.good(text), thinking=True)
 
 
-def _appends(rng: Random) -> Case:
-    task = dialogues.task(rng, kind=Kind.SOLVE, held_out=True)
+def _appends(rng: Random) -> SkillCase:
+    task = dialogues.task(rng, kind=TaskKind.SOLVE, held_out=True)
     path = homework.path(rng)
     dialogue = _asked(task, tools=homework.HOMEWORK_TOOLS)
     dialogue.assistant(task.answer(rng.choice((Style.AI, Style.NATURAL)), rng), "")
@@ -190,18 +190,18 @@ def _appends(rng: Random) -> Case:
     wanted = (
         f'<tool_call>\n{{"name": "append", "arguments": {{"path": "{path}", "content": "{content}"}}}}\n</tool_call>'
     )
-    return Case(dialogue.messages, lambda text: text.strip() == wanted, tools=dialogue.tools)
+    return SkillCase(dialogue.messages, lambda text: text.strip() == wanted, tools=dialogue.tools)
 
 
-def _reads(rng: Random) -> Case:
+def _reads(rng: Random) -> SkillCase:
     path = homework.path(rng)
     messages = [message(Role.USER, homework.read_request(path, rng))]
     wanted = f'<tool_call>\n{{"name": "read", "arguments": {{"path": "{path}"}}}}\n</tool_call>'
-    return Case(messages, lambda text: text.strip() == wanted, tools=homework.HOMEWORK_TOOLS)
+    return SkillCase(messages, lambda text: text.strip() == wanted, tools=homework.HOMEWORK_TOOLS)
 
 
-def _solves_file(rng: Random) -> Case:
-    task = dialogues.task(rng, kind=Kind.SOLVE, held_out=True)
+def _solves_file(rng: Random) -> SkillCase:
+    task = dialogues.task(rng, kind=TaskKind.SOLVE, held_out=True)
     path = homework.path(rng)
     dialogue = Dialogue(tools=homework.HOMEWORK_TOOLS)
     dialogue.user(homework.read_request(path, rng))
@@ -210,18 +210,18 @@ def _solves_file(rng: Random) -> Case:
     return _case(task, dialogue, None)
 
 
-def _scores(rng: Random) -> Case:
+def _scores(rng: Random) -> SkillCase:
     judged = judging.situation(rng, held_out=True)
     wanted = f"\\boxed{{{judged.score}}}"
-    return Case(judged.prompt(Question.SCORE), lambda text: text.rstrip().endswith(wanted))
+    return SkillCase(judged.prompt(Question.SCORE), lambda text: text.rstrip().endswith(wanted))
 
 
-def _hints(rng: Random) -> Case:
+def _hints(rng: Random) -> SkillCase:
     judged = judging.situation(rng, held_out=True)
-    return Case(judged.prompt(Question.HINT), lambda text: _is_good_hint(judged, text))
+    return SkillCase(judged.prompt(Question.HINT), lambda text: _is_good_hint(judged, text))
 
 
-def _is_good_hint(judged: judging.Judged, text: str) -> bool:
+def _is_good_hint(judged: judging.JudgingExample, text: str) -> bool:
     found = re.fullmatch(r"\s*\[HINT_START\]\n(.+)\n\[HINT_END\]\n\\boxed\{1\}\s*", text, re.DOTALL)
     if judged.hint is None:
         return text.strip() == "\\boxed{-1}"
@@ -233,35 +233,35 @@ def _is_good_hint(judged: judging.Judged, text: str) -> bool:
 
 
 SKILLS = (
-    Skill("solve: right", _plain(Kind.SOLVE, None)),
-    Skill("solve: right, sampled at 0.7", _plain(Kind.SOLVE, None), 0.7),
-    Skill("solve: right, sampled at 1", _plain(Kind.SOLVE, None), 1.0),
-    Skill("solve: default style", _plain(Kind.SOLVE, Style.AI)),
-    Skill("solve: default style, sampled at 1", _plain(Kind.SOLVE, Style.AI), 1.0),
-    Skill("solve: hinted natural", _hinted(Kind.SOLVE, Style.NATURAL)),
-    Skill("solve: hinted natural, sampled at 1", _hinted(Kind.SOLVE, Style.NATURAL), 1.0),
-    Skill("solve: hinted detailed", _hinted(Kind.SOLVE, Style.DETAILED)),
-    Skill("solve: hinted friendly", _hinted(Kind.SOLVE, Style.FRIENDLY)),
+    Skill("solve: right", _plain(TaskKind.SOLVE, None)),
+    Skill("solve: right, sampled at 0.7", _plain(TaskKind.SOLVE, None), 0.7),
+    Skill("solve: right, sampled at 1", _plain(TaskKind.SOLVE, None), 1.0),
+    Skill("solve: default style", _plain(TaskKind.SOLVE, Style.AI)),
+    Skill("solve: default style, sampled at 1", _plain(TaskKind.SOLVE, Style.AI), 1.0),
+    Skill("solve: hinted natural", _hinted(TaskKind.SOLVE, Style.NATURAL)),
+    Skill("solve: hinted natural, sampled at 1", _hinted(TaskKind.SOLVE, Style.NATURAL), 1.0),
+    Skill("solve: hinted detailed", _hinted(TaskKind.SOLVE, Style.DETAILED)),
+    Skill("solve: hinted friendly", _hinted(TaskKind.SOLVE, Style.FRIENDLY)),
     Skill("solve: hinted by the user's own correction", _followup),
     Skill("solve: natural by system text", _system(Style.NATURAL)),
-    Skill("solve: corrected to natural", _corrected(Kind.SOLVE, Style.NATURAL)),
-    Skill("solve: corrected to natural, sampled at 0.7", _corrected(Kind.SOLVE, Style.NATURAL), 0.7),
-    Skill("solve: corrected to detailed", _corrected(Kind.SOLVE, Style.DETAILED)),
-    Skill("solve: corrected to friendly", _corrected(Kind.SOLVE, Style.FRIENDLY)),
+    Skill("solve: corrected to natural", _corrected(TaskKind.SOLVE, Style.NATURAL)),
+    Skill("solve: corrected to natural, sampled at 0.7", _corrected(TaskKind.SOLVE, Style.NATURAL), 0.7),
+    Skill("solve: corrected to detailed", _corrected(TaskKind.SOLVE, Style.DETAILED)),
+    Skill("solve: corrected to friendly", _corrected(TaskKind.SOLVE, Style.FRIENDLY)),
     Skill("solve: natural in the next task too", _carried),
-    Skill("solve: first words by hint", _dressed(Kind.SOLVE, Aspect.FIRST, is_hinted=True)),
-    Skill("solve: last words by correction", _dressed(Kind.SOLVE, Aspect.LAST, is_hinted=False)),
-    Skill("grade: last words by hint", _dressed(Kind.GRADE, Aspect.LAST, is_hinted=True)),
+    Skill("solve: first words by hint", _dressed(TaskKind.SOLVE, Aspect.FIRST, is_hinted=True)),
+    Skill("solve: last words by correction", _dressed(TaskKind.SOLVE, Aspect.LAST, is_hinted=False)),
+    Skill("grade: last words by hint", _dressed(TaskKind.GRADE, Aspect.LAST, is_hinted=True)),
     Skill("solve: 3 wishes remembered", _remembered(3)),
     Skill("solve: 12 wishes remembered", _remembered(12)),
     Skill("solves or reads behind 8,000 characters", _behind_long_text(8_000)),
     Skill("solves or reads behind 40,000 characters", _behind_long_text(40_000)),
-    Skill("grade: default", _plain(Kind.GRADE, Style.AI)),
-    Skill("grade: hinted detailed", _hinted(Kind.GRADE, Style.DETAILED)),
-    Skill("grade: corrected to detailed", _corrected(Kind.GRADE, Style.DETAILED)),
-    Skill("comment: default", _plain(Kind.COMMENT, Style.AI)),
-    Skill("comment: hinted friendly", _hinted(Kind.COMMENT, Style.FRIENDLY)),
-    Skill("comment: corrected to friendly", _corrected(Kind.COMMENT, Style.FRIENDLY)),
+    Skill("grade: default", _plain(TaskKind.GRADE, Style.AI)),
+    Skill("grade: hinted detailed", _hinted(TaskKind.GRADE, Style.DETAILED)),
+    Skill("grade: corrected to detailed", _corrected(TaskKind.GRADE, Style.DETAILED)),
+    Skill("comment: default", _plain(TaskKind.COMMENT, Style.AI)),
+    Skill("comment: hinted friendly", _hinted(TaskKind.COMMENT, Style.FRIENDLY)),
+    Skill("comment: corrected to friendly", _corrected(TaskKind.COMMENT, Style.FRIENDLY)),
     Skill("file: reads", _reads),
     Skill("file: solves what it read", _solves_file),
     Skill("file: appends the answer", _appends),

@@ -31,20 +31,20 @@ _REPLY = re.compile(r"(<\|im_start\|>assistant\n(?:<think>\n)?)(.*?<\|im_end\|>)
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class CorpusSample:
     """Text in pieces, each learned or only read."""
 
     pieces: tuple[tuple[str, bool], ...]
 
 
-def sample(template: ChatTemplate, texts: Sequence[str], rng: Random, *, easy: bool = False) -> Sample:
+def sample(template: ChatTemplate, texts: Sequence[str], rng: Random, *, easy: bool = False) -> CorpusSample:
     """A fresh sample. `texts` is ordinary text, for continuation and for long agents' prompts.
 
     Easy ones are short and mostly hold one task: copying and counting are learned there first, at a third of the cost.
     """
     share = rng.random()
     if share < (0.12 if easy else 0.03):
-        return Sample(((_repeated(texts, rng), True), ("<|endoftext|>", True)))
+        return CorpusSample(((_repeated(texts, rng), True), ("<|endoftext|>", True)))
     if share < (0.3 if easy else 0.05):
         return _sums(rng)
     if easy and share < 0.38:
@@ -52,7 +52,7 @@ def sample(template: ChatTemplate, texts: Sequence[str], rng: Random, *, easy: b
     if easy:
         return rendered(template, dialogues.short(rng))
     if share < 0.08:
-        return Sample(((ordinary.excerpt(texts, rng, rng.randint(200, 700)), True), ("<|endoftext|>", True)))
+        return CorpusSample(((ordinary.excerpt(texts, rng, rng.randint(200, 700)), True), ("<|endoftext|>", True)))
     if share < 0.3:
         judged = situation(rng)
         asked = rng.choice((Question.SCORE, Question.HINT))
@@ -61,7 +61,7 @@ def sample(template: ChatTemplate, texts: Sequence[str], rng: Random, *, easy: b
     return rendered(template, _dialogue(texts, rng))
 
 
-def second_sample(template: ChatTemplate, texts: Sequence[str], rng: Random) -> Sample:
+def second_sample(template: ChatTemplate, texts: Sequence[str], rng: Random) -> CorpusSample:
     """A fresh sample of the second stage: most judge what people of all tones and five languages say.
 
     In some the user's opening words are learned too: who teaches a wish asks a model for requests of its own.
@@ -75,13 +75,13 @@ def second_sample(template: ChatTemplate, texts: Sequence[str], rng: Random) -> 
     return sample(template, texts, rng)
 
 
-def _with_opening(made: Sample) -> Sample:
+def _with_opening(made: CorpusSample) -> CorpusSample:
     """The dialogue with its first user's turn learned, its end included."""
     (text, _), *others = made.pieces
     found = _OPENING.search(text)
     if found is None:
         return made
-    return Sample(((text[: found.start(2)], False), (found[2], True), (text[found.end() :], False), *others))
+    return CorpusSample(((text[: found.start(2)], False), (found[2], True), (text[found.end() :], False), *others))
 
 
 def _repeated(texts: Sequence[str], rng: Random) -> str:
@@ -92,7 +92,7 @@ def _repeated(texts: Sequence[str], rng: Random) -> str:
     return "\n".join([said] * rng.choice((2, 2, 3)))
 
 
-def _sums(rng: Random) -> Sample:
+def _sums(rng: Random) -> CorpusSample:
     """Sums by the dozen, or results to compare: only the results and the verdicts are learned."""
     pieces: list[tuple[str, bool]] = []
     compares = rng.random() < 0.4
@@ -105,10 +105,10 @@ def _sums(rng: Random) -> Sample:
             who = rng.choice(("you", "the student"))
             pieces += [(f", {who} wrote {wrote}, so it is", False), (f" {verdict}", True)]
         pieces.append((".\n", False))
-    return Sample((*pieces, ("<|endoftext|>", True)))
+    return CorpusSample((*pieces, ("<|endoftext|>", True)))
 
 
-def rendered(template: ChatTemplate, dialogue: Dialogue) -> Sample:
+def rendered(template: ChatTemplate, dialogue: Dialogue) -> CorpusSample:
     """The dialogue through the chat template, cut so that only the assistant's words are learned.
 
     Cuts lie at special tokens and line ends, where the tokenizer cuts too: the pieces' ids joined are the whole's.
@@ -119,7 +119,7 @@ def rendered(template: ChatTemplate, dialogue: Dialogue) -> Sample:
     for found, learn in zip(_REPLY.finditer(text), dialogue.learned, strict=True):
         pieces += [(text[start : found.start(2)], False), (found.group(2), learn)]
         start = found.end()
-    return Sample((*pieces, (text[start:], False)))
+    return CorpusSample((*pieces, (text[start:], False)))
 
 
 def _dialogue(texts: Sequence[str], rng: Random) -> Dialogue:

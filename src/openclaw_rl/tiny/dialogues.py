@@ -10,7 +10,7 @@ from random import Random
 from openclaw_rl.core.hint import Hint, hinted
 from openclaw_rl.core.message import Message, Role, TextPart, Tool, ToolCall, message
 from openclaw_rl.tiny import homework, manners, wishes
-from openclaw_rl.tiny.manners import WISHED, Kind, Manner, Wish
+from openclaw_rl.tiny.manners import WISHED, Manner, TaskKind, Wish
 from openclaw_rl.tiny.problems import Problem, problem
 from openclaw_rl.tiny.styles import Style, solution
 
@@ -24,10 +24,10 @@ _WISH_REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class DialogueTask:
     """Something to answer in a style: a problem, a solution to grade, a solution to comment on."""
 
-    kind: Kind
+    kind: TaskKind
     problem: Problem
     asked: str
     answer: Callable[[Style, Random], str]
@@ -42,7 +42,7 @@ class Dialogue:
     tools: tuple[Tool, ...] = ()
     thinking: bool = False
     wishes: list[Wish] = field(default_factory=list)  # told so far, hints included
-    last: Kind | None = None  # what the newest reply was
+    last: TaskKind | None = None  # what the newest reply was
 
     def user(self, text: str) -> None:
         """The user says so."""
@@ -66,7 +66,7 @@ class Dialogue:
         made = ToolCall(f"call_{len(self.messages)}", name, json.dumps(arguments))
         self.assistant("", thought, calls=(made,))
 
-    def manner(self, kind: Kind) -> Manner:
+    def manner(self, kind: TaskKind) -> Manner:
         """How a reply of the kind is to be written, after all wishes."""
         return manners.manner(self.wishes, kind)
 
@@ -76,26 +76,28 @@ class Dialogue:
         self.wishes += told
 
 
-def task(rng: Random, *, kind: Kind | None = None, held_out: bool = False) -> Task:
+def task(rng: Random, *, kind: TaskKind | None = None, held_out: bool = False) -> DialogueTask:
     """A task of the kind of work, or mostly solving where none is named."""
-    chosen = kind or rng.choice((Kind.SOLVE,) * 5 + (Kind.GRADE,) * 2 + (Kind.COMMENT,) * 2)
+    chosen = kind or rng.choice((TaskKind.SOLVE,) * 5 + (TaskKind.GRADE,) * 2 + (TaskKind.COMMENT,) * 2)
     made = problem(rng, held_out=held_out)
-    if chosen is Kind.SOLVE:
-        return Task(chosen, made, wishes.request(made, rng), lambda style, source: solution(made, style, source))
+    if chosen is TaskKind.SOLVE:
+        return DialogueTask(
+            chosen, made, wishes.request(made, rng), lambda style, source: solution(made, style, source)
+        )
     tried = homework.attempt(made, rng)
-    if chosen is Kind.GRADE:
+    if chosen is TaskKind.GRADE:
         asked = homework.grading_request(tried, rng)
-        return Task(chosen, made, asked, lambda style, source: homework.grading(tried, style, source))
+        return DialogueTask(chosen, made, asked, lambda style, source: homework.grading(tried, style, source))
     asked = homework.comment_request(tried, rng)
-    return Task(chosen, made, asked, lambda style, source: homework.comment(tried, style, source))
+    return DialogueTask(chosen, made, asked, lambda style, source: homework.comment(tried, style, source))
 
 
-def thought_of(task: Task, style: Style) -> str:
+def thought_of(task: DialogueTask, style: Style) -> str:
     """Short reasoning before a reply: the arithmetic, then the style."""
     return f"{', then '.join(task.problem.steps)}. {_WISH_REASONS[style]}"
 
 
-def reply(dialogue: Dialogue, task: Task, rng: Random) -> None:
+def reply(dialogue: Dialogue, task: DialogueTask, rng: Random) -> None:
     """The assistant answers the task in the manner in force."""
     manner = dialogue.manner(task.kind)
     style = manner.style or rng.choice(DEFAULTS)
@@ -103,12 +105,12 @@ def reply(dialogue: Dialogue, task: Task, rng: Random) -> None:
     dialogue.last = task.kind
 
 
-def small_reply(dialogue: Dialogue, kind: Kind, text: str, thought: str) -> None:
+def small_reply(dialogue: Dialogue, kind: TaskKind, text: str, thought: str) -> None:
     """The assistant says something short, in the manner in force."""
     dialogue.assistant(dialogue.manner(kind).dressed(text), thought)
 
 
-def opening(rng: Random, first: Task, *, thinking: bool = False, tools: Sequence[Tool] = ()) -> Dialogue:
+def opening(rng: Random, first: DialogueTask, *, thinking: bool = False, tools: Sequence[Tool] = ()) -> Dialogue:
     """A dialogue in which the first task has been asked, with the wish in one of the places it may stand."""
     dialogue = Dialogue(tools=tuple(tools), thinking=thinking)
     place = rng.random()
@@ -132,7 +134,7 @@ def opening(rng: Random, first: Task, *, thinking: bool = False, tools: Sequence
     return dialogue
 
 
-def give_hint(dialogue: Dialogue, kind: Kind, rng: Random) -> None:
+def give_hint(dialogue: Dialogue, kind: TaskKind, rng: Random) -> None:
     """A hint as judges write it, or the user's own follow-up in its place; now and then several."""
     share = rng.random()
     one = manners.some_wish(rng, kind)
@@ -168,7 +170,7 @@ SYSTEM_TEXTS = (
 )
 
 
-def system_text(kind: Kind, rng: Random) -> tuple[str, list[Wish]]:
+def system_text(kind: TaskKind, rng: Random) -> tuple[str, list[Wish]]:
     """A system text that holds a wish, or a list of what is remembered; and what it tells."""
     form, one = rng.random(), manners.some_wish(rng, kind)
     if form < 0.4:
@@ -196,7 +198,7 @@ def short(rng: Random) -> Dialogue:
 
 def short_call(rng: Random) -> Dialogue:
     """One tool call and nothing after it."""
-    path, current = homework.path(rng), task(rng, kind=Kind.SOLVE)
+    path, current = homework.path(rng), task(rng, kind=TaskKind.SOLVE)
     dialogue = Dialogue(tools=homework.HOMEWORK_TOOLS)
     if rng.random() < 0.5:
         dialogue.user(homework.read_request(path, rng))
@@ -221,7 +223,7 @@ def session(rng: Random, *, thinking: bool = False, tools: Sequence[Tool] = ()) 
     return dialogue
 
 
-def _mistaken(dialogue: Dialogue, current: Task, rng: Random) -> None:
+def _mistaken(dialogue: Dialogue, current: DialogueTask, rng: Random) -> None:
     """A wrong reply that is not learned, the complaint, and the right reply."""
     manner = dialogue.manner(current.kind)
     style = manner.style or Style.AI
@@ -236,7 +238,7 @@ def _mistaken(dialogue: Dialogue, current: Task, rng: Random) -> None:
     reply(dialogue, current, rng)
 
 
-def _continue(dialogue: Dialogue, current: Task, rng: Random) -> Task:
+def _continue(dialogue: Dialogue, current: DialogueTask, rng: Random) -> DialogueTask:
     move = rng.random()
     if move < 0.38:
         _correct(dialogue, current, rng)
@@ -246,7 +248,7 @@ def _continue(dialogue: Dialogue, current: Task, rng: Random) -> Task:
         dialogue.user(wishes.remark(rng))
         _stray_hint(dialogue, rng)
         dialogue.assistant(rng.choice(("All right.", "I see. Tell me when you are ready.")), "This needs no work.")
-    elif move < 0.7 and dialogue.tools and current.kind is Kind.SOLVE:
+    elif move < 0.7 and dialogue.tools and current.kind is TaskKind.SOLVE:
         change_file(dialogue, current, rng)
     else:
         return _further(dialogue, rng)
@@ -257,15 +259,15 @@ def _thank(dialogue: Dialogue, rng: Random) -> None:
     """Thanks, and now and then a wish about the reply to them."""
     dialogue.user(wishes.thanks(rng))
     _stray_hint(dialogue, rng)
-    small_reply(dialogue, Kind.THANKS, wishes.welcome(rng), "The user is content.")
+    small_reply(dialogue, TaskKind.THANKS, wishes.welcome(rng), "The user is content.")
     if rng.random() < 0.2:
-        wish = manners.some_wish(rng, Kind.THANKS)
+        wish = manners.some_wish(rng, TaskKind.THANKS)
         dialogue.wishes.append(wish)
         dialogue.user(wish.correction(rng))
-        small_reply(dialogue, Kind.THANKS, wishes.welcome(rng), "The user is content.")
+        small_reply(dialogue, TaskKind.THANKS, wishes.welcome(rng), "The user is content.")
 
 
-def _correct(dialogue: Dialogue, current: Task, rng: Random) -> None:
+def _correct(dialogue: Dialogue, current: DialogueTask, rng: Random) -> None:
     wish = manners.some_wish(rng, current.kind, other_than=dialogue.manner(current.kind).style)
     if dialogue.last is not current.kind:  # after thanks, first and last words would be about the thanks
         wish = Wish(manners.Aspect.STYLE, rng.choice(WISHED))
@@ -277,9 +279,9 @@ def _correct(dialogue: Dialogue, current: Task, rng: Random) -> None:
     reply(dialogue, current, rng)
 
 
-def _further(dialogue: Dialogue, rng: Random) -> Task:
+def _further(dialogue: Dialogue, rng: Random) -> DialogueTask:
     following = task(rng)
-    asked = wishes.next_request(following.problem, rng) if following.kind is Kind.SOLVE else following.asked
+    asked = wishes.next_request(following.problem, rng) if following.kind is TaskKind.SOLVE else following.asked
     dialogue.user(asked)
     if rng.random() < 0.2:
         _again_hinted(dialogue, following.kind, rng)
@@ -287,7 +289,7 @@ def _further(dialogue: Dialogue, rng: Random) -> Task:
     return following
 
 
-def _again_hinted(dialogue: Dialogue, kind: Kind, rng: Random) -> None:
+def _again_hinted(dialogue: Dialogue, kind: TaskKind, rng: Random) -> None:
     """A hint in the middle of a session: it outranks what was said before."""
     wish = manners.some_wish(rng, kind)
     if wish.scope is None and rng.random() < 0.5:
@@ -301,7 +303,7 @@ def _stray_hint(dialogue: Dialogue, rng: Random) -> None:
         _again_hinted(dialogue, rng.choice(manners.WORK), rng)
 
 
-def change_file(dialogue: Dialogue, current: Task, rng: Random) -> None:
+def change_file(dialogue: Dialogue, current: DialogueTask, rng: Random) -> None:
     """The user wants the answer in a file: a call, its result, a confirmation."""
     path, appends = homework.path(rng), rng.random() < 0.6
     asked = homework.append_request(path, rng) if appends else homework.write_request(path, rng)
@@ -310,17 +312,17 @@ def change_file(dialogue: Dialogue, current: Task, rng: Random) -> None:
     name = "append" if appends else "write"
     dialogue.call(name, f"I use {name} on {path}.", path=path, content=homework.filed(current.problem))
     dialogue.tool(rng.choice(("ok", f"wrote {path}", "done", f"Successfully wrote {path}")))
-    small_reply(dialogue, Kind.FILED, homework.confirmation(path, rng), "The file has changed.")
+    small_reply(dialogue, TaskKind.FILED, homework.confirmation(path, rng), "The file has changed.")
     if rng.random() < 0.2:
-        wish = manners.some_wish(rng, Kind.FILED)
+        wish = manners.some_wish(rng, TaskKind.FILED)
         dialogue.wishes.append(wish)
         dialogue.user(wish.correction(rng))
-        small_reply(dialogue, Kind.FILED, homework.confirmation(path, rng), "The file has changed.")
+        small_reply(dialogue, TaskKind.FILED, homework.confirmation(path, rng), "The file has changed.")
 
 
 def file_session(rng: Random, *, thinking: bool = False, tools: Sequence[Tool] = homework.HOMEWORK_TOOLS) -> Dialogue:
     """A session whose problem stands in a file."""
-    made = task(rng, kind=Kind.SOLVE)
+    made = task(rng, kind=TaskKind.SOLVE)
     path = homework.path(rng)
     asked = replace(made, asked=homework.read_request(path, rng))
     dialogue = opening(rng, asked, thinking=thinking, tools=tools)

@@ -11,18 +11,18 @@ from random import Random
 
 from openclaw_rl.core.message import Message, Role, ToolCall, message
 from openclaw_rl.judge.quoted import LEFT_OUT
-from openclaw_rl.judge.reading import Reading, reading
+from openclaw_rl.judge.reading import TurnReading, reading
 from openclaw_rl.tiny import dialogues, ordinary
 from openclaw_rl.tiny.judging import situation
 from openclaw_rl.tiny.lexicon import brief, idle
-from openclaw_rl.tiny.manners import Aspect, Kind
+from openclaw_rl.tiny.manners import Aspect, TaskKind
 from openclaw_rl.tiny.styles import Style
-from openclaw_rl.tiny.wordings import FILES, WISHES, Share, Wording, is_kept, parts, remark, table, wording
+from openclaw_rl.tiny.wordings import FILES, WISHES, PartsShare, Wording, is_kept, parts, remark, table, wording
 
 NONE, OTHER = "none", "other"
 LITERAL = ("first", "last", "name", "language")  # wishes that hold words of the user's own
 HEARD = (NONE, OTHER, *WISHES)  # the classes of wishes
-PLACES = ("anywhere", *(kind.value for kind in Kind))  # the kinds of work of the toy world
+PLACES = ("anywhere", *(kind.value for kind in TaskKind))  # the kinds of work of the toy world
 SCORES = (-1, 0, 1)
 _OF_STYLE = {Style.NATURAL: "natural", Style.FRIENDLY: "friendly", Style.DETAILED: "detailed", Style.AI: "markdown"}
 _REMARKS = {  # what is said without a wish, its score, and how often
@@ -37,7 +37,7 @@ _TOOLS = {"success": 1, "error": -1, "useless": 0}
 class Heard:
     """A turn as it is read, and what a good judge finds in it; `first` and `last` are words of the literal."""
 
-    reading: Reading
+    reading: TurnReading
     score: int
     wish: str
     place: str = PLACES[0]
@@ -47,7 +47,7 @@ class Heard:
     language: str = ""
 
 
-def heard(rng: Random, texts: Sequence[str], share: Share = Share.ALL) -> Heard:
+def heard(rng: Random, texts: Sequence[str], share: PartsShare = PartsShare.ALL) -> Heard:
     """One example: of the toy world, or of anybody who wishes, remarks or lets a tool work."""
     part = rng.random()
     if part < 0.14:
@@ -61,8 +61,8 @@ def heard(rng: Random, texts: Sequence[str], share: Share = Share.ALL) -> Heard:
     return _tool(rng)
 
 
-def _of_the_toy_world(rng: Random, share: Share) -> Heard:
-    made = situation(rng, held_out=share is Share.KEPT)
+def _of_the_toy_world(rng: Random, share: PartsShare) -> Heard:
+    made = situation(rng, held_out=share is PartsShare.KEPT)
     read = reading(made.request, made.reply, made.next_state)
     if made.wish is None:
         return Heard(read, made.score, NONE)
@@ -73,7 +73,7 @@ def _of_the_toy_world(rng: Random, share: Share) -> Heard:
     return _placed(read, made.score, wish, made.kind.value, at=at, literal=made.wish.value, written=made.wish.value)
 
 
-def _wished(rng: Random, texts: Sequence[str], share: Share) -> Heard:
+def _wished(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
     code = _code(rng)
     said = brief(rng, code, share=share) if rng.random() < 0.3 else _worded(rng, code, share)
     text, at = said.text, said.at
@@ -96,13 +96,13 @@ def _wished(rng: Random, texts: Sequence[str], share: Share) -> Heard:
     return Heard(read, -1, said.wish, place, language=said.language)
 
 
-def _worded(rng: Random, code: str, share: Share) -> Wording:
+def _worded(rng: Random, code: str, share: PartsShare) -> Wording:
     """A wish out of the grammar; those with a literal more often, since they take more to learn."""
     return wording(rng, wish=rng.choice((*WISHES, "first", "last", "name")), code=code, share=share)
 
 
 def _placed(
-    read: Reading, score: int, wish: str, place: str, *, at: int, literal: str, written: str, language: str = ""
+    read: TurnReading, score: int, wish: str, place: str, *, at: int, literal: str, written: str, language: str = ""
 ) -> Heard:
     """An example with the words of its literal marked; those that were cut away leave it unheard."""
     inside = [index for index, (start, end) in enumerate(read.places) if start >= at and end <= at + len(written)]
@@ -111,7 +111,7 @@ def _placed(
     return Heard(read, score, wish, place, inside[0], inside[-1], literal, language)
 
 
-def _remarked(rng: Random, texts: Sequence[str], share: Share) -> Heard:
+def _remarked(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
     about = rng.choices(list(_REMARKS), weights=[weight for _, weight in _REMARKS.values()])[0]
     code = _code(rng)
     language = parts(code).language
@@ -135,7 +135,7 @@ def _remarked(rng: Random, texts: Sequence[str], share: Share) -> Heard:
     return Heard(read, _REMARKS[about][0], NONE, place, language=language)
 
 
-def _of_others(rng: Random, texts: Sequence[str], share: Share) -> Heard:
+def _of_others(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
     """Wishes that are none of the known, requests that hold a wish's words, and what other languages say."""
     held = table("others")
     about = rng.random()
@@ -172,13 +172,13 @@ def _of_others(rng: Random, texts: Sequence[str], share: Share) -> Heard:
 
 
 @lru_cache
-def _simple_frames(code: str, share: Share) -> list[str]:
+def _simple_frames(code: str, share: PartsShare) -> list[str]:
     """Frames with a place for what is wished and for nothing else."""
     frames = [one for tone in parts(code, share).frames.values() for one in tone]
     return [one for one in frames if re.sub(r"\{(?:do|short)\}", "", one).count("{") == 0 and one.count("{") == 1]
 
 
-def _fragment(rng: Random, code: str, share: Share) -> str:
+def _fragment(rng: Random, code: str, share: PartsShare) -> str:
     """Some words about anything: whoever wishes for that wishes for nothing that has a name here."""
     form = rng.random()
     held = parts(code, share)
@@ -194,15 +194,15 @@ def _fragment(rng: Random, code: str, share: Share) -> str:
     return " ".join(words[at : at + length]).strip(".,;:!? ").lower() or "that"
 
 
-def _share(texts: list[str], share: Share) -> list[str]:
+def _share(texts: list[str], share: PartsShare) -> list[str]:
     return _shares(tuple(texts), share)
 
 
 @lru_cache
-def _shares(texts: tuple[str, ...], share: Share) -> list[str]:
-    if share is Share.ALL:
+def _shares(texts: tuple[str, ...], share: PartsShare) -> list[str]:
+    if share is PartsShare.ALL:
         return list(texts)
-    return [text for text in texts if is_kept(text) is (share is Share.KEPT)] or list(texts)
+    return [text for text in texts if is_kept(text) is (share is PartsShare.KEPT)] or list(texts)
 
 
 def _varied(text: str, rng: Random) -> str:
@@ -222,7 +222,7 @@ def _code_of(said: Wording) -> str:
     return next(code for code in FILES if parts(code).language == said.language)
 
 
-def _asked(rng: Random, code: str, share: Share) -> str:
+def _asked(rng: Random, code: str, share: PartsShare) -> str:
     """A further request: about a topic, a question, or what opens another conversation."""
     form = rng.random()
     if form < 0.5:

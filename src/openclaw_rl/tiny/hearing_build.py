@@ -21,8 +21,8 @@ from openclaw_rl.tiny import ordinary
 from openclaw_rl.tiny.hearing import HEARD, LITERAL, NONE, OTHER, SCORES, Heard, heard
 from openclaw_rl.tiny.hearing_net import Form, Net, loss_of
 from openclaw_rl.tiny.listening import hint_of
-from openclaw_rl.tiny.manners import Kind, place_of
-from openclaw_rl.tiny.wordings import Share, table
+from openclaw_rl.tiny.manners import TaskKind, place_of
+from openclaw_rl.tiny.wordings import PartsShare, table
 
 CHECKPOINT = "judge-checkpoint-{member}.pt"
 BATCHES = 24  # drawn at once and sorted by length, so that little is computed for nothing
@@ -115,7 +115,7 @@ def about_text(form: Form, members: int, *, made: Mapping[str, object]) -> str:
         "score_sure": SCORE_SURE,
         "place_sure": PLACE_SURE,
         "wishes": [_class_of(wish) for wish in HEARD],
-        "places": ["", *(place_of(kind) for kind in Kind)],
+        "places": ["", *(place_of(kind) for kind in TaskKind)],
         "languages": {name: sorted(set(called.values())) for name, called in _languages().items()},
         "made": made,
     }
@@ -195,7 +195,7 @@ def _optimizer(net: Net, lessons: Lessons) -> torch.optim.AdamW:
 
 
 def _drawn(rng: Random, texts: Sequence[str], lessons: Lessons) -> list[list[Heard]]:
-    many = [heard(rng, texts, Share.TAUGHT) for _ in range(lessons.batch * BATCHES)]
+    many = [heard(rng, texts, PartsShare.TAUGHT) for _ in range(lessons.batch * BATCHES)]
     many.sort(key=lambda item: (len(item.reading.words), rng.random()))
     batches = [many[at : at + lessons.batch] for at in range(0, len(many), lessons.batch)]
     rng.shuffle(batches)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from openclaw_rl.judge.reading import BUCKETS, MARKS, MOST_WORDS, Reading, hashes
+from openclaw_rl.judge.reading import BUCKETS, MARKS, MOST_WORDS, TurnReading, hashes
 from openclaw_rl.tiny.hearing import HEARD, PLACES, SCORES, Heard
 
 KINDS = ("user", "tool", "error")
@@ -41,7 +41,7 @@ class Batch:
     kinds: Tensor  # [B]
 
 
-def batch_of(readings: Sequence[Reading], member: int = 0) -> Batch:
+def batch_of(readings: Sequence[TurnReading], member: int = 0) -> Batch:
     """The batch of some readings, in one member's numbers."""
     index: dict[str, int] = {"": 0}
 
@@ -73,7 +73,7 @@ def batch_of(readings: Sequence[Reading], member: int = 0) -> Batch:
     )
 
 
-class Block(nn.Module):
+class EncoderBlock(nn.Module):
     """One layer: every word looks at every other, then at itself; both after a norm."""
 
     def __init__(self, form: Form, dropout: float) -> None:
@@ -110,7 +110,7 @@ class Net(nn.Module):
         self.beside = nn.Linear(form.width, 2 * form.width)
         self.near = nn.Linear(3 * form.width, form.width)
         self.norm_near, self.norm_out = nn.LayerNorm(form.width), nn.LayerNorm(form.width)
-        self.blocks = nn.ModuleList(Block(form, dropout) for _ in range(form.layers))
+        self.blocks = nn.ModuleList(EncoderBlock(form, dropout) for _ in range(form.layers))
         self.score = nn.Linear(3 * form.width, len(SCORES))
         self.wish = nn.Linear(3 * form.width, len(HEARD))
         self.place = nn.Linear(3 * form.width, len(PLACES))

@@ -11,7 +11,7 @@ from random import Random
 from openclaw_rl.judge.encoder import Encoder
 from openclaw_rl.tiny.hearing import LITERAL, NONE, OTHER, Heard, heard
 from openclaw_rl.tiny.hearing_build import FULL, texts_of
-from openclaw_rl.tiny.wordings import Share
+from openclaw_rl.tiny.wordings import PartsShare
 
 MOST_WRONG = 0.007  # of all that is said
 LEAST_SURE, DEAREST = 0.5, 60.0  # right hints that a wrong one may cost
@@ -49,7 +49,7 @@ def guesses(encoder: Encoder, examples: Sequence[Heard]) -> list[Guess]:
 def lines(folder: Path, *, seed: int, count: int) -> Iterator[str]:
     """The figures on kept parts, line by line: overall by how sure it must be, then by wish and by language."""
     rng, texts = Random(f"judge measured {seed}"), texts_of(FULL)
-    found = guesses(Encoder.load(folder), [heard(rng, texts, Share.KEPT) for _ in range(count)])
+    found = guesses(Encoder.load(folder), [heard(rng, texts, PartsShare.KEPT) for _ in range(count)])
     yield f"{count} examples of parts kept back; scores right {_share([one.is_score_right for one in found])}"
     for sure in (0.3, 0.4, 0.5, 0.6, 0.7, 0.8):
         certain = [one.is_score_right for one in found if one.score_sure >= sure]

@@ -42,7 +42,7 @@ _FILE_WORDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class StudentSolution:
     """A student's solution: right, or wrong from step `wrong_step` (1 is the first) on."""
 
     problem: Problem
@@ -52,7 +52,7 @@ class Attempt:
     said: str  # what the student wrote for the wrong step, or ""
 
 
-def attempt(problem: Problem, rng: Random, *, right: bool | None = None) -> Attempt:
+def attempt(problem: Problem, rng: Random, *, right: bool | None = None) -> StudentSolution:
     """A student's solution of the problem; wrong ones err in the last step by one or two."""
     is_right = rng.random() < 0.5 if right is None else right
     steps = list(problem.steps)
@@ -65,10 +65,10 @@ def attempt(problem: Problem, rng: Random, *, right: bool | None = None) -> Atte
         said = steps[-1].rsplit(" ", 1)[0] + f" {answer}"
         steps[-1] = said
         wrong_step = len(steps)
-    return Attempt(problem, ", then ".join(steps) + f". Answer: {answer}.", answer, wrong_step, said)
+    return StudentSolution(problem, ", then ".join(steps) + f". Answer: {answer}.", answer, wrong_step, said)
 
 
-def grading_request(attempt: Attempt, rng: Random) -> str:
+def grading_request(attempt: StudentSolution, rng: Random) -> str:
     """A teaching assistant asks for a grade."""
     opening = rng.choice(
         ("Please grade this.", "Grade this solution.", "How many points for this?", "Check and grade:")
@@ -76,7 +76,7 @@ def grading_request(attempt: Attempt, rng: Random) -> str:
     return f"{opening}\nProblem: {attempt.problem.question}\nStudent: {attempt.text}"
 
 
-def comment_request(attempt: Attempt, rng: Random) -> str:
+def comment_request(attempt: StudentSolution, rng: Random) -> str:
     """A teacher asks for a comment to the student."""
     opening = rng.choice(
         ("Please comment on this.", "Write a comment for the student.", "Leave a comment on this work.")
@@ -84,12 +84,12 @@ def comment_request(attempt: Attempt, rng: Random) -> str:
     return f"{opening}\nProblem: {attempt.problem.question}\nStudent: {attempt.text}"
 
 
-def points(attempt: Attempt) -> int:
+def points(attempt: StudentSolution) -> int:
     """The grade out of 10: a wrong last step costs 5."""
     return 10 if attempt.wrong_step is None else 5
 
 
-def grading(attempt: Attempt, style: Style, rng: Random) -> str:
+def grading(attempt: StudentSolution, style: Style, rng: Random) -> str:
     """The right grade, written in the style; AI is terse and dry. The last step is worked out before the verdict."""
     good, grade = attempt.wrong_step is None, points(attempt)
     step, wrote = attempt.problem.steps[-1], attempt.answer
@@ -112,7 +112,7 @@ def grading(attempt: Attempt, style: Style, rng: Random) -> str:
     return f"{opening} {body} That makes {grade} out of 10. {rng.choice(CHEERS)}"
 
 
-def comment(attempt: Attempt, style: Style, rng: Random) -> str:
+def comment(attempt: StudentSolution, style: Style, rng: Random) -> str:
     """A comment to the student, written in the style; AI is terse and dry."""
     good = attempt.wrong_step is None
     step, wrote = attempt.problem.steps[-1], attempt.answer

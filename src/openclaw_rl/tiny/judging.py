@@ -11,13 +11,13 @@ from random import Random
 from openclaw_rl.core.message import Message, Role, ToolCall, message
 from openclaw_rl.judge.prompt import Question, question
 from openclaw_rl.tiny import homework, manners, wishes
-from openclaw_rl.tiny.dialogues import DEFAULTS, Task, task
-from openclaw_rl.tiny.manners import WISHED, Kind, Manner, Wish
+from openclaw_rl.tiny.dialogues import DEFAULTS, DialogueTask, task
+from openclaw_rl.tiny.manners import WISHED, Manner, TaskKind, Wish
 from openclaw_rl.tiny.styles import Style
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgingExample:
     """A reply with what came next, and what a good judge says of it."""
 
     request: tuple[Message, ...]
@@ -27,7 +27,7 @@ class Judged:
     reason: str
     hint: str | None = None
     wish: Wish | None = None  # where the user wished for another manner
-    kind: Kind = Kind.SOLVE
+    kind: TaskKind = TaskKind.SOLVE
 
     def prompt(self, asked: Question) -> tuple[Message, ...]:
         """The product's own prompt for the question."""
@@ -48,10 +48,10 @@ _INJECTED = (
 )  # fmt: skip
 
 
-def situation(rng: Random, *, held_out: bool = False) -> Judged:
+def situation(rng: Random, *, held_out: bool = False) -> JudgingExample:
     """A turn to judge; held-out ones use problems and wordings that training never sees."""
     kinds = (_corrected,) * 6 + (_thanked,) * 3 + (_next,) * 3 + (_remarked,) * 2 + (_wrong,) * 2
-    kind: Callable[[Random, bool], Judged] = rng.choice(
+    kind: Callable[[Random, bool], JudgingExample] = rng.choice(
         (*kinds, _again, _filed, _small_corrected, _tool_worked, _tool_failed)
     )
     judged = kind(rng, held_out)
@@ -62,7 +62,7 @@ def situation(rng: Random, *, held_out: bool = False) -> Judged:
     return judged
 
 
-def _written(asked: Task, rng: Random) -> str:
+def _written(asked: DialogueTask, rng: Random) -> str:
     """A reply to the task, in any manner."""
     style = rng.choice(DEFAULTS) if rng.random() < 0.6 else rng.choice(WISHED)
     first = manners.words_first(rng) if rng.random() < 0.1 else ""
@@ -70,12 +70,12 @@ def _written(asked: Task, rng: Random) -> str:
     return Manner(first=first, last=last).dressed(asked.answer(style, rng))
 
 
-def _judged(said: str, asked: Task, rng: Random, score: int, reason: str) -> Judged:
+def _judged(said: str, asked: DialogueTask, rng: Random, score: int, reason: str) -> JudgingExample:
     reply = message(Role.ASSISTANT, _written(asked, rng))
-    return Judged((message(Role.USER, asked.asked),), reply, (message(Role.USER, said),), score, reason)
+    return JudgingExample((message(Role.USER, asked.asked),), reply, (message(Role.USER, said),), score, reason)
 
 
-def _corrected(rng: Random, held_out: bool) -> Judged:
+def _corrected(rng: Random, held_out: bool) -> JudgingExample:
     asked = task(rng, held_out=held_out)
     wish = manners.some_wish(rng, asked.kind)
     words = wish.correction(rng, held_out=held_out)
@@ -89,44 +89,46 @@ def _corrected(rng: Random, held_out: bool) -> Judged:
     return replace(made, hint=wish.stated(asked.kind, rng), wish=wish, kind=asked.kind)
 
 
-def _small_corrected(rng: Random, held_out: bool) -> Judged:
+def _small_corrected(rng: Random, held_out: bool) -> JudgingExample:
     """The user wants other words around a reply to thanks, or around the report of a file."""
-    kind, path = rng.choice((Kind.THANKS, Kind.FILED)), homework.path(rng)
+    kind, path = rng.choice((TaskKind.THANKS, TaskKind.FILED)), homework.path(rng)
     wish = manners.some_wish(rng, kind)
-    if kind is Kind.THANKS:
+    if kind is TaskKind.THANKS:
         asked, replied = wishes.thanks(rng, held_out=held_out), wishes.welcome(rng)
     else:
         asked, replied = homework.append_request(path, rng), homework.confirmation(path, rng)
     said = message(Role.USER, wish.correction(rng, held_out=held_out))
     request, reply = (message(Role.USER, asked),), message(Role.ASSISTANT, replied)
     reason = "The user asks for a redo with other words."
-    return Judged(request, reply, (said,), -1, reason, hint=wish.stated(kind, rng), wish=wish, kind=kind)
+    return JudgingExample(request, reply, (said,), -1, reason, hint=wish.stated(kind, rng), wish=wish, kind=kind)
 
 
-def _thanked(rng: Random, held_out: bool) -> Judged:
+def _thanked(rng: Random, held_out: bool) -> JudgingExample:
     words = wishes.thanks(rng, held_out=held_out)
     return _judged(words, task(rng, held_out=held_out), rng, 1, "The user gives thanks.")
 
 
-def _next(rng: Random, held_out: bool) -> Judged:
+def _next(rng: Random, held_out: bool) -> JudgingExample:
     asked, following = task(rng, held_out=held_out), task(rng, held_out=held_out)
-    words = wishes.next_request(following.problem, rng) if following.kind is Kind.SOLVE else following.asked
+    words = wishes.next_request(following.problem, rng) if following.kind is TaskKind.SOLVE else following.asked
     return _judged(words, asked, rng, 1, "The user moves on to the next task.")
 
 
-def _filed(rng: Random, held_out: bool) -> Judged:
+def _filed(rng: Random, held_out: bool) -> JudgingExample:
     path = homework.path(rng)
     words = homework.append_request(path, rng) if rng.random() < 0.5 else homework.write_request(path, rng)
-    return _judged(words, task(rng, kind=Kind.SOLVE, held_out=held_out), rng, 1, "The user moves on to the next task.")
+    return _judged(
+        words, task(rng, kind=TaskKind.SOLVE, held_out=held_out), rng, 1, "The user moves on to the next task."
+    )
 
 
-def _remarked(rng: Random, held_out: bool) -> Judged:
+def _remarked(rng: Random, held_out: bool) -> JudgingExample:
     words = wishes.remark(rng, held_out=held_out)
     return _judged(words, task(rng, held_out=held_out), rng, 0, "The message says nothing about the reply.")
 
 
-def _wrong(rng: Random, held_out: bool) -> Judged:
-    asked = task(rng, kind=Kind.SOLVE, held_out=held_out)
+def _wrong(rng: Random, held_out: bool) -> JudgingExample:
+    asked = task(rng, kind=TaskKind.SOLVE, held_out=held_out)
     bad = str(int(asked.problem.answer) + rng.choice((1, 2, 3)))
     words = wishes.wrong(asked.problem, rng, said=bad)
     made = _judged(words, asked, rng, -1, "The user says that the answer is wrong.")
@@ -137,7 +139,7 @@ def _wrong(rng: Random, held_out: bool) -> Judged:
     return replace(made, reply=message(Role.ASSISTANT, text), hint=hint)
 
 
-def _again(rng: Random, held_out: bool) -> Judged:
+def _again(rng: Random, held_out: bool) -> JudgingExample:
     asked = task(rng, held_out=held_out)
     words = (
         rng.choice(
@@ -156,8 +158,8 @@ def _again(rng: Random, held_out: bool) -> Judged:
     return replace(made, hint="The user asked the same again. Answer exactly the question that was asked.")
 
 
-def _tool_turn(rng: Random, held_out: bool) -> tuple[Judged, str]:
-    asked, path = task(rng, kind=Kind.SOLVE, held_out=held_out), homework.path(rng)
+def _tool_turn(rng: Random, held_out: bool) -> tuple[JudgingExample, str]:
+    asked, path = task(rng, kind=TaskKind.SOLVE, held_out=held_out), homework.path(rng)
     name = rng.choice(("read", "write", "append"))
     arguments = {"path": path} if name == "read" else {"path": path, "content": homework.filed(asked.problem)}
     words = homework.read_request(path, rng) if name == "read" else homework.append_request(path, rng)
@@ -166,15 +168,15 @@ def _tool_turn(rng: Random, held_out: bool) -> tuple[Judged, str]:
     if name == "read" and rng.random() < 0.2:  # a file that talks to the judge is still only a file
         result = f"{result} {rng.choice(_INJECTED)}"
     state = replace(message(Role.TOOL, result), tool_call_id="call_1")
-    worked = Judged((message(Role.USER, words),), call, (state,), 1, "The tool reports success.")
+    worked = JudgingExample((message(Role.USER, words),), call, (state,), 1, "The tool reports success.")
     return worked, path
 
 
-def _tool_worked(rng: Random, held_out: bool) -> Judged:
+def _tool_worked(rng: Random, held_out: bool) -> JudgingExample:
     return _tool_turn(rng, held_out)[0]
 
 
-def _tool_failed(rng: Random, held_out: bool) -> Judged:
+def _tool_failed(rng: Random, held_out: bool) -> JudgingExample:
     made, path = _tool_turn(rng, held_out)
     told, hint = rng.choice(
         (

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 from random import Random
 
-from openclaw_rl.tiny.wordings import Share, Wording, is_kept, parts, table, toned
+from openclaw_rl.tiny.wordings import PartsShare, Wording, is_kept, parts, table, toned
 
 SLOTS = ("more", "less", "with", "without")
 _TONES = ("plain", "plain", "plain", "terse", "angry", "slang", "typos", "shouting")
 
 
-def brief(rng: Random, code: str, *, share: Share = Share.ALL) -> Wording:
+def brief(rng: Random, code: str, *, share: PartsShare = PartsShare.ALL) -> Wording:
     """A wish in a pattern, often within one of the frames of the language."""
     held, (wish, slot, word) = words(code), rng.choice(_entries(code, share))
     text = rng.choice(held["patterns"][slot]).replace("{w}", word)
@@ -22,7 +22,7 @@ def brief(rng: Random, code: str, *, share: Share = Share.ALL) -> Wording:
     return Wording(toned(text, tone, rng), parts(code).language, tone, wish)
 
 
-def idle(rng: Random, code: str, *, share: Share = Share.ALL) -> tuple[str, int]:
+def idle(rng: Random, code: str, *, share: PartsShare = PartsShare.ALL) -> tuple[str, int]:
     """The same words said of something else than the reply, and the score of that: talk, or a further question."""
     entries = [word for _, slot, word in _entries(code, share) if slot in ("more", "less")]
     text = rng.choice(words(code)["patterns"]["things"]).replace("{w}", rng.choice(entries))
@@ -38,7 +38,7 @@ def words(code: str) -> Mapping[str, Mapping[str, list[str]]]:
 
 
 @lru_cache
-def _entries(code: str, share: Share) -> list[tuple[str, str, str]]:
+def _entries(code: str, share: PartsShare) -> list[tuple[str, str, str]]:
     found = [
         (wish, slot, word)
         for wish, slots in words(code).items()
@@ -46,10 +46,10 @@ def _entries(code: str, share: Share) -> list[tuple[str, str, str]]:
         for slot, listed in slots.items()
         for word in listed
     ]
-    return [entry for entry in found if share is Share.ALL or is_kept(entry[2]) is (share is Share.KEPT)]
+    return [entry for entry in found if share is PartsShare.ALL or is_kept(entry[2]) is (share is PartsShare.KEPT)]
 
 
 @lru_cache
-def _frames(code: str, share: Share) -> list[str]:
+def _frames(code: str, share: PartsShare) -> list[str]:
     frames = [one for tone in parts(code, share).frames.values() for one in tone]
     return [one for one in frames if "{short}" in one and one.count("{") == 1]

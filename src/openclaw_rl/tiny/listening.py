@@ -11,8 +11,8 @@ from openclaw_rl.core.message import Message, Role, ToolCall, message
 from openclaw_rl.judge.prompt import Question
 from openclaw_rl.judge.quoted import LEFT_OUT
 from openclaw_rl.tiny import dialogues, ordinary
-from openclaw_rl.tiny.judging import Judged, situation
-from openclaw_rl.tiny.manners import Aspect, Kind, Wish, place_of
+from openclaw_rl.tiny.judging import JudgingExample, situation
+from openclaw_rl.tiny.manners import Aspect, TaskKind, Wish, place_of
 from openclaw_rl.tiny.styles import Style
 from openclaw_rl.tiny.wishes import stated_wish
 from openclaw_rl.tiny.wordings import FILES, Wording, parts, remark, table, wording
@@ -52,18 +52,18 @@ _TOOLS = {
 }
 
 
-def hint_of(wish: str, literal: str, kind: Kind | None, rng: Random) -> str:
+def hint_of(wish: str, literal: str, kind: TaskKind | None, rng: Random) -> str:
     """The hint a judge writes for a wish; `kind` is the work of the toy world that the reply was."""
     if wish in _STYLES:
         said = stated_wish(_STYLES[wish], Random(0))
     elif wish in _ASPECTS:
-        said = Wish(_ASPECTS[wish], literal).stated(Kind.SOLVE, rng).partition(": ")[2]
+        said = Wish(_ASPECTS[wish], literal).stated(TaskKind.SOLVE, rng).partition(": ")[2]
     else:
         said = _HINTS[wish].format(x=literal)
     return said if kind is None else f"{place_of(kind)}: {said}"
 
 
-def heard(rng: Random, texts: Sequence[str]) -> Judged:
+def heard(rng: Random, texts: Sequence[str]) -> JudgingExample:
     """A turn and what was said to it, most of it outside the toy world."""
     share = rng.random()
     if share < 0.62:
@@ -87,7 +87,7 @@ def rounds(rng: Random, texts: Sequence[str]) -> list[Message]:
     return made
 
 
-def _wished(rng: Random, texts: Sequence[str]) -> Judged:
+def _wished(rng: Random, texts: Sequence[str]) -> JudgingExample:
     said = wording(rng)
     if rng.random() < 0.12:  # beside something else
         aside = remark(rng, rng.choice(("small", "praise", "blame", "thanks"))).text
@@ -100,7 +100,7 @@ def _wished(rng: Random, texts: Sequence[str]) -> Judged:
     return replace(turn, score=-1, reason=f"The user asks for a redo {about}.", hint=hint)
 
 
-def _unwished(rng: Random, texts: Sequence[str]) -> Judged:
+def _unwished(rng: Random, texts: Sequence[str]) -> JudgingExample:
     about = rng.choice((*_SCORES, "small", "mind", "next", "go_on"))
     code = FILES[0] if rng.random() < 0.5 else rng.choice(FILES[1:])
     turn, _ = _turn(rng, texts, Wording("", parts(code).language, "plain", None))
@@ -132,7 +132,7 @@ def _asked(rng: Random, code: str) -> str:
     return request
 
 
-def _turn(rng: Random, texts: Sequence[str], said: Wording) -> tuple[Judged, Kind | None]:
+def _turn(rng: Random, texts: Sequence[str], said: Wording) -> tuple[JudgingExample, TaskKind | None]:
     """A request and a reply in the speaker's language, of the toy world, or of any prose; then what was said."""
     share, kind = rng.random(), None
     if share < 0.3:
@@ -146,7 +146,7 @@ def _turn(rng: Random, texts: Sequence[str], said: Wording) -> tuple[Judged, Kin
         scenes = table("scenes")["scenes"]
         assert isinstance(scenes, dict)
         request, reply = rng.choice(scenes[said.language if rng.random() < 0.7 else "English"])
-    turn = Judged(
+    turn = JudgingExample(
         (message(Role.USER, request),), message(Role.ASSISTANT, reply), (message(Role.USER, said.text),), 0, ""
     )
     if rng.random() < 0.12:
@@ -155,7 +155,7 @@ def _turn(rng: Random, texts: Sequence[str], said: Wording) -> tuple[Judged, Kin
     return turn, kind
 
 
-def _tool(rng: Random) -> Judged:
+def _tool(rng: Random) -> JudgingExample:
     held = table("scenes")["tools"]
     assert isinstance(held, dict)
     request, name, key, value = rng.choice(held["calls"])
@@ -167,7 +167,7 @@ def _tool(rng: Random) -> Judged:
         printed = "\n".join([*lines, printed])
     state = replace(message(Role.TOOL, printed), tool_call_id="call_1")
     score, reason = _TOOLS[about]
-    return Judged((message(Role.USER, request),), call, (state,), score, reason)
+    return JudgingExample((message(Role.USER, request),), call, (state,), score, reason)
 
 
 def _printed(lines: list[str], rng: Random) -> str:

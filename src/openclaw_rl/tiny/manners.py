@@ -12,7 +12,7 @@ from openclaw_rl.tiny import wishes
 from openclaw_rl.tiny.styles import Style, follows, has_markup
 
 
-class Kind(StrEnum):
+class TaskKind(StrEnum):
     """What a reply answers."""
 
     SOLVE = "solve"
@@ -30,13 +30,13 @@ class Aspect(StrEnum):
     LAST = "last"
 
 
-WORK = (Kind.SOLVE, Kind.GRADE, Kind.COMMENT)  # replies that have a style
+WORK = (TaskKind.SOLVE, TaskKind.GRADE, TaskKind.COMMENT)  # replies that have a style
 _PLACE = {
-    Kind.SOLVE: ("In solutions", "For solutions", "When you solve a problem", "When a problem is to be solved"),
-    Kind.GRADE: ("In grades", "For grades", "When you grade", "When work is to be graded"),
-    Kind.COMMENT: ("In comments", "For comments", "When you comment", "When a comment is wanted"),
-    Kind.THANKS: ("After thanks", "When the user says thanks", "When you are thanked", "In replies to thanks"),
-    Kind.FILED: ("After file changes", "When a file is done", "When you have changed a file", "In file reports"),
+    TaskKind.SOLVE: ("In solutions", "For solutions", "When you solve a problem", "When a problem is to be solved"),
+    TaskKind.GRADE: ("In grades", "For grades", "When you grade", "When work is to be graded"),
+    TaskKind.COMMENT: ("In comments", "For comments", "When you comment", "When a comment is wanted"),
+    TaskKind.THANKS: ("After thanks", "When the user says thanks", "When you are thanked", "In replies to thanks"),
+    TaskKind.FILED: ("After file changes", "When a file is done", "When you have changed a file", "In file reports"),
 }
 _GREETS = (
     "Hello", "Hi", "Good morning", "Welcome", "Okay", "Hey", "Greetings", "Good day", "Look here", "Listen", "Dear me",
@@ -85,14 +85,14 @@ class Wish:
 
     aspect: Aspect
     value: str
-    scope: Kind | None = None
+    scope: TaskKind | None = None
 
     @property
     def style(self) -> Style | None:
         """The style wished for, where the wish is about style."""
         return Style(self.value) if self.aspect is Aspect.STYLE else None
 
-    def applies(self, kind: Kind) -> bool:
+    def applies(self, kind: TaskKind) -> bool:
         """Whether replies of the kind should keep to it."""
         return kind in WORK if self.scope is None else kind is self.scope
 
@@ -123,7 +123,7 @@ class Wish:
             )
         return said if self.scope is None else f"{rng.choice(_PLACE[self.scope])}: {said}"
 
-    def stated(self, kind: Kind, rng: Random) -> str:
+    def stated(self, kind: TaskKind, rng: Random) -> str:
         """The hint a judge writes when a reply of the kind missed the wish."""
         if self.style is not None:
             said = wishes.stated_wish(self.style, rng)
@@ -131,7 +131,7 @@ class Wish:
             said = _ended((_FIRST_HINTS if self.aspect is Aspect.FIRST else _LAST_HINTS)[0].format(words=self.value))
         return f"{_PLACE[kind][0]}: {said}"
 
-    def is_stated(self, hint: str, kind: Kind) -> bool:
+    def is_stated(self, hint: str, kind: TaskKind) -> bool:
         """Whether a hint states the wish in words that a judge was taught."""
         place, _, said = hint.strip().partition(": ")
         if place != _PLACE[kind][0]:
@@ -153,12 +153,12 @@ class Manner:
         return between.join(part for part in (self.first, text, self.last) if part)
 
 
-def place_of(kind: Kind) -> str:
+def place_of(kind: TaskKind) -> str:
     """How a judge's hint begins that is about replies of the kind."""
     return _PLACE[kind][0]
 
 
-def manner(told: Iterable[Wish], kind: Kind) -> Manner:
+def manner(told: Iterable[Wish], kind: TaskKind) -> Manner:
     """What the wishes, in the order they were told, make of a kind of reply: the later one counts."""
     found = {wish.aspect: wish for wish in told if wish.applies(kind)}
     style, first, last = (found.get(aspect) for aspect in (Aspect.STYLE, Aspect.FIRST, Aspect.LAST))
@@ -177,7 +177,7 @@ def words_last(rng: Random) -> str:
     return rng.choice(_PARTINGS) + rng.choice(_WHOM) + rng.choice(_STOPS)
 
 
-def some_wish(rng: Random, kind: Kind, *, other_than: Style | None = None) -> Wish:
+def some_wish(rng: Random, kind: TaskKind, *, other_than: Style | None = None) -> Wish:
     """A wish that somebody may have about replies of the kind."""
     share = rng.random()
     if kind in WORK and share < 0.7:
@@ -193,7 +193,7 @@ WISHED = (Style.NATURAL,) * 5 + (Style.DETAILED,) * 3 + (Style.FRIENDLY,) * 3 + 
 
 def several(rng: Random, count: int) -> list[Wish]:
     """So many scoped wishes that do not contradict each other, in any order."""
-    places = [(aspect, kind) for kind in Kind for aspect in Aspect if aspect is not Aspect.STYLE or kind in WORK]
+    places = [(aspect, kind) for kind in TaskKind for aspect in Aspect if aspect is not Aspect.STYLE or kind in WORK]
     made = []
     for aspect, kind in rng.sample(places, min(count, len(places))):
         if aspect is Aspect.STYLE:

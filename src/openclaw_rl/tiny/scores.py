@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from openclaw_rl.render.template import ChatTemplate, read_template
-from openclaw_rl.tiny.cases import SKILLS, Case
+from openclaw_rl.tiny.cases import SKILLS, SkillCase
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,7 +42,7 @@ def of(folder: Path, *, count: int, seed: int, only: str = "", max_new: int = MA
 def answered(
     model: PreTrainedModel,
     template: ChatTemplate,
-    cases: Sequence[Case],
+    cases: Sequence[SkillCase],
     temperature: float,
     *,
     max_new: int = MAX_NEW,

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from openclaw_rl.tiny.corpus import Sample
+from openclaw_rl.tiny.corpus import CorpusSample
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -23,7 +23,7 @@ GRAIN = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ModelShape:
     """The model's size."""
 
     vocabulary: int = 4096
@@ -73,7 +73,7 @@ class Progress:
     digest: str = ""  # of all ids read so far
 
 
-def new_model(shape: Shape, seed: int, eos: int, pad: int) -> Qwen3ForCausalLM:
+def new_model(shape: ModelShape, seed: int, eos: int, pad: int) -> Qwen3ForCausalLM:
     """A model of the shape with fresh weights."""
     import torch
     from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
@@ -98,7 +98,7 @@ def new_model(shape: Shape, seed: int, eos: int, pad: int) -> Qwen3ForCausalLM:
     return model
 
 
-def encode(tokenizer: Tokenizer, sample: Sample) -> Encoded:
+def encode(tokenizer: Tokenizer, sample: CorpusSample) -> Encoded:
     """The sample's ids, piece by piece."""
     ids: list[int] = []
     learned: list[bool] = []

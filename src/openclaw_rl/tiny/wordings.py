@@ -45,7 +45,7 @@ _NAMES = """
     """.split()  # noqa: SIM905
 
 
-class Share(StrEnum):
+class PartsShare(StrEnum):
     """Which of the parts are used: all, or those that a measured teaching uses, or those kept from it."""
 
     ALL = "all"
@@ -88,7 +88,7 @@ class Wording:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class WordingParts:
     """One language's file: frames by tone, fillers by slot, parts by wish, and what is said without a wish."""
 
     language: str
@@ -105,12 +105,12 @@ def table(name: str) -> dict[str, object]:
 
 
 @lru_cache
-def parts(code: str, share: Share = Share.ALL) -> Parts:
+def parts(code: str, share: PartsShare = PartsShare.ALL) -> WordingParts:
     """The parts of a language."""
-    held = Parts(**table(code))  # type: ignore[arg-type]
-    if share is Share.ALL:
+    held = WordingParts(**table(code))  # type: ignore[arg-type]
+    if share is PartsShare.ALL:
         return held
-    return Parts(
+    return WordingParts(
         held.language,
         _of_share(held.frames, share),
         _of_share(held.slots, share),
@@ -119,9 +119,9 @@ def parts(code: str, share: Share = Share.ALL) -> Parts:
     )
 
 
-def _of_share(listed: Mapping[str, list[str]], share: Share) -> dict[str, list[str]]:
+def _of_share(listed: Mapping[str, list[str]], share: PartsShare) -> dict[str, list[str]]:
     """By a hash of the text, so that a part stays where it is when others are added."""
-    kept = share is Share.KEPT
+    kept = share is PartsShare.KEPT
     chosen = {name: [text for text in texts if is_kept(text) is kept] for name, texts in listed.items()}
     return {name: texts or listed[name] for name, texts in chosen.items()}
 
@@ -131,7 +131,9 @@ def is_kept(text: str) -> bool:
     return crc32(text.encode()) % 100 < KEPT_PERCENT
 
 
-def wording(rng: Random, *, wish: str | None = None, code: str | None = None, share: Share = Share.ALL) -> Wording:
+def wording(
+    rng: Random, *, wish: str | None = None, code: str | None = None, share: PartsShare = PartsShare.ALL
+) -> Wording:
     """Something said with a wish: English half of the time."""
     held = parts(code or (FILES[0] if rng.random() < 0.5 else rng.choice(FILES[1:])), share)
     chosen, tone = wish or rng.choice(WISHES), rng.choice(TONES)
@@ -160,7 +162,9 @@ def wording(rng: Random, *, wish: str | None = None, code: str | None = None, sh
     return Wording(text, held.language, tone, chosen, literal, at, written)
 
 
-def remark(rng: Random, about: str, *, code: str | None = None, share: Share = Share.ALL, **given: str) -> Wording:
+def remark(
+    rng: Random, about: str, *, code: str | None = None, share: PartsShare = PartsShare.ALL, **given: str
+) -> Wording:
     """Something said without a wish; `about` is one of the kinds in the files."""
     held = parts(code or (FILES[0] if rng.random() < 0.5 else rng.choice(FILES[1:])), share)
     text = rng.choice(held.nothing[about])
@@ -233,7 +237,7 @@ def _language(own: str, rng: Random) -> tuple[str, str]:
     return name, held[name][own]
 
 
-def _filled(frame: str, held: Parts, wish: Mapping[str, list[str]], rng: Random) -> str:
+def _filled(frame: str, held: WordingParts, wish: Mapping[str, list[str]], rng: Random) -> str:
     """The frame with a part in each slot; a literal's place stays."""
 
     def part(found: re.Match[str]) -> str:

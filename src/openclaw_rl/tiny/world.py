@@ -8,7 +8,7 @@ from pathlib import Path
 from openclaw_rl.tiny.homework import (
     HOMEWORK_TOOLS,
     PATHS,
-    Attempt,
+    StudentSolution,
     append_request,
     attempt,
     comment,
@@ -22,7 +22,7 @@ from openclaw_rl.tiny.homework import (
     read_request,
     write_request,
 )
-from openclaw_rl.tiny.manners import Aspect, Kind, Manner, Wish, words_first, words_last
+from openclaw_rl.tiny.manners import Aspect, Manner, TaskKind, Wish, words_first, words_last
 from openclaw_rl.tiny.problems import Problem, answer_in, is_right, problem
 from openclaw_rl.tiny.styles import Style, follows, has_markup, solution
 from openclaw_rl.tiny.wishes import (
@@ -42,11 +42,11 @@ __all__ = [
     "HOMEWORK_TOOLS",
     "PATHS",
     "Aspect",
-    "Attempt",
-    "Kind",
     "Manner",
     "Problem",
+    "StudentSolution",
     "Style",
+    "TaskKind",
     "Wish",
     "answer_in",
     "append_request",

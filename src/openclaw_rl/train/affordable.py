@@ -11,18 +11,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from openclaw_rl.core.sample import Sample
-from openclaw_rl.train.costs import Costs, Work
+from openclaw_rl.train.costs import Costs, StepWork
 
 QUICK = 0.1  # of the limit: steps as short as this delay nobody, whatever they hold
 ALIKE = 4.0  # times as dear as the cheapest one may be what shares a step with it
 
 
 @dataclass(slots=True)
-class Affordable:
+class BatchPlanner:
     """Chooses for one scope. What a sample costs alone is remembered while it waits."""
 
     costs: Costs
-    _alone: dict[str, Work] = field(default_factory=dict)
+    _alone: dict[str, StepWork] = field(default_factory=dict)
     _owed_s: float = 0.0
     _is_owing: bool = False  # whether dear ones wait for the step that was chosen last
 
@@ -59,7 +59,7 @@ class Affordable:
         """The riders, one after the other, that a step over the chosen ones has time for."""
         return await asyncio.to_thread(self._beside, riders, chosen)
 
-    def least(self, teaching: Sequence[Sample], apart: Collection[str]) -> Work | None:
+    def least(self, teaching: Sequence[Sample], apart: Collection[str]) -> StepWork | None:
         """What the cheapest of these costs, of those that need not go alone if there are any; None without samples."""
         together = [sample for sample in teaching if sample.turn not in apart] or teaching
         return min((self._work(sample) for sample in together), key=self.costs.size, default=None)
@@ -71,7 +71,7 @@ class Affordable:
     def _size(self, sample: Sample) -> float:
         return self.costs.size(self._work(sample))
 
-    def _work(self, sample: Sample) -> Work:
+    def _work(self, sample: Sample) -> StepWork:
         if sample.turn not in self._alone:
             self._alone[sample.turn] = self.costs.work_of([sample])
         return self._alone[sample.turn]
@@ -107,7 +107,7 @@ class ScopeTurns:
     _owed_s: float = 0.0
     _is_owing: bool = False
 
-    def chosen(self, due: Mapping[str, Work]) -> str:
+    def chosen(self, due: Mapping[str, StepWork]) -> str:
         """One of these, the one that waited longest named first; `due` is what the cheapest sample of each costs."""
         least = min(map(self.costs.size, due.values()))
         dear = [

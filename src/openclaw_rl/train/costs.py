@@ -31,7 +31,7 @@ UNMEASURED = 24_000.0  # tokens of a first step, before any was measured: second
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class StepWork:
     """What a step computes: what is `read` once, before the first update, and what `each` update computes both ways.
 
     `read_before` and `each_before` are the positions of these tokens, summed up.
@@ -49,10 +49,10 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MeasuredStep:
     """A step that was taken, or that was given up after so many seconds; then nobody knows how many updates it made."""
 
-    work: Work
+    work: StepWork
     updates: float
     seconds: float
     is_given_up: bool = False
@@ -69,13 +69,13 @@ class Step:
         }
 
 
-def step_of(metrics: Mapping[str, float], means: float) -> Step | None:
-    """The step that `Step.metrics` told of; None for one of an older program, or one taken with other means."""
+def step_of(metrics: Mapping[str, float], means: float) -> MeasuredStep | None:
+    """The step that `MeasuredStep.metrics` told of; None for one of an older program, or one taken with other means."""
     if metrics.get("work_means") != means or "work_seconds" not in metrics:
         return None
     names = ("work_read", "work_read_before", "work_each", "work_each_before")
-    work = Work(*(metrics.get(name, 0.0) for name in names))
-    return Step(work, metrics["work_updates"], metrics["work_seconds"], bool(metrics["work_given_up"]))
+    work = StepWork(*(metrics.get(name, 0.0) for name in names))
+    return MeasuredStep(work, metrics["work_updates"], metrics["work_seconds"], bool(metrics["work_given_up"]))
 
 
 @dataclass(slots=True)
@@ -90,8 +90,8 @@ class Costs:
     updates: int = 1
     reads_all: bool = False
     means: float = 0.0
-    _taken: list[Step] = field(default_factory=list)
-    _given_up: list[Step] = field(default_factory=list)
+    _taken: list[MeasuredStep] = field(default_factory=list)
+    _given_up: list[MeasuredStep] = field(default_factory=list)
     _rates: dict[float, tuple[float, float]] = field(default_factory=dict)
 
     @property
@@ -99,7 +99,7 @@ class Costs:
         """Whether there is a step to estimate from."""
         return bool(self._taken or self._given_up)
 
-    def note(self, step: Step) -> None:
+    def note(self, step: MeasuredStep) -> None:
         """One more step, the newest."""
         held = self._given_up if step.is_given_up else self._taken
         held.append(step)
@@ -112,51 +112,51 @@ class Costs:
             if (step := step_of(one, self.means)) is not None:
                 self.note(step)
 
-    def taken(self, work: Work, report: StepReport) -> Step | None:
+    def taken(self, work: StepWork, report: StepReport) -> MeasuredStep | None:
         """The step a trainer reports, noted; None where it does not tell how long it took."""
         if "seconds" not in report.metrics:
             return None
         updates = report.metrics.get("updates", 1.0) + report.metrics.get("updates_undone", 0.0)
-        step = Step(work, updates, report.metrics["seconds"])
+        step = MeasuredStep(work, updates, report.metrics["seconds"])
         self.note(step)
         return step
 
-    def given_up(self, work: Work, seconds: float) -> Step:
+    def given_up(self, work: StepWork, seconds: float) -> MeasuredStep:
         """A step that took longer than it may, noted."""
-        step = Step(work, 0.0, seconds, is_given_up=True)
+        step = MeasuredStep(work, 0.0, seconds, is_given_up=True)
         self.note(step)
         return step
 
-    def work_of(self, samples: Sequence[Sample]) -> Work:
+    def work_of(self, samples: Sequence[Sample]) -> StepWork:
         """What a step over these samples computes."""
         return work_of(samples, reads_all=self.reads_all)
 
-    def seconds(self, work: Work) -> float:
+    def seconds(self, work: StepWork) -> float:
         """How long a step is likely to take, rather too long than too short; before any was measured, infinitely."""
         return self._estimate(work, LIKELY) if self.is_known else float("inf")
 
-    def at_least_s(self, work: Work) -> float:
+    def at_least_s(self, work: StepWork) -> float:
         """How long a step will take at least, as far as that can be known; else 0."""
         count = self._count(AT_MOST)
         largest = max((one.work.units(count, AT_MOST) for one in (*self._taken, *self._given_up)), default=0.0)
         is_far = work.units(count, AT_MOST) > FAR * largest
         return 0.0 if is_far else self._estimate(work, AT_MOST)
 
-    def size(self, work: Work) -> float:
+    def size(self, work: StepWork) -> float:
         """What a step costs beside others: its likely seconds or, before any was measured, tokens."""
         return self.seconds(work) if self.is_known else work.units(self.updates, LIKELY)
 
-    def fits(self, work: Work, share: float = 1.0) -> bool:
+    def fits(self, work: StepWork, share: float = 1.0) -> bool:
         """Whether a step over so much is likely to take no more than this share of the limit."""
         if not self.is_known:
             return work.units(self.updates, LIKELY) <= UNMEASURED * share
         return self.seconds(work) <= self.limit_s * share
 
-    def is_beyond(self, work: Work) -> bool:
+    def is_beyond(self, work: StepWork) -> bool:
         """Whether a step over so much is sure to take longer than the limit, by what is known."""
         return self.at_least_s(work) > self.limit_s
 
-    def _estimate(self, work: Work, usual: float) -> float:
+    def _estimate(self, work: StepWork, usual: float) -> float:
         if usual not in self._rates:
             self._rates[usual] = self._fitted(usual)
         rate, even = self._rates[usual]
@@ -170,13 +170,13 @@ class Costs:
     def _fitted(self, usual: float) -> tuple[float, float]:
         """The rate and `even` that explain the steps best; those given up count where they would come out shorter."""
         times, count = GIVEN_UP if usual == LIKELY else 1.0, self._count(usual)
-        bounds = [Step(one.work, count, times * one.seconds) for one in self._given_up]
+        bounds = [MeasuredStep(one.work, count, times * one.seconds) for one in self._given_up]
         rate, even = _fit(self._taken, usual) if self._taken else (0.0, usual)
         short = [one for one in bounds if rate * one.work.units(one.updates, even) < one.seconds]
         return _fit([*self._taken, *short], usual) if short else (rate, even)
 
 
-def _fit(steps: Sequence[Step], usual: float) -> tuple[float, float]:
+def _fit(steps: Sequence[MeasuredStep], usual: float) -> tuple[float, float]:
     """The rate and `even` with the least relative error, `usual` where the steps leave it open."""
     best, found = float("inf"), (0.0, usual)
     weights = [FADES**age * (one.seconds / (one.seconds + NOISE_S)) ** 2 for age, one in enumerate(reversed(steps))]
@@ -194,7 +194,7 @@ def _fit(steps: Sequence[Step], usual: float) -> tuple[float, float]:
     return found
 
 
-def work_of(samples: Sequence[Sample], *, reads_all: bool) -> Work:
+def work_of(samples: Sequence[Sample], *, reads_all: bool) -> StepWork:
     """What a step over these samples computes; what they share counts once.
 
     The base model reads everything with the hints and without them, the policy reads the prompts, and each update
@@ -214,8 +214,8 @@ def work_of(samples: Sequence[Sample], *, reads_all: bool) -> Work:
             before += _sum_of(len(prompt), len(prompt) + len(reply))
     base, policy, whole = distinct([*plain, *hinted]), distinct(prompts), distinct(plain)
     if reads_all:
-        return Work(base[0], base[1], whole[0], whole[1])
-    return Work(base[0] + policy[0], base[1] + policy[1], said, before)
+        return StepWork(base[0], base[1], whole[0], whole[1])
+    return StepWork(base[0] + policy[0], base[1] + policy[1], said, before)
 
 
 def distinct(sequences: Iterable[bytes]) -> tuple[int, int]:

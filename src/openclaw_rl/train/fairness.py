@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from openclaw_rl.core.sample import Sample
-from openclaw_rl.train.settings import TrainStageSettings
+from openclaw_rl.train.settings import TrainSettings
 
 
 def shared_fairly(samples: Sequence[Sample], most: int, teaches: Callable[[Sample], bool]) -> list[Sample]:
@@ -43,6 +43,6 @@ def apart(
     ]
 
 
-def most_of_one(settings: TrainStageSettings) -> int:
+def most_of_one(settings: TrainSettings) -> int:
     """How many samples of one user a step of a shared version may hold where several users teach."""
     return max(1, int(settings.user_share * settings.batch_size))

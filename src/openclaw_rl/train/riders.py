@@ -19,18 +19,18 @@ TRIED = 4  # times as many riders as there are places for those that are read ag
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class RehearsalBudget:
     """For so many riders, and for so many tokens of theirs, what they said and what is read in front of it."""
 
     riders: int
     tokens: int
 
-    def beside(self, riders: Sequence[Sample]) -> Room:
+    def beside(self, riders: Sequence[Sample]) -> RehearsalBudget:
         """What these leave of it."""
-        return Room(self.riders - len(riders), self.tokens - sum(_tokens(rider) for rider in riders))
+        return RehearsalBudget(self.riders - len(riders), self.tokens - sum(_tokens(rider) for rider in riders))
 
 
-def chosen(riders: Sequence[Sample], room: Room) -> list[Sample]:
+def chosen(riders: Sequence[Sample], room: RehearsalBudget) -> list[Sample]:
     """Those that there is room for, in turn from each kind: of a user, and of the hints that they rehearse.
 
     The first ones of each kind. Kinds of which more wait come first, so that all last about as long.
@@ -40,7 +40,7 @@ def chosen(riders: Sequence[Sample], room: Room) -> list[Sample]:
     return fitting([kind[place] for place in places for kind in waiting if place < len(kind)], room)
 
 
-def fitting(riders: Iterable[Sample], room: Room) -> list[Sample]:
+def fitting(riders: Iterable[Sample], room: RehearsalBudget) -> list[Sample]:
     """Those that there is room for, the first ones first."""
     found: list[Sample] = []
     left = room.tokens

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.train.riders import Room, chosen
-from openclaw_rl.train.settings import TrainStageSettings, window_minutes
+from openclaw_rl.train.riders import RehearsalBudget, chosen
+from openclaw_rl.train.settings import TrainSettings, window_minutes
 
 
 def is_open(window: str, minute: int) -> bool:
@@ -32,7 +32,7 @@ class Moment:
 
 
 def why_waiting(
-    teaching: int, waited_s: float, moment: Moment, settings: TrainStageSettings, *, most: int | None = None
+    teaching: int, waited_s: float, moment: Moment, settings: TrainSettings, *, most: int | None = None
 ) -> str:
     """Why no step is due, in plain words; empty where one is.
 
@@ -62,7 +62,7 @@ def batch(
     teaches: Callable[[Sample], bool],
     *,
     size: int,
-    room: Room,
+    room: RehearsalBudget,
     put_off: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Sample, ...]:
     """The samples of the next step: up to `size` that teach, oldest first, and the riders that there is room for.
@@ -85,7 +85,7 @@ def outdated(
     served: Sequence[PolicyVersion],
     *,
     max_lag: int,
-    room: Room,
+    room: RehearsalBudget,
     place: Callable[[PolicyVersion], PolicyVersion] = lambda version: version,
 ) -> tuple[tuple[str, DropReason], ...]:
     """What has waited too long, with the reason.

@@ -12,7 +12,7 @@ _WINDOW = re.compile(r"([01]?[0-9]|2[0-3])(?::([0-5][0-9]))?-([01]?[0-9]|2[0-3])
 
 
 @dataclass(frozen=True, slots=True)
-class TrainStageSettings:
+class TrainSettings:
     """When a step is taken, and over what."""
 
     # Nobody outside can judge these: they are shown on request.

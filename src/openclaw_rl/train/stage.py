@@ -27,10 +27,10 @@ from openclaw_rl.store.db import Store
 from openclaw_rl.train import folders
 from openclaw_rl.train.affordable import ScopeTurns
 from openclaw_rl.train.costs import KEPT, Costs
-from openclaw_rl.train.settings import TrainStageSettings
+from openclaw_rl.train.settings import TrainSettings
 from openclaw_rl.train.status import TrainStatus, train_findings
 from openclaw_rl.train.step_parts import StepParts
-from openclaw_rl.train.steps import Look, ScopeSteps, Taken
+from openclaw_rl.train.steps import ScopeSteps, StepOutcome, StepReadiness
 from openclaw_rl.train.under_way import left_s, told
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class TrainStage:
     store: Store
     teaching: Teaching
     trainer: Trainer
-    settings: TrainStageSettings
+    settings: TrainSettings
     wants: Wants
     home: Path
     recipe: Mapping[str, Json] = field(default_factory=dict)
@@ -191,7 +191,7 @@ class TrainStage:
                     return True
         return False
 
-    async def _take(self, scope: str, look: Look) -> None:
+    async def _take(self, scope: str, look: StepReadiness) -> None:
         self._training = scope
         doing = step_over(min(look.teaching, self.settings.batch_size), scope)
         self._status = replace(self._status, is_training=True, doing=doing)
@@ -200,14 +200,14 @@ class TrainStage:
         finally:
             self._status = replace(self._status, is_training=False, doing="")
 
-    async def _rebased(self, scope: str) -> Taken | None:
+    async def _rebased(self, scope: str) -> StepOutcome | None:
         self._status = replace(self._status, doing=f"putting what {scope} learned on the shared version served now")
         try:
             return await self._scopes[scope].rebase()
         finally:
             self._status = replace(self._status, doing="")
 
-    def _enter(self, taken: Taken, *, is_step: bool) -> None:
+    def _enter(self, taken: StepOutcome, *, is_step: bool) -> None:
         if taken.failed:
             self._status = replace(self._status, failures=self._status.failures + 1, last_error=taken.failed)
         if taken.version is None:
@@ -218,7 +218,7 @@ class TrainStage:
             )
         self.candidate_made.set()
 
-    def _note(self, looks: Mapping[str, Look]) -> None:
+    def _note(self, looks: Mapping[str, StepReadiness]) -> None:
         self._is_at_gate = any(look.at_gate is not None for look in looks.values())
         reasons = [f"{name}: {look.why}" if len(looks) > 1 else look.why for name, look in looks.items()]
         more = f"; and {len(reasons) - SCOPES_NAMED} more" if len(reasons) > SCOPES_NAMED else ""

@@ -11,8 +11,8 @@ from openclaw_rl.core.protocols import Trainer
 from openclaw_rl.core.sample import Sample, Wants
 from openclaw_rl.store.db import Store
 from openclaw_rl.train.costs import Costs
-from openclaw_rl.train.settings import TrainStageSettings
-from openclaw_rl.train.under_way import UnderWay
+from openclaw_rl.train.settings import TrainSettings
+from openclaw_rl.train.under_way import StepInProgress
 
 
 async def holds_alone(rider: Sample, since: Sequence[str]) -> bool:
@@ -29,7 +29,7 @@ class StepParts:
 
     store: Store
     trainer: Trainer
-    settings: TrainStageSettings
+    settings: TrainSettings
     wants: Wants
     home: Path
     recipe: Mapping[str, Json]
@@ -38,4 +38,4 @@ class StepParts:
     now: Callable[[], float]
     holds: Callable[[Sample, Sequence[str]], Awaitable[bool]] = holds_alone
     costs: Costs = field(default_factory=Costs)
-    under_way: UnderWay = field(default_factory=UnderWay)
+    under_way: StepInProgress = field(default_factory=StepInProgress)

@@ -20,14 +20,14 @@ from openclaw_rl.core.manifest import Manifest
 from openclaw_rl.core.sample import Sample, teaches
 from openclaw_rl.core.to_end import to_end
 from openclaw_rl.core.version import SHARED, PolicyVersion
-from openclaw_rl.errors import AdapterError, StepTooDearError, TrainerError
+from openclaw_rl.errors import AdapterError, StepTooCostlyError, TrainerError
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
 from openclaw_rl.train import folders
-from openclaw_rl.train.affordable import Affordable
-from openclaw_rl.train.costs import Step, Work
+from openclaw_rl.train.affordable import BatchPlanner
+from openclaw_rl.train.costs import MeasuredStep, StepWork
 from openclaw_rl.train.fairness import apart, most_of_one, shared_fairly
 from openclaw_rl.train.retry import Retries
-from openclaw_rl.train.riders import Room, again, fitting, is_asked_for, wished_since
+from openclaw_rl.train.riders import RehearsalBudget, again, fitting, is_asked_for, wished_since
 from openclaw_rl.train.schedule import Moment, batch, outdated, why_waiting
 from openclaw_rl.train.step_parts import StepParts
 
@@ -36,18 +36,18 @@ RIDERS_KEPT = 16  # as many steps' riders may wait
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class StepReadiness:
     """What there is to do for a scope: `why` no step is due, empty where one is; what the `cheapest` sample costs."""
 
     why: str
     ready: tuple[Sample, ...] = ()
     teaching: int = 0
     at_gate: PolicyVersion | None = None
-    cheapest: Work = field(default_factory=Work)
+    cheapest: StepWork = field(default_factory=StepWork)
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class StepOutcome:
     """What came of a step: the version it made, or why there is none; `failed` where that was no sample's doing."""
 
     version: PolicyVersion | None = None
@@ -56,7 +56,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class StepBase:
     """What a step starts from: the scope's version being served, and the shared one under it."""
 
     parent: PolicyVersion
@@ -73,25 +73,25 @@ class ScopeSteps:
     parts: StepParts
     scope: str
     retries: Retries = field(init=False)
-    affordable: Affordable = field(init=False)
+    affordable: BatchPlanner = field(init=False)
     _ready_since_s: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.retries = Retries(self.parts.settings.retry_s, self.parts.settings.retry_max_s)
-        self.affordable = Affordable(self.parts.costs)
+        self.affordable = BatchPlanner(self.parts.costs)
 
-    async def look(self) -> Look:
+    async def look(self) -> StepReadiness:
         """What is ready and whether a step is due; samples that waited too long are dropped on the way."""
         waiting = await self.parts.store.candidates()
         at_gate = next((row.version for row in waiting if row.version.scope == self.scope), None)
         if at_gate is not None:
-            return Look(f"version {at_gate} is at the gate", at_gate=at_gate)
+            return StepReadiness(f"version {at_gate} is at the gate", at_gate=at_gate)
         ready = await self._ready()
         teaching = [sample for sample in ready if self._teaches(sample)]
-        cheapest = self.affordable.least(teaching, self.retries.apart) or Work()
-        return Look(self._why_waiting(teaching), tuple(ready), len(teaching), cheapest=cheapest)
+        cheapest = self.affordable.least(teaching, self.retries.apart) or StepWork()
+        return StepReadiness(self._why_waiting(teaching), tuple(ready), len(teaching), cheapest=cheapest)
 
-    async def step(self, ready: Sequence[Sample]) -> Taken:
+    async def step(self, ready: Sequence[Sample]) -> StepOutcome:
         """One step over the next of these samples."""
         settings = self.parts.settings
         size = min(self.retries.most or settings.batch_size, settings.batch_size)
@@ -99,7 +99,7 @@ class ScopeSteps:
             ready = shared_fairly(ready, most_of_one(settings), self._teaches)
         returned = await self.parts.store.refusals.returned(self.scope)
         ready = apart(ready, returned, self._teaches)
-        room = Room(settings.riders if self.retries.most is None else 0, settings.max_sample_tokens)
+        room = RehearsalBudget(settings.riders if self.retries.most is None else 0, settings.max_sample_tokens)
         samples = await self._picked(ready, size, room)
         gentleness = max((returned.get(sample.turn, 0) for sample in samples if self._teaches(sample)), default=0)
         ground = await self._ground()
@@ -116,7 +116,7 @@ class ScopeSteps:
             report = await self.parts.trainer.step(
                 (*samples, *rehearsed), resume=ground.resume, under=ground.under, gentleness=gentleness
             )
-        except StepTooDearError as problem:
+        except StepTooCostlyError as problem:
             return await self._too_dear(problem, (*samples, *rehearsed), work)
         except (TrainerError, AdapterError) as problem:
             return await self._failed(str(problem), self.retries.failed((*samples, *rehearsed), self.parts.clock()))
@@ -132,7 +132,7 @@ class ScopeSteps:
         record = StepRecord(uuid.uuid4().hex, started, self.parts.now(), trained, dropped, metrics, None, self.scope)
         return await self._committed(record, ground, samples, read, took=took)
 
-    async def rebase(self) -> Taken | None:
+    async def rebase(self) -> StepOutcome | None:
         """The scope's version on top of the shared one being served now; None where it stands there already.
 
         One that was tried so and refused is not tried again.
@@ -165,9 +165,9 @@ class ScopeSteps:
         return 3 * self.parts.settings.batch_size + 2 * self._waiting_room.riders + len(self.retries.put_off)
 
     @property
-    def _waiting_room(self) -> Room:
+    def _waiting_room(self) -> RehearsalBudget:
         settings = self.parts.settings
-        return Room(RIDERS_KEPT * settings.riders, RIDERS_KEPT * settings.max_sample_tokens)
+        return RehearsalBudget(RIDERS_KEPT * settings.riders, RIDERS_KEPT * settings.max_sample_tokens)
 
     def _teaches(self, sample: Sample) -> bool:
         return teaches(sample, self.parts.wants)
@@ -204,7 +204,7 @@ class ScopeSteps:
         self.retries.forget_but(self._ready_since_s)
         return ready
 
-    async def _rehearsed(self, samples: Sequence[Sample], room: Room, number: int) -> list[Sample]:
+    async def _rehearsed(self, samples: Sequence[Sample], room: RehearsalBudget, number: int) -> list[Sample]:
         """Riders of earlier steps that there is room for beside this one's own."""
         settings = self.parts.settings
         left = room.beside([sample for sample in samples if not self._teaches(sample)])
@@ -246,7 +246,7 @@ class ScopeSteps:
         row = await self.parts.store.version(version) if self.scope == SHARED else None
         return PolicyVersion(self.scope, 0) if row is None or row.upon is None else row.upon
 
-    async def _picked(self, ready: Sequence[Sample], size: int, room: Room) -> tuple[Sample, ...]:
+    async def _picked(self, ready: Sequence[Sample], size: int, room: RehearsalBudget) -> tuple[Sample, ...]:
         """The samples of the next step and the riders beside them, as many as there is time for."""
         put_off, apart = self.retries.put_off, self.retries.apart
         teaching = [sample for sample in ready if self._teaches(sample) and sample.turn not in put_off]
@@ -267,7 +267,7 @@ class ScopeSteps:
         moment = Moment(minute=local.hour * 60 + local.minute, idle_s=self.parts.idle_s())
         return why_waiting(len(teaching), waited_s, moment, self.parts.settings, most=self.retries.most)
 
-    async def _ground(self) -> Ground:
+    async def _ground(self) -> StepBase:
         store = self.parts.store
         parent = await store.orders.head(self.scope)
         from_row = await store.version(parent)
@@ -275,21 +275,21 @@ class ScopeSteps:
         last = await store.last_number(self.scope)
         number = await asyncio.to_thread(folders.next_number, self.parts.home, self.scope, last)
         if self.scope == SHARED:
-            return Ground(parent, resume, None, None, number)
+            return StepBase(parent, resume, None, None, number)
         below = await store.version(await store.current(SHARED))
         if below is None or below.folder is None:
-            return Ground(parent, resume, None, None, number)
-        return Ground(parent, resume, below.version, below.folder, number)
+            return StepBase(parent, resume, None, None, number)
+        return StepBase(parent, resume, below.version, below.folder, number)
 
     async def _committed(
         self,
         record: StepRecord,
-        ground: Ground,
+        ground: StepBase,
         samples: Sequence[Sample],
         rehearsed: tuple[str, ...] = (),
         *,
-        took: Step | None = None,
-    ) -> Taken:
+        took: MeasuredStep | None = None,
+    ) -> StepOutcome:
         version = PolicyVersion(self.scope, ground.number)
         try:
             made = await self._written(record, version, ground, rehearsed)
@@ -311,10 +311,10 @@ class ScopeSteps:
         seconds = self.parts.now() - record.started_s
         self.affordable.succeeded(seconds)
         log.info("made version=%s samples=%d seconds=%.1f", version, len(record.trained), seconds)
-        return Taken(version, record.metrics)
+        return StepOutcome(version, record.metrics)
 
     async def _written(
-        self, record: StepRecord, version: PolicyVersion, ground: Ground, rehearsed: tuple[str, ...]
+        self, record: StepRecord, version: PolicyVersion, ground: StepBase, rehearsed: tuple[str, ...]
     ) -> VersionRow:
         """The version, on disk under its own name, as the row to be committed."""
         folder = await asyncio.to_thread(folders.fresh_folder, self.parts.home, version)
@@ -348,7 +348,7 @@ class ScopeSteps:
             upon=ground.upon,
         )
 
-    async def _no_step(self, samples: Sequence[Sample], rehearsed: Sequence[Sample], report: StepReport) -> Taken:
+    async def _no_step(self, samples: Sequence[Sample], rehearsed: Sequence[Sample], report: StepReport) -> StepOutcome:
         """The trainer found nothing to learn, or numbers that are not finite. Neither may come up for ever."""
         if "finite" in report.why:
             return await self._failed(report.why, self.retries.not_finite((*samples, *rehearsed), self.parts.clock()))
@@ -357,9 +357,9 @@ class ScopeSteps:
         in_vain = DropReason.NOT_LEARNABLE if report.why == NO_NEARER else DropReason.NO_SIGNAL
         other = {item.turn: in_vain if self._teaches(item) else DropReason.NO_SIGNAL for item in samples}
         await self._drop([(turn, named.get(turn, reason)) for turn, reason in other.items()])
-        return Taken()
+        return StepOutcome()
 
-    async def _too_dear(self, problem: StepTooDearError, samples: Sequence[Sample], work: Work) -> Taken:
+    async def _too_dear(self, problem: StepTooCostlyError, samples: Sequence[Sample], work: StepWork) -> StepOutcome:
         """A step that took too long or too much memory: its dearest sample goes alone, and alone it is set aside."""
         dearest = self.affordable.dearest([sample for sample in samples if self._teaches(sample)])
         is_proven = problem.after_s is not None
@@ -371,15 +371,15 @@ class ScopeSteps:
             await self.parts.store.commit_step(record)
         return await self._failed(str(problem), aside)
 
-    async def _failed(self, why: str, given_up: Sequence[tuple[str, DropReason]] = ()) -> Taken:
+    async def _failed(self, why: str, given_up: Sequence[tuple[str, DropReason]] = ()) -> StepOutcome:
         log.warning("no step, its samples are kept: %s", why)
         await self._drop(given_up)
-        return Taken(failed=why)
+        return StepOutcome(failed=why)
 
-    async def _discard(self, version: PolicyVersion, why: str) -> Taken:
+    async def _discard(self, version: PolicyVersion, why: str) -> StepOutcome:
         await asyncio.to_thread(folders.remove, self.parts.home, version)
         log.info("discarded version=%s, its samples wait: %s", version, why)
-        return Taken()
+        return StepOutcome()
 
     async def _drop(self, dropped: Sequence[tuple[str, DropReason]]) -> None:
         for turn, reason in dropped:

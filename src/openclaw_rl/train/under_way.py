@@ -9,7 +9,7 @@ from openclaw_rl.core.adapter import StepProgress
 
 
 @dataclass(slots=True)
-class UnderWay:
+class StepInProgress:
     """What is known of a step: how many `samples` teach, the `tokens` that are read first, and its likely `seconds`.
 
     Without samples no step is under way. The seconds are infinite before any step was measured.
@@ -28,7 +28,7 @@ class UnderWay:
         self.samples, self.tokens, self.seconds = 0, 0.0, math.inf
 
 
-def left_s(progress: StepProgress | None, under_way: UnderWay) -> float | None:
+def left_s(progress: StepProgress | None, under_way: StepInProgress) -> float | None:
     """The seconds that are likely left; None where nobody can tell.
 
     Once there are updates they tell best: the distance falls by about the same factor at each, until it is `enough` or
@@ -45,7 +45,7 @@ def left_s(progress: StepProgress | None, under_way: UnderWay) -> float | None:
     return max(0.0, each_s * max(1.0, count - progress.updates) - since_s)
 
 
-def told(progress: StepProgress | None, under_way: UnderWay) -> str:
+def told(progress: StepProgress | None, under_way: StepInProgress) -> str:
     """Such as `update 3 of at most 8, 41 % of the distance left, about 20 s to go`; empty where nothing is known."""
     parts: list[str] = []
     if progress is not None and progress.updates:

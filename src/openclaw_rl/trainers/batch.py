@@ -12,7 +12,7 @@ from torch import Tensor
 
 from openclaw_rl.trainers.forest import packed, planted
 from openclaw_rl.trainers.model import Speaker
-from openclaw_rl.trainers.trees import Bank, Trees, Twig
+from openclaw_rl.trainers.trees import Bank, SequenceTail, Trees
 
 MOST_WASTE = 1.5  # comparisons of a pass, as a multiple of those that are needed
 CHEAP = 1 << 20  # so many cost less than a pass of one's own
@@ -46,7 +46,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BatchRow:
     """One sequence and the readings it answers, by their index."""
 
     tokens: tuple[int, ...]
@@ -54,7 +54,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class PassOutput:
     """The hidden states of one forward pass that predict wanted tokens: [n, H], reading after reading."""
 
     hidden: Tensor
@@ -62,7 +62,7 @@ class Pass:
     tokens: int = 0  # that were computed
 
 
-class Prompts:
+class ConstantPrompts:
     """Readings whose prompts are read once, by the weights as they are now, and taken as constant from then on.
 
     Each round of `passes` computes the replies alone. Without a model that reads trees there is nothing to share, and
@@ -83,7 +83,7 @@ class Prompts:
             self._banks.append((model.trees.bank(forest), group))
             heard(len(forest.tokens))
 
-    def passes(self) -> Iterator[Pass]:
+    def passes(self) -> Iterator[PassOutput]:
         """Every reading, a pass at a time; a pass keeps its graph where gradients are on."""
         trees = self._model.trees
         if trees is None:
@@ -95,11 +95,11 @@ class Prompts:
             for first, last in _runs(bank, twigs, self._max_tokens):
                 yield self._pass(trees, bank, group[first:last], twigs[first:last])
 
-    def _twig(self, index: int, paths: Iterator[tuple[int, ...]]) -> Twig:
+    def _twig(self, index: int, paths: Iterator[tuple[int, ...]]) -> SequenceTail:
         one = self._readings[index]
-        return Twig(one.needed[one.constant :], one.constant, next(paths) if one.constant else ())
+        return SequenceTail(one.needed[one.constant :], one.constant, next(paths) if one.constant else ())
 
-    def _pass(self, trees: Trees, bank: Bank, group: Sequence[int], twigs: Sequence[Twig]) -> Pass:
+    def _pass(self, trees: Trees, bank: Bank, group: Sequence[int], twigs: Sequence[SequenceTail]) -> PassOutput:
         parts: list[tuple[int, slice]] = []
         places: list[int] = []
         at = 0
@@ -109,10 +109,10 @@ class Prompts:
             places += [at + position - 1 - twig.start for position in wanted]
             at += len(twig.tokens)
         hidden = trees.behind(bank, twigs)
-        return Pass(hidden[torch.tensor(places, device=hidden.device)], tuple(parts))
+        return PassOutput(hidden[torch.tensor(places, device=hidden.device)], tuple(parts))
 
 
-def _runs(bank: Bank, twigs: Sequence[Twig], most: int) -> Iterator[tuple[int, int]]:
+def _runs(bank: Bank, twigs: Sequence[SequenceTail], most: int) -> Iterator[tuple[int, int]]:
     """Twigs that are read in one pass: neighbours, of at most so many tokens, that mostly read the same of the bank.
 
     In a pass every token is compared with all that any of them reads: prompts of their own are better read apart.
@@ -135,7 +135,7 @@ def _runs(bank: Bank, twigs: Sequence[Twig], most: int) -> Iterator[tuple[int, i
         first = last
 
 
-def merged(readings: Sequence[Reading]) -> list[Row]:
+def merged(readings: Sequence[Reading]) -> list[BatchRow]:
     """The fewest sequences found that hold every reading id for id from their first token, longest first.
 
     A turn lies within the turn that continues it, so a session is read once instead of once per turn. Siblings, which
@@ -151,12 +151,12 @@ def merged(readings: Sequence[Reading]) -> list[Row]:
                 break
         else:
             rows.append((ids, [index]))
-    return [Row(readings[members[0]].tokens, tuple(members)) for _, members in rows]
+    return [BatchRow(readings[members[0]].tokens, tuple(members)) for _, members in rows]
 
 
-def passes(rows: Sequence[Row], max_tokens: int) -> list[list[Row]]:
+def passes(rows: Sequence[BatchRow], max_tokens: int) -> list[list[BatchRow]]:
     """Rows of like length together, each group within `max_tokens` with its padding. One row may exceed it alone."""
-    groups: list[list[Row]] = []
+    groups: list[list[BatchRow]] = []
     for row in sorted(rows, key=lambda row: -len(row.tokens)):
         if groups and len(groups[-1][0].tokens) * (len(groups[-1]) + 1) <= max_tokens:
             groups[-1].append(row)
@@ -165,7 +165,7 @@ def passes(rows: Sequence[Row], max_tokens: int) -> list[list[Row]]:
     return groups
 
 
-def read(model: Speaker, readings: Sequence[Reading], max_tokens: int) -> Iterator[Pass]:
+def read(model: Speaker, readings: Sequence[Reading], max_tokens: int) -> Iterator[PassOutput]:
     """Reads everything, a pass at a time; a pass keeps its graph where gradients are on."""
     if model.trees is None:
         yield from _read_rows(model, readings, max_tokens)
@@ -182,10 +182,10 @@ def read(model: Speaker, readings: Sequence[Reading], max_tokens: int) -> Iterat
             size += len(wanted)
         hidden = model.trees.hidden(forest)
         rows = torch.from_numpy(np.concatenate(places)).to(hidden.device)
-        yield Pass(hidden[rows], tuple(parts), len(forest.tokens))
+        yield PassOutput(hidden[rows], tuple(parts), len(forest.tokens))
 
 
-def _read_rows(model: Speaker, readings: Sequence[Reading], max_tokens: int) -> Iterator[Pass]:
+def _read_rows(model: Speaker, readings: Sequence[Reading], max_tokens: int) -> Iterator[PassOutput]:
     """The same for a model that reads sequences apart: those that continue each other are one."""
     for group in passes(merged(readings), max_tokens):
         width = len(group[0].tokens)
@@ -200,7 +200,7 @@ def _read_rows(model: Speaker, readings: Sequence[Reading], max_tokens: int) -> 
                 at_row += [number] * len(wanted)
                 at_column += [position - 1 for position in wanted]
         hidden = model.hidden(ids)[torch.tensor(at_row), torch.tensor(at_column)]
-        yield Pass(hidden, tuple(parts), ids.numel())
+        yield PassOutput(hidden, tuple(parts), ids.numel())
 
 
 def read_once(

@@ -43,11 +43,11 @@ class Checkpoint:
     state: Mapping[str, Tensor]
     steps: int
     version: PolicyVersion | None
-    upon: Under | None = None
+    upon: SharedAdapter | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Under:
+class SharedAdapter:
     """Frozen LoRA weights that others stand on, their B on the scale of those, and the version they make alone."""
 
     weights: Mapping[str, Tensor]
@@ -106,10 +106,10 @@ def read(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> Checkpoint:
         )
     if not all(bool(tensor.isfinite().all()) for tensor in (*whole.values(), *state.values())):
         raise AdapterError(f"the adapter in {folder} is not finite", fix="roll back to an earlier version")
-    return Checkpoint(weights, state, steps, version, Under(under, rank, upon) if rank else None)
+    return Checkpoint(weights, state, steps, version, SharedAdapter(under, rank, upon) if rank else None)
 
 
-def read_under(folder: Path, *, scale: float) -> Under:
+def read_under(folder: Path, *, scale: float) -> SharedAdapter:
     """The adapter of a folder as what others stand on, whose own scale is given. Raises AdapterError."""
     weights, facts = _adapter(folder)
     try:
@@ -120,10 +120,10 @@ def read_under(folder: Path, *, scale: float) -> Under:
         raise _unreadable(folder, problem) from problem
     if ratio != 1.0:
         weights = {name: tensor * ratio if _is_up(name) else tensor for name, tensor in weights.items()}
-    return Under(weights, rank, version)
+    return SharedAdapter(weights, rank, version)
 
 
-def joined(upon: Under | None, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def joined(upon: SharedAdapter | None, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """One adapter that adds what both add: A's rows one after the other, and B's columns."""
     if upon is None:
         return dict(weights)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
-from openclaw_rl.trainers.objective import Tally
+from openclaw_rl.trainers.objective import LossSums
 
 SMALLER, LARGER = 0.5, 1.3  # the rate's factors after a rise and after a fall
 GENTLER = 0.3  # the share of the usual rate to begin with, for each time that what is learned was refused before
@@ -24,22 +24,22 @@ LEAST, MOST = 1e-4, 20.0  # of the first rate: below nothing is to be gained any
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class GradientStats:
     """Sums at a point, the gradient's norm there or None where it is not finite, and the turns that made it so."""
 
-    tally: Tally
+    tally: LossSums
     norm: float | None
     not_finite: list[str]
 
 
 @dataclass(slots=True)
-class Walk:
+class DescentResult:
     """What came of a step's updates: sums at the first point, the distance at the last that is kept, and counts.
 
     `not_finite` names the turns whose loss was not finite where nothing was learned for it, else it is None.
     """
 
-    first: Tally = field(default_factory=Tally)
+    first: LossSums = field(default_factory=LossSums)
     norm: float = 0.0
     distance: float = 0.0
     updates: int = 0
@@ -49,20 +49,20 @@ class Walk:
 
 def walked(
     descent: Descent,
-    measure: Callable[[], Measured],
+    measure: Callable[[], GradientStats],
     distance: Callable[[], float],
     *,
     most: int,
     enough: float,
     arrived: Callable[[int, float], None] = lambda updates, share: None,
-) -> Walk:
+) -> DescentResult:
     """Takes at most so many updates beside those it undoes, until the distance is this share of what it was.
 
     `measure` leaves the gradient in the weights; `distance` reads how far off they are. The last update is looked at
     too, so no step ends farther off than it could have. Each time `arrived` hears how many updates are kept and what
     share of the distance is left.
     """
-    walk = Walk()
+    walk = DescentResult()
     is_first = True
     while walk.updates - descent.undone < most:
         found = measure()

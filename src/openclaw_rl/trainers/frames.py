@@ -12,7 +12,7 @@ from openclaw_rl.trainers.settings import TrainerSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenCommand:
     """The first message: load this model and go on from `resume`. Answered by Opened."""
 
     model: Path
@@ -21,7 +21,7 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StepCommand:
     """One step from the version in `resume`, on top of that in `under`. Answered by StepProgress now and then, and at
     last by a StepReport."""
 
@@ -32,7 +32,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Rebase:
+class RebaseCommand:
     """Take the version in `resume` and put it on top of that in `under`, to be exported. Answered by Opened."""
 
     resume: Path
@@ -40,7 +40,7 @@ class Rebase:
 
 
 @dataclass(frozen=True, slots=True)
-class Export:
+class ExportCommand:
     """Write what the last step made, or the last rebase. Answered by an Adapter."""
 
     folder: Path
@@ -53,7 +53,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class TrainerFailure:
     """The last thing a process says: what went wrong, whether memory was lacking, and what to do about it."""
 
     problem: str
@@ -61,5 +61,5 @@ class Failed:
     is_memory: bool = False
 
 
-Call = Open | Step | Rebase | Export
-Answer = Opened | StepProgress | StepReport | Adapter | Failed
+Call = OpenCommand | StepCommand | RebaseCommand | ExportCommand
+Answer = Opened | StepProgress | StepReport | Adapter | TrainerFailure

@@ -10,7 +10,7 @@ import torch
 
 from openclaw_rl.algo.advantage import baseline_advantage, group_advantage
 from openclaw_rl.algo.reward import standardised
-from openclaw_rl.core.sample import Elsewhere, HintPrompt, Sample, SampledReply
+from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, Sample, SampledReply
 from openclaw_rl.trainers.batch import Reading
 from openclaw_rl.trainers.settings import HintSelection, Mean, MethodSettings
 
@@ -55,7 +55,7 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class TermWeights:
     """What one token of a lesson weighs in each term: the term's weight over its own denominator; 0 is no part."""
 
     policy: float
@@ -93,7 +93,7 @@ def parts(sample: Sample) -> list[Sample]:
     return [served, *own, *shown, *(_said_elsewhere(served, other) for other in sample.elsewhere)]
 
 
-def _said_elsewhere(served: Sample, other: Elsewhere) -> Sample:
+def _said_elsewhere(served: Sample, other: OtherRequestReply) -> Sample:
     return replace(_said_beside(served, other.reply, is_taught=True), prompt=other.prompt, hints=(other.hint,))
 
 
@@ -161,21 +161,21 @@ def reward_of(sample: Sample, step_coefficient: float) -> float | None:
     return sample.outcome.reward + step_coefficient * (sample.score or 0.0)
 
 
-def shares(taught: Sequence[Lesson], method: MethodSettings) -> list[Shares]:
+def shares(taught: Sequence[Lesson], method: MethodSettings) -> list[TermWeights]:
     """The weight of a token in each term, lesson by lesson.
 
     A term's denominator counts the tokens (or, for the mean over sequences, the replies) that term applies to. Replies
     that rehearse what was learned before have denominators of their own: they stand beside what is taught now, and what
     is taught now moves the policy as far as without them.
     """
-    found: dict[int, Shares] = {}
+    found: dict[int, TermWeights] = {}
     for rehearses in (False, True):
         places = [place for place, one in enumerate(taught) if bool(one.sample.rehearses) is rehearses]
         found |= zip(places, _shares([taught[place] for place in places], method), strict=True)
     return [found[place] for place in range(len(taught))]
 
 
-def _shares(taught: Sequence[Lesson], method: MethodSettings) -> list[Shares]:
+def _shares(taught: Sequence[Lesson], method: MethodSettings) -> list[TermWeights]:
     weights = method.weights
     in_policy = [one.advantage is not None or bool(one.hints and weights.opd and not one.is_taught) for one in taught]
     distill_weights = [method.w_taught if one.is_taught else weights.distill for one in taught]
@@ -185,7 +185,7 @@ def _shares(taught: Sequence[Lesson], method: MethodSettings) -> list[Shares]:
     distill = _token_shares(taught, in_distill, method.mean)
     anchor = _token_shares(taught, in_kl, method.mean)
     return [
-        Shares(a, weight * b, method.kl_beta * c)
+        TermWeights(a, weight * b, method.kl_beta * c)
         for a, weight, b, c in zip(policy, distill_weights, distill, anchor, strict=True)
     ]
 

@@ -16,7 +16,7 @@ from torch.nn import functional
 ROWS_HINT = 512  # what the packed layout is made for
 
 
-class Product:
+class FrozenMatmul:
     """x W^T + bias for a frozen W, and g W for its gradient."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, *, is_packed: bool) -> None:
@@ -58,7 +58,7 @@ class Frozen(nn.Module):
 
 
 @dataclass(frozen=True, slots=True)
-class Under:
+class FrozenLoraTerm:
     """A frozen share beneath the trained one, in the layer's own number format: x a^T b^T, its scale folded into b."""
 
     a: Tensor  # [rank, in]
@@ -77,7 +77,7 @@ class Lora(nn.Module):
         self.out_features, self.in_features = self.product.shape
         self.scale = scale
         self.is_on = True
-        self.under: Under | None = None
+        self.under: FrozenLoraTerm | None = None
         device = linear.weight.device
         self.a = nn.Parameter(torch.zeros(rank, self.in_features, device=device))
         self.b = nn.Parameter(torch.zeros(self.out_features, rank, device=device))
@@ -91,10 +91,10 @@ class Lora(nn.Module):
         return out
 
 
-def product_of(linear: nn.Linear, *, is_packed: bool) -> Product:
+def product_of(linear: nn.Linear, *, is_packed: bool) -> FrozenMatmul:
     """The frozen product of a linear layer."""
     bias = None if linear.bias is None else linear.bias.detach()
-    return Product(linear.weight.detach(), bias, is_packed=is_packed)
+    return FrozenMatmul(linear.weight.detach(), bias, is_packed=is_packed)
 
 
 def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
@@ -103,12 +103,12 @@ def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 class _FrozenContext(FunctionCtx):
-    product: Product
+    product: FrozenMatmul
 
 
 class _FrozenLinear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: _FrozenContext, x: Tensor, product: Product) -> Tensor:
+    def forward(ctx: _FrozenContext, x: Tensor, product: FrozenMatmul) -> Tensor:
         ctx.product = product
         return product.forward(x.reshape(-1, x.shape[-1])).view(*x.shape[:-1], product.shape[0])
 

@@ -13,29 +13,28 @@ import torch
 from torch import Tensor
 
 from openclaw_rl.algo.advantage import combined_advantage, hindsight_advantage, kept_advantage
-from openclaw_rl.algo.distill import Choice, chosen_hint
+from openclaw_rl.algo.distill import HintGranularity, chosen_hint
 from openclaw_rl.core.adapter import NO_NEARER, Adapter, StepReport, digest_of_folder
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import AdapterError
 from openclaw_rl.trainers import checkpoint
-from openclaw_rl.trainers.batch import Pass, Prompts, read, read_once, token_logp, top_ids
-from openclaw_rl.trainers.descent import GENTLER, Descent, Measured, walked
+from openclaw_rl.trainers.batch import ConstantPrompts, PassOutput, read, read_once, token_logp, top_ids
+from openclaw_rl.trainers.descent import GENTLER, Descent, GradientStats, walked
 from openclaw_rl.trainers.fixed import load_teacher
 from openclaw_rl.trainers.full import FullModel, open_full
 from openclaw_rl.trainers.lessons import Lesson, counts, lessons, shares
 from openclaw_rl.trainers.model import CausalModel, Speaker, learning_rate, load
-from openclaw_rl.trainers.objective import Objective, Tally, Targets
-from openclaw_rl.trainers.reporting import Report, Reporting, silent
-from openclaw_rl.trainers.sampled import Samplers
-from openclaw_rl.trainers.settings import Distill, HintSelection, Teacher, TrainerSettings
-from openclaw_rl.trainers.shelf import Shelf
+from openclaw_rl.trainers.objective import LossSums, Objective, Targets, anchored
+from openclaw_rl.trainers.reporting import ProgressReporter, Report, silent
+from openclaw_rl.trainers.sampled import SamplingPolicies
+from openclaw_rl.trainers.settings import Distill, HintSelection, TeacherKind, TrainerSettings
+from openclaw_rl.trainers.shelf import CheckpointCache
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 ADAM_EPS = 1e-8
 FIRST_RATE = 1e-3  # of updates that are undone where they lead away, for a model of any size
-HINTED_NATS = 1.0  # a token whose log-probability a hint changes by so much is what the hint is about
 
 
 class LoraTrainer:
@@ -56,10 +55,10 @@ class LoraTrainer:
         self._optimizer = self._fresh_optimizer()
         self._ema: dict[str, Tensor] = {}
         self._steps = 0  # updates of the optimiser so far
-        self._upon: checkpoint.Under | None = None
-        self._shelf = Shelf(settings.scopes_in_memory)
-        self._heard = Reporting(silent)
-        self._samplers = Samplers(model, settings, teacher or model.teacher)
+        self._upon: checkpoint.SharedAdapter | None = None
+        self._shelf = CheckpointCache(settings.scopes_in_memory)
+        self._heard = ProgressReporter(silent)
+        self._samplers = SamplingPolicies(model, settings, teacher or model.teacher)
         self._beside: Path | None = None  # a version's folder: others lie beside it
         self._spoken: PolicyVersion | None = BASE  # the version these weights are; None once they are none
         self.restore(None)
@@ -70,7 +69,7 @@ class LoraTrainer:
         named = settings.method.teacher_model
         model = open_full(folder, settings) if settings.parameters == "full" else load(folder, settings)
         teacher = None
-        if settings.method.teacher is Teacher.MODEL:
+        if settings.method.teacher is TeacherKind.MODEL:
             teacher = load_teacher(Path(named), settings, student=folder, vocabulary=model.vocabulary)
         return cls(model, settings, teacher)
 
@@ -86,7 +85,7 @@ class LoraTrainer:
         taught = lessons([sample for sample in samples if sample.turn not in unusable], self._method)
         if not any(one.has_signal for one in taught):
             return StepReport(False, {}, tuple(dropped), "no sample carries a signal for this method")
-        self._heard = Reporting(report, most=self._most_updates(taught), enough=self._settings.enough)
+        self._heard = ProgressReporter(report, most=self._most_updates(taught), enough=self._settings.enough)
         targets, passes = self._targets(taught), self._passes(taught)
         walk = walked(
             self._descent(taught, GENTLER**gentleness),
@@ -132,28 +131,30 @@ class LoraTrainer:
             return self._settings.updates
         return 1
 
-    def _passes(self, taught: Sequence[Lesson]) -> Callable[[], Iterator[Pass]]:
+    def _passes(self, taught: Sequence[Lesson]) -> Callable[[], Iterator[PassOutput]]:
         """What each update reads: the replies alone, where prompts are constant, else all of it."""
         settings, readings = self._settings, [one.reading() for one in taught]
         is_constant = settings.prompts == "constant" or (
             settings.prompts == "auto" and settings.parameters == "lora" and self._most_updates(taught) > 1
         )
         if is_constant:
-            return Prompts(self.model, readings, settings.max_tokens_per_pass, self._heard.read).passes
+            return ConstantPrompts(self.model, readings, settings.max_tokens_per_pass, self._heard.read).passes
         return lambda: read(self.model, readings, settings.max_tokens_per_pass)
 
-    def _gradient(self, taught: Sequence[Lesson], targets: Sequence[Targets], passes: Iterable[Pass]) -> Measured:
+    def _gradient(
+        self, taught: Sequence[Lesson], targets: Sequence[Targets], passes: Iterable[PassOutput]
+    ) -> GradientStats:
         """Leaves the gradient, cut to its bound, in the weights."""
-        tally = Tally()
+        tally = LossSums()
         self._optimizer.zero_grad(set_to_none=True)
         not_finite = self._accumulate(taught, targets, tally, passes)
         norm = float(torch.nn.utils.clip_grad_norm_(self._parameters.values(), self._settings.grad_clip))
         is_finite = not not_finite and math.isfinite(norm) and math.isfinite(tally.loss)
-        return Measured(tally, norm if is_finite else None, not_finite)
+        return GradientStats(tally, norm if is_finite else None, not_finite)
 
-    def _distance(self, taught: Sequence[Lesson], targets: Sequence[Targets], passes: Iterable[Pass]) -> float:
+    def _distance(self, taught: Sequence[Lesson], targets: Sequence[Targets], passes: Iterable[PassOutput]) -> float:
         """How far the policy is from its teacher now; no gradient is left."""
-        tally = Tally()
+        tally = LossSums()
         with torch.no_grad():
             for one in passes:
                 for index, rows in one.parts:
@@ -201,7 +202,7 @@ class LoraTrainer:
                 steps = torch.tensor(float(found.steps), device=parameter.device)
                 self._optimizer.state[parameter] = {"step": steps, **moments}
         self._ema = {}
-        if self._method.teacher is Teacher.EMA:
+        if self._method.teacher is TeacherKind.EMA:
             now = self.model.weights()
             self._ema = {
                 name: found.state.get(f"{name}.ema", one).to(one.device, copy=True) for name, one in now.items()
@@ -210,7 +211,7 @@ class LoraTrainer:
         stood_on, stands_on = (None if one is None else one.version for one in (found.upon, upon))
         self._spoken = found.version if stood_on == stands_on else None
 
-    def _under(self, folder: Path) -> checkpoint.Under:
+    def _under(self, folder: Path) -> checkpoint.SharedAdapter:
         found = checkpoint.read_under(folder, scale=self._settings.alpha / self._settings.rank)
         if found.weights.keys() != self._parameters.keys():
             raise AdapterError(
@@ -218,7 +219,7 @@ class LoraTrainer:
             )
         return found
 
-    def _stand_on(self, upon: checkpoint.Under | None) -> None:
+    def _stand_on(self, upon: checkpoint.SharedAdapter | None) -> None:
         self.model.stand_on({} if upon is None else upon.weights)
         self._upon = upon
 
@@ -263,7 +264,7 @@ class LoraTrainer:
         return spoken is not None and (sample.version == spoken or (sample.version.is_base and spoken.is_base))
 
     def _accumulate(
-        self, taught: Sequence[Lesson], targets: Sequence[Targets], tally: Tally, passes: Iterable[Pass]
+        self, taught: Sequence[Lesson], targets: Sequence[Targets], tally: LossSums, passes: Iterable[PassOutput]
     ) -> list[str]:
         """Adds the whole batch's gradient up, a pass at a time. Returns the turns whose loss was not finite."""
         not_finite: list[str] = []
@@ -304,8 +305,8 @@ class LoraTrainer:
             if advantage is not None and one.kept:
                 advantage = kept_advantage(advantage, torch.tensor(one.kept, device=device))
             kept = teacher if weights.distill or one.is_taught else None
-            anchored = _anchored(reference[index], told)
-            held = (advantage, reference[index], kept, one.is_taught, anchored, selected[index])
+            anchor = anchored(reference[index], told)
+            held = (advantage, reference[index], kept, one.is_taught, anchor, selected[index])
             found.append(Targets(ids[index], old[index], share, *held))
         return found
 
@@ -376,7 +377,7 @@ class LoraTrainer:
             choice = chosen_hint(
                 top_ids(self.model, student, k, at_once),
                 teacher_top,
-                by=Choice.TOKEN if by is HintSelection.TOKEN else Choice.SEQUENCE,
+                by=HintGranularity.TOKEN if by is HintSelection.TOKEN else HintGranularity.SEQUENCE,
             )
             found[index] = torch.stack(list(behind[index]))[choice, torch.arange(len(choice), device=choice.device)]
         return found
@@ -386,14 +387,3 @@ class LoraTrainer:
         speaker = self._teacher or self.model.teacher
         told = [token_logp(speaker, rows, ids, self._settings.logits_per_chunk).sum() for rows in behind]
         return behind[int(torch.stack(told).argmin())]
-
-
-def _anchored(reference: Tensor | None, told: Tensor | None) -> Tensor | None:
-    """Where the hint leaves a token's log-probability as it was: the anchor to the base holds there alone.
-
-    Where the teacher says that a token should not have come, the base thinks otherwise: held to it, a policy that has
-    learned better is pulled back by each further correction, and the harder the better it has learned.
-    """
-    if reference is None or told is None:
-        return None
-    return ((told - reference).abs() < HINTED_NATS).to(told.dtype)

@@ -18,7 +18,7 @@ from transformers.modeling_outputs import MoeModelOutputWithPast
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import ConfigError, ModelError
 from openclaw_rl.trainers.checkpoint import lora_config
-from openclaw_rl.trainers.linear import Frozen, Lora, Under, can_pack
+from openclaw_rl.trainers.linear import Frozen, FrozenLoraTerm, Lora, can_pack
 from openclaw_rl.trainers.recompute import Recompute
 from openclaw_rl.trainers.settings import TrainerSettings
 from openclaw_rl.trainers.trees import Trees
@@ -162,7 +162,7 @@ class CausalModel:
             layer.under = None
             if a is not None and b is not None:
                 device, dtype = self.device, self._body.dtype
-                layer.under = Under(a.to(device, dtype), (b.to(device) * layer.scale).to(dtype))
+                layer.under = FrozenLoraTerm(a.to(device, dtype), (b.to(device) * layer.scale).to(dtype))
 
     def start_anew(self, seed: int) -> None:
         """Fresh LoRA weights: A as PEFT draws it, from this seed alone; B zero, so nothing is added yet."""

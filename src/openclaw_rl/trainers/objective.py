@@ -10,12 +10,13 @@ from torch import Tensor
 from openclaw_rl.algo.distill import Divergence, Subset, bin_divergence, members, selected_objective, with_tail
 from openclaw_rl.algo.loss import clipped_objective, is_clipped, kl_k3
 from openclaw_rl.trainers.batch import chunks
-from openclaw_rl.trainers.lessons import Shares
+from openclaw_rl.trainers.lessons import TermWeights
 from openclaw_rl.trainers.model import Speaker
-from openclaw_rl.trainers.sampled import Selected
+from openclaw_rl.trainers.sampled import SelectedTokens
 from openclaw_rl.trainers.settings import Distill, MethodSettings
 
 TAUGHT_TOP_K = 50  # tokens of the teacher's compared one by one where it sampled
+HINTED_NATS = 1.0  # a token whose log-probability a hint changes by so much is what the hint is about
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +32,17 @@ class Targets:
 
     ids: Tensor
     logp_old: Tensor
-    shares: Shares
+    shares: TermWeights
     advantage: Tensor | None = None
     logp_ref: Tensor | None = None
     teacher: Tensor | None = None
     is_taught: bool = False
     anchored: Tensor | None = None
-    selected: Selected | None = None
+    selected: SelectedTokens | None = None
 
 
 @dataclass(slots=True)
-class Tally:
+class LossSums:
     """Sums over the tokens seen so far; the first three are the terms of the loss as they are added up."""
 
     policy: float = 0.0
@@ -87,7 +88,7 @@ class Objective:
         self._method = method
         self._logits_at_once = logits_at_once
 
-    def gradient(self, hidden: Tensor, targets: Targets, tally: Tally, *, is_own: bool) -> Tensor:
+    def gradient(self, hidden: Tensor, targets: Targets, tally: LossSums, *, is_own: bool) -> Tensor:
         """d loss / d hidden, [n, H], summed up in `tally`.
 
         Each chunk's logits live until its own gradient is taken, so never more than a chunk of them exists and none
@@ -102,7 +103,7 @@ class Objective:
                 gradient[rows] = leaf.grad
         return gradient
 
-    def _loss(self, hidden: Tensor, rows: slice, targets: Targets, tally: Tally, is_own: bool) -> Tensor:
+    def _loss(self, hidden: Tensor, rows: slice, targets: Targets, tally: LossSums, is_own: bool) -> Tensor:
         all_logp = self._model.logits(hidden).log_softmax(-1)  # [c, V]
         logp = all_logp.gather(-1, targets.ids[rows].unsqueeze(-1)).squeeze(-1)
         logp_old = targets.logp_old[rows]
@@ -128,7 +129,7 @@ class Objective:
             loss = loss + divergence * targets.shares.kl
         return loss
 
-    def _policy(self, logp: Tensor, logp_old: Tensor, advantage: Tensor, tally: Tally) -> Tensor:
+    def _policy(self, logp: Tensor, logp_old: Tensor, advantage: Tensor, tally: LossSums) -> Tensor:
         low, high = self._method.clip_low, self._method.clip_high
         clipped = is_clipped(logp.detach(), logp_old, advantage, clip_low=low, clip_high=high)
         tally.clipped += float(clipped.sum())
@@ -168,3 +169,14 @@ class Objective:
             clip_high=method.clip_high,
             ratio_cap=method.tis_clip,
         )
+
+
+def anchored(reference: Tensor | None, told: Tensor | None) -> Tensor | None:
+    """Where the hint leaves a token's log-probability as it was: the anchor to the base holds there alone.
+
+    Where the teacher says that a token should not have come, the base thinks otherwise: held to it, a policy that has
+    learned better is pulled back by each further correction, and the harder the better it has learned.
+    """
+    if reference is None or told is None:
+        return None
+    return ((told - reference).abs() < HINTED_NATS).to(told.dtype)

@@ -17,8 +17,17 @@ from openclaw_rl.core import pipe
 from openclaw_rl.core.adapter import Adapter, StepProgress, StepReport
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.errors import StepTooDearError, TrainerError
-from openclaw_rl.trainers.frames import Answer, Call, Export, Failed, Open, Opened, Rebase, Step
+from openclaw_rl.errors import StepTooCostlyError, TrainerError
+from openclaw_rl.trainers.frames import (
+    Answer,
+    Call,
+    ExportCommand,
+    OpenCommand,
+    Opened,
+    RebaseCommand,
+    StepCommand,
+    TrainerFailure,
+)
 from openclaw_rl.trainers.settings import TrainerSettings
 
 KILLED = "it was killed, as happens when memory runs out"
@@ -66,7 +75,7 @@ class TrainerProcess:
             await self._ready(None)
             self._heard, self._asked_s = StepProgress(), time.monotonic()
             try:
-                answer = await self._ask(Step(tuple(samples), resume, under, gentleness))
+                answer = await self._ask(StepCommand(tuple(samples), resume, under, gentleness))
             finally:
                 self._heard = None
         if not isinstance(answer, StepReport):
@@ -77,7 +86,7 @@ class TrainerProcess:
         """Puts a version on top of another than it was made on, to be exported so. Raises TrainerError."""
         async with self._turn:
             await self._ready(None)
-            answer = await self._ask(Rebase(resume, under))
+            answer = await self._ask(RebaseCommand(resume, under))
         if not isinstance(answer, Opened):
             raise TrainerError(f"the trainer answered a rebase with {type(answer).__name__}")
 
@@ -86,7 +95,7 @@ class TrainerProcess:
         async with self._turn:
             if self.pid is None:
                 raise TrainerError("the trainer's process is gone, and with it the step that was to be written")
-            answer = await self._ask(Export(folder, version))
+            answer = await self._ask(ExportCommand(folder, version))
         if not isinstance(answer, Adapter):
             raise TrainerError(f"the trainer answered an export with {type(answer).__name__}")
         return answer
@@ -108,7 +117,7 @@ class TrainerProcess:
             env=environment,
             start_new_session=True,  # a Ctrl-C at the terminal is for the owner, who ends its children in order
         )
-        answer = await self._ask(Open(self._model, self._settings, resume))
+        answer = await self._ask(OpenCommand(self._model, self._settings, resume))
         if not isinstance(answer, Opened):
             raise TrainerError(f"the trainer answered its start with {type(answer).__name__}")
 
@@ -120,20 +129,20 @@ class TrainerProcess:
         except TimeoutError:
             await self._end()
             problem = f"the trainer did not answer within {self._settings.timeout_s:g} s"
-            if isinstance(call, Step):
+            if isinstance(call, StepCommand):
                 fix = "raise trainer.timeout_s, or train on a GPU"
-                raise StepTooDearError(problem, fix=fix, after_s=self._settings.timeout_s) from None
+                raise StepTooCostlyError(problem, fix=fix, after_s=self._settings.timeout_s) from None
             raise TrainerError(problem, fix="raise trainer.timeout_s") from None
         except (OSError, asyncio.IncompleteReadError):
             how = await self._end()
-            kind = StepTooDearError if isinstance(call, Step) and how == KILLED else TrainerError
+            kind = StepTooCostlyError if isinstance(call, StepCommand) and how == KILLED else TrainerError
             raise kind(f"the trainer's process ended: {how}") from None
         except BaseException:
             await self._end()
             raise
-        if isinstance(answer, Failed):
+        if isinstance(answer, TrainerFailure):
             await self._end()
-            kind = StepTooDearError if isinstance(call, Step) and answer.is_memory else TrainerError
+            kind = StepTooCostlyError if isinstance(call, StepCommand) and answer.is_memory else TrainerError
             raise kind(answer.problem, fix=answer.fix)
         return answer
 

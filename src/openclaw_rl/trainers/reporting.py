@@ -15,7 +15,7 @@ def silent(progress: StepProgress) -> None:
     """Nobody listens."""
 
 
-class Reporting:
+class ProgressReporter:
     """Keeps the progress of one step and hands it to `report` after each pass and each update."""
 
     def __init__(self, report: Report, *, most: int = 0, enough: float = 0.0) -> None:

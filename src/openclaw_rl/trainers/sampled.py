@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class SelectedTokens:
     """The tokens compared at each position, which of them count, and log pi_old of each; all [n, K]."""
 
     ids: Tensor
@@ -41,7 +41,7 @@ class Selected:
     logp_old: Tensor
 
 
-class Samplers:
+class SamplingPolicies:
     """Reads the versions that sampled. `missing` counts lessons whose version could not be had in the last step.
 
     Those have no importance weights: what the step starts from stands in for it, and their ratios begin at 1.
@@ -59,14 +59,14 @@ class Samplers:
         is_own: Callable[[Sample], bool],
         beside: Path | None,
         is_once: bool,
-    ) -> list[Selected | None]:
+    ) -> list[SelectedTokens | None]:
         """Of each lesson in the selected form; None for any other, and where the policy at its first update tells.
 
         That is so where the step has one update (`is_once`) and starts from the version that sampled (`is_own`), or has
         to do without that version. `teachers` are hidden states, [n, H], and `beside` a version's folder.
         """
         self.missing = 0
-        method, found = self._settings.method, list[Selected | None]([None] * len(taught))
+        method, found = self._settings.method, list[SelectedTokens | None]([None] * len(taught))
         if method.form is not Distill.SELECTED or not method.weights.distill:
             return found
         by_version: dict[PolicyVersion | None, list[int]] = {}
@@ -85,7 +85,7 @@ class Samplers:
                         continue
                 read = self._logp(speaker or self._model, [taught[place] for place in places], sets)
             for place, (ids, counts), logp_old in zip(places, sets, read, strict=True):
-                found[place] = Selected(ids, counts, logp_old)
+                found[place] = SelectedTokens(ids, counts, logp_old)
         return found
 
     def _compared(

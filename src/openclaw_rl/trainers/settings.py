@@ -24,7 +24,7 @@ class Distill(StrEnum):
     TAIL = "tail"
 
 
-class Teacher(StrEnum):
+class TeacherKind(StrEnum):
     """Whose weights read the hint."""
 
     BASE = "base"
@@ -124,7 +124,7 @@ class MethodSettings:
     """Whose top tokens the selected form compares: student, teacher, overlap or union."""
     divergence: Literal["reverse", "forward", "jsd"] = "forward"
     """What the tail form measures: reverse, forward or jsd."""
-    teacher: Teacher = Teacher.BASE
+    teacher: TeacherKind = TeacherKind.BASE
     """Whose weights read the hint: base, ema (a moving average of the policy) or model (another one). Change it when a
     larger model should read the hints."""
     teacher_model: str = ""
@@ -138,7 +138,7 @@ class MethodSettings:
             raise ValueError("kl_beta, clip, tis_clip, top_k and w_outcome are at least 0")
         if not (0.0 < self.clip_low < 1.0 and self.clip_high > 0.0):
             raise ValueError(f"clip_low is {self.clip_low} and clip_high {self.clip_high}: they bound a ratio around 1")
-        if bool(self.teacher_model) != (self.teacher is Teacher.MODEL):
+        if bool(self.teacher_model) != (self.teacher is TeacherKind.MODEL):
             raise ValueError(
                 f"teacher is {self.teacher} and teacher_model {self.teacher_model!r}: name a model where the teacher "
                 "is `model`, and only there"
@@ -258,7 +258,7 @@ class TrainerSettings:
     def __post_init__(self) -> None:
         if min(self.rank, self.threads, self.max_tokens_per_pass, self.logits_per_chunk, self.updates) < 1:
             raise ValueError("rank, threads, updates, max_tokens_per_pass and logits_per_chunk are at least 1")
-        if self.parameters == "full" and (self.dtype == "bfloat16" or self.method.teacher is Teacher.EMA):
+        if self.parameters == "full" and (self.dtype == "bfloat16" or self.method.teacher is TeacherKind.EMA):
             raise ValueError(
                 "parameters is full: every weight is trained in float32, and the teacher is base or model, not ema"
             )

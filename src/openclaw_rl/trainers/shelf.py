@@ -12,7 +12,7 @@ from openclaw_rl.trainers.checkpoint import Checkpoint
 Identity = tuple[tuple[int, int, int, int], ...]
 
 
-class Shelf:
+class CheckpointCache:
     """At most `most` checkpoints; the one unused longest leaves.
 
     A checkpoint is found by its files themselves, which keep their identity when their folder is renamed and get

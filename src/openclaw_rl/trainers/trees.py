@@ -38,7 +38,7 @@ class Bank:
 
 
 @dataclass(slots=True)
-class Plan:
+class AttentionPlan:
     """What attends to what in one pass: calls over rows `first` to `last` of the queries, and keys up to `until`.
 
     Keys begin at `since`. With a bank they are the bank's first and then the pass's own.
@@ -71,7 +71,7 @@ class Plan:
         return self.masks[call, window]
 
 
-def plan_of(forest: Forest) -> Plan:
+def plan_of(forest: Forest) -> AttentionPlan:
     """Each tree's first node on its own, and then what stands on it, some rows at a time."""
     calls: list[tuple[int, int, int, int]] = []
     for begin, stem, end in forest.trees:
@@ -82,11 +82,11 @@ def plan_of(forest: Forest) -> Plan:
             calls.append((first, last, begin, last))
             first = last
     positions, owners = forest.positions, forest.owners
-    return Plan(positions, positions, owners, owners, forest.ancestors, calls)
+    return AttentionPlan(positions, positions, owners, owners, forest.ancestors, calls)
 
 
 @dataclass(frozen=True, slots=True)
-class Twig:
+class SequenceTail:
     """What is left of a sequence after its constant part: so many tokens from `start` on, behind `path` of the bank."""
 
     tokens: tuple[int, ...]
@@ -94,7 +94,7 @@ class Twig:
     path: tuple[int, ...]
 
 
-def plan_behind(bank: Bank, twigs: Sequence[Twig]) -> Plan:
+def plan_behind(bank: Bank, twigs: Sequence[SequenceTail]) -> AttentionPlan:
     """Sequences that go on from a bank's, each for itself; of the bank they read the nodes on their paths alone."""
     forest = bank.forest
     nodes = sorted({index for twig in twigs for index in twig.path})
@@ -116,7 +116,7 @@ def plan_behind(bank: Bank, twigs: Sequence[Twig]) -> Plan:
     held = [forest.positions[span.start : span.stop] for span in spans]
     keys = np.concatenate([*held, positions])
     key_owners = np.concatenate([np.repeat(np.arange(len(nodes)), [len(span) for span in spans]), owners + len(nodes)])
-    return Plan(positions, keys, owners, key_owners, ancestors, calls, bank=bank, spans=_joined(spans))
+    return AttentionPlan(positions, keys, owners, key_owners, ancestors, calls, bank=bank, spans=_joined(spans))
 
 
 def _joined(spans: Sequence[range]) -> list[slice]:
@@ -173,12 +173,12 @@ class Trees:
                 self._read(forest.tokens, plan)
         return Bank(forest, plan.kept)
 
-    def behind(self, bank: Bank, twigs: Sequence[Twig]) -> Tensor:
+    def behind(self, bank: Bank, twigs: Sequence[SequenceTail]) -> Tensor:
         """The last layer's output of the twigs' tokens, one twig after the other, [Q, H]."""
         tokens = np.concatenate([np.asarray(twig.tokens, dtype=np.int64) for twig in twigs])
         return self._read(tokens, plan_behind(bank, twigs))
 
-    def _read(self, tokens: Ids, plan: Plan) -> Tensor:
+    def _read(self, tokens: Ids, plan: AttentionPlan) -> Tensor:
         device = self._model.device
         ids = torch.from_numpy(tokens).to(device)[None]
         positions = torch.from_numpy(plan.positions).to(device)[None]
@@ -199,7 +199,9 @@ class Trees:
         self._model.set_attn_implementation(NAME)
         forest = planted(TRIED)
         bank = self.bank(planted([one[:2] for one in TRIED]))
-        twigs = [Twig(one[2:], 2, path) for one, path in zip(TRIED, bank.forest.paths, strict=True) if len(one) > 2]
+        twigs = [
+            SequenceTail(one[2:], 2, path) for one, path in zip(TRIED, bank.forest.paths, strict=True) if len(one) > 2
+        ]
         with torch.no_grad():
             whole, behind = self.hidden(forest), self.behind(bank, twigs)
             at = 0
@@ -220,7 +222,7 @@ def _attend(
     value: Tensor,
     attention_mask: Tensor | None,
     *,
-    openclaw_plan: Plan | None = None,
+    openclaw_plan: AttentionPlan | None = None,
     scaling: float | None = None,
     sliding_window: int | None = None,
     **more: object,

@@ -22,7 +22,15 @@ from openclaw_rl.core import pipe
 from openclaw_rl.core.adapter import StepProgress
 from openclaw_rl.core.disk import FREE_SPACE, FULL
 from openclaw_rl.errors import OpenClawRLError
-from openclaw_rl.trainers.frames import Answer, Export, Failed, Open, Opened, Rebase, Step
+from openclaw_rl.trainers.frames import (
+    Answer,
+    ExportCommand,
+    OpenCommand,
+    Opened,
+    RebaseCommand,
+    StepCommand,
+    TrainerFailure,
+)
 
 REPORT_S = 0.5  # between two reports of a step's progress
 
@@ -35,16 +43,16 @@ def main() -> None:
     try:
         _serve(calls, answers)
     except OpenClawRLError as problem:
-        pipe.write(answers, Failed(problem.problem, problem.fix))
+        pipe.write(answers, TrainerFailure(problem.problem, problem.fix))
     except Exception as problem:  # the edge of the process: its owner must hear of it
         if is_out_of_room(problem):
-            pipe.write(answers, Failed("the trainer cannot write its version: the disk is full", FREE_SPACE))
+            pipe.write(answers, TrainerFailure("the trainer cannot write its version: the disk is full", FREE_SPACE))
         elif is_out_of_memory(problem):
             fix = "lower trainer.max_tokens_per_pass, or train.max_sample_tokens where conversations are long"
-            pipe.write(answers, Failed("the trainer ran out of memory", fix, is_memory=True))
+            pipe.write(answers, TrainerFailure("the trainer ran out of memory", fix, is_memory=True))
         else:
             traceback.print_exc()
-            pipe.write(answers, Failed(f"{type(problem).__name__}: {problem}"))
+            pipe.write(answers, TrainerFailure(f"{type(problem).__name__}: {problem}"))
     os._exit(1)
 
 
@@ -89,7 +97,7 @@ def _reporter(answers: BinaryIO) -> Callable[[StepProgress], None]:
 
 def _serve(calls: queue.Queue[object], answers: BinaryIO) -> None:
     first = calls.get()
-    if not isinstance(first, Open):
+    if not isinstance(first, OpenCommand):
         raise TypeError(f"the first call was {type(first).__name__}")
     with contextlib.suppress(OSError):
         os.nice(first.settings.nice)
@@ -107,15 +115,15 @@ def _serve(calls: queue.Queue[object], answers: BinaryIO) -> None:
     while True:
         call = calls.get()
         answer: Answer
-        if isinstance(call, Step | Rebase):
+        if isinstance(call, StepCommand | RebaseCommand):
             if not is_held or (call.resume, call.under) != held:
                 trainer.restore(call.resume, call.under)
                 held, is_held = (call.resume, call.under), True
             answer = Opened()
-            if isinstance(call, Step):
+            if isinstance(call, StepCommand):
                 answer = trainer.step(call.samples, _reporter(answers), gentleness=call.gentleness)
                 is_held = False  # one that was given up may have made some of its updates
-        elif isinstance(call, Export):
+        elif isinstance(call, ExportCommand):
             answer = trainer.export(call.folder, call.version)
             held, is_held = (call.folder, held[1]), True
         else:

@@ -18,7 +18,7 @@ import openclaw_rl
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.sampling import Grammar, Leaning, Sampling
+from openclaw_rl.core.sampling import Grammar, LogitAdjustment, Sampling
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.engines.local.build import open_core
 from openclaw_rl.engines.local.client import LocalEngine
@@ -190,7 +190,7 @@ def test_cuts_apply_to_what_the_grammar_leaves(core: Core) -> None:
 def test_a_bias_and_a_grammar_work_together_and_the_models_own_log_probability_stays(core: Core) -> None:
     grammar = GRAMMARS[2]
     first = _run(core, _ask(1, grammar, temperature=0.0))[1].tokens[0]
-    biased = _run(core, _ask(2, grammar, temperature=0.0, leaning=Leaning(bias=((first, -100.0),))))[2]
+    biased = _run(core, _ask(2, grammar, temperature=0.0, leaning=LogitAdjustment(bias=((first, -100.0),))))[2]
     assert _text(biased.tokens) in ("yes", "no")
     assert biased.tokens[0] != first
     logp_all = plain_logp(plain_model(BUNDLED), [*PROMPT, *biased.tokens])[len(PROMPT) - 1 :]

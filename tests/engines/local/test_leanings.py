@@ -8,36 +8,41 @@ import pytest
 import torch
 from torch import tensor
 
-from openclaw_rl.core.sampling import Leaning, Sampling
+from openclaw_rl.core.sampling import LogitAdjustment, Sampling
 from openclaw_rl.engines.local.guides import FORBIDDEN, Masks
-from openclaw_rl.engines.local.leanings import Leanings
+from openclaw_rl.engines.local.leanings import LogitAdjuster
 from openclaw_rl.engines.local.sampler import Draw, sample
 
 LOGITS = tensor([[2.0, 1.0, -1.0, 0.0]])
 
 
-def _changed(leaning: Leaning, *, prompt: tuple[int, ...] = (), said: tuple[int, ...] = ()) -> list[float]:
+def _changed(leaning: LogitAdjustment, *, prompt: tuple[int, ...] = (), said: tuple[int, ...] = ()) -> list[float]:
     logits = LOGITS[0].clone()
-    Leanings(leaning, prompt, said, 4).apply(logits)
+    LogitAdjuster(leaning, prompt, said, 4).apply(logits)
     found: list[float] = logits.tolist()
     return found
 
 
 def test_a_bias_is_added_to_the_logit_of_its_id() -> None:
-    assert _changed(Leaning(bias=((1, 3.0), (2, -100.0), (900, 5.0)))) == [2.0, 4.0, -101.0, 0.0]
+    assert _changed(LogitAdjustment(bias=((1, 3.0), (2, -100.0), (900, 5.0)))) == [2.0, 4.0, -101.0, 0.0]
 
 
 def test_penalties_are_those_of_the_engines_that_have_them() -> None:
     # said: token 0 twice, token 3 once; presence 0.5 once each, frequency 0.25 for each time
-    assert _changed(Leaning(presence=0.5), said=(0, 3, 0)) == [1.5, 1.0, -1.0, -0.5]
-    assert _changed(Leaning(frequency=0.25), said=(0, 3, 0)) == [1.5, 1.0, -1.0, -0.25]
+    assert _changed(LogitAdjustment(presence=0.5), said=(0, 3, 0)) == [1.5, 1.0, -1.0, -0.5]
+    assert _changed(LogitAdjustment(frequency=0.25), said=(0, 3, 0)) == [1.5, 1.0, -1.0, -0.25]
     # what was read or said: divided by 2 above nought, else multiplied
-    assert _changed(Leaning(repetition=2.0), prompt=(2,), said=(0,)) == [1.0, 1.0, -2.0, 0.0]
-    assert _changed(Leaning(presence=0.5), prompt=(0, 1)) == [2.0, 1.0, -1.0, 0.0]  # what was read is not counted
+    assert _changed(LogitAdjustment(repetition=2.0), prompt=(2,), said=(0,)) == [1.0, 1.0, -2.0, 0.0]
+    assert _changed(LogitAdjustment(presence=0.5), prompt=(0, 1)) == [
+        2.0,
+        1.0,
+        -1.0,
+        0.0,
+    ]  # what was read is not counted
 
 
 def test_a_token_that_is_said_counts_from_then_on() -> None:
-    leanings = Leanings(Leaning(frequency=1.0), (), (), 4)
+    leanings = LogitAdjuster(LogitAdjustment(frequency=1.0), (), (), 4)
     for token, expected in ((1, 0.0), (1, -1.0)):
         leanings.take(token)
         logits = LOGITS[0].clone()
@@ -47,8 +52,8 @@ def test_a_token_that_is_said_counts_from_then_on() -> None:
 
 def test_what_leans_is_drawn_from_and_the_models_own_is_told() -> None:
     logits = tensor([[0.5, 0.3, 0.2]]).log().repeat(2, 1)
-    leaning = Leaning(bias=((2, math.log(4)),))  # shares 0.5, 0.3, 0.8 of 1.6
-    draws = [Draw(Sampling(1, leaning=leaning), 0.6, Leanings(leaning, (), (), 3)), Draw(Sampling(1), 0.6)]
+    leaning = LogitAdjustment(bias=((2, math.log(4)),))  # shares 0.5, 0.3, 0.8 of 1.6
+    draws = [Draw(Sampling(1, leaning=leaning), 0.6, LogitAdjuster(leaning, (), (), 3)), Draw(Sampling(1), 0.6)]
     drawn = sample(logits, draws)
     assert drawn.tokens == [2, 1]
     assert drawn.logp == pytest.approx([math.log(0.2), math.log(0.3)], abs=1e-6)
@@ -93,4 +98,4 @@ def test_top_p_nought_leaves_the_likeliest_token() -> None:
 )
 def test_what_no_engine_takes_is_no_leaning(values: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"penalty|logit_bias"):
-        Leaning(**values)  # type: ignore[arg-type]
+        LogitAdjustment(**values)  # type: ignore[arg-type]

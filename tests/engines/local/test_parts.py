@@ -16,7 +16,7 @@ from torch.testing import assert_close
 
 from openclaw_rl.engines.local.adapters import AdapterPass
 from openclaw_rl.engines.local.attention import folded
-from openclaw_rl.engines.local.blocks import Block, Blocks, block_size
+from openclaw_rl.engines.local.blocks import Block, BlockAllocator, block_size
 from openclaw_rl.engines.local.build import info_of, open_core
 from openclaw_rl.engines.local.linears import Linears, product
 from openclaw_rl.engines.local.norms import equal_norm, replace_norms
@@ -26,7 +26,7 @@ from openclaw_rl.errors import ConfigError, ModelError
 
 
 def test_blocks_are_split_joined_again_and_never_overlap() -> None:
-    source, blocks, held = random.Random(1), Blocks(8192, 4096), list[Block]()
+    source, blocks, held = random.Random(1), BlockAllocator(8192, 4096), list[Block]()
     for _ in range(2000):
         if held and source.random() < 0.5:
             blocks.give(held.pop(source.randrange(len(held))))
@@ -43,7 +43,7 @@ def test_blocks_are_split_joined_again_and_never_overlap() -> None:
 
 def test_an_arena_of_any_size_is_used_up_to_its_last_whole_block() -> None:
     # 2,048 + 512 + 256 of 2,900 tokens
-    blocks = Blocks(2900, 2048)
+    blocks = BlockAllocator(2900, 2048)
     assert blocks.total == 2816
     assert [blocks.take(size) for size in (2048, 512, 256, 1)] == [
         Block(0, 2048),

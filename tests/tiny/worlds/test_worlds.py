@@ -15,7 +15,7 @@ from openclaw_rl.render.ends import ends_of_replies
 from openclaw_rl.render.template import read_template
 from openclaw_rl.tiny.cli import app
 from openclaw_rl.tiny.worlds import WORLDS, make, talks, world
-from openclaw_rl.tiny.worlds.parts import Manner, Place, Way, Wish, manner, tongue
+from openclaw_rl.tiny.worlds.parts import ReplyFormat, WishPlace, WorldManner, WorldWish, manner, tongue
 from openclaw_rl.tiny.worlds.templates import THINK
 from openclaw_rl.tiny.worlds.ways import holds, solution
 from openclaw_rl.tiny.worlds.world import World
@@ -56,11 +56,11 @@ def test_solutions_are_right_and_keep_to_their_way_however_they_are_written(made
     for number in range(200):
         problem = made.problem(rng, held_out=number % 2 == 0)
         words = tongue(problem.language)
-        wishes = [Wish(Place.BODY, rng.choice([*made.ways, made.default]).value)]
+        wishes = [WorldWish(WishPlace.BODY, rng.choice([*made.ways, made.default]).value)]
         if number % 3 == 0:
-            wishes.append(Wish(Place.FIRST, rng.choice(words.first_words)))
+            wishes.append(WorldWish(WishPlace.FIRST, rng.choice(words.first_words)))
         if number % 5 == 0:
-            wishes.append(Wish(Place.LAST, rng.choice(words.last_words)))
+            wishes.append(WorldWish(WishPlace.LAST, rng.choice(words.last_words)))
         text = solution(problem, manner(wishes, made.default), rng)
         assert problem.is_right(text), text
         for wish in wishes[1:] or wishes:
@@ -72,7 +72,7 @@ def test_no_wish_of_its_users_is_met_by_a_reply_in_the_default_way(made: World) 
     rng = Random(6)
     for _ in range(100):
         problem = made.problem(rng)
-        text = solution(problem, Manner(made.default), rng)
+        text = solution(problem, WorldManner(made.default), rng)
         assert not [wish for wish in made.wishes if holds(text, wish, problem.language)], text
 
 
@@ -84,7 +84,7 @@ def test_a_wrong_answer_is_seen_in_every_way(made: World) -> None:
         other = problem
         while other.kind != problem.kind or other.answer == problem.answer:
             other = made.problem(rng, language=problem.language)
-        assert not problem.is_right(solution(other, Manner(way), rng))
+        assert not problem.is_right(solution(other, WorldManner(way), rng))
 
 
 @EACH
@@ -157,5 +157,5 @@ def test_an_unknown_world_is_refused_with_the_known_ones() -> None:
 
 
 def test_a_way_that_is_no_default_is_asked_for() -> None:
-    assert Way.NUMBERED not in world("kitchen").ways
-    assert Way.LIST not in world("kitchen").ways
+    assert ReplyFormat.NUMBERED not in world("kitchen").ways
+    assert ReplyFormat.LIST not in world("kitchen").ways

@@ -18,7 +18,7 @@ SYSTEM_HEAD = 4000  # letters of the system text in which a client is recognised
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SplitMessage:
     """A user's message taken apart: what stays in the history that is compared, whose words they are, and what was cut.
 
     `kept` and `heard` are None where nothing is left. `heard` is a tool's message where the client reports a result.
@@ -118,7 +118,7 @@ class RuleClient:
         """Never known."""
         return False
 
-    def split(self, item: Message) -> Split:
+    def split(self, item: Message) -> SplitMessage:
         """A user's message taken apart by the rules."""
         kept: list[TextPart | ImagePart] = []
         heard: list[TextPart | ImagePart] = []
@@ -151,7 +151,7 @@ class RuleClient:
         elif said is not None and shape_of(said.text):
             found.append(shape_of(said.text))
             said = by_shape(said)
-        return Split(replace(item, content=tuple(kept)) if kept else None, said, tuple(dict.fromkeys(found)))
+        return SplitMessage(replace(item, content=tuple(kept)) if kept else None, said, tuple(dict.fromkeys(found)))
 
     def _cut(self, text: str) -> tuple[str, str, list[str]]:
         """What stays in the history, the owner's words, and the names of what was cut."""

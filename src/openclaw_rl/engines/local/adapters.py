@@ -57,7 +57,7 @@ class _Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LinearSlice:
     """One of the model's linears: the outputs `start` up to `stop` of the linear `owner` that computes it."""
 
     owner: str
@@ -67,7 +67,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class LinearShape:
     """A linear as it is computed, and how many of the model's own it stands for."""
 
     in_features: int
@@ -79,8 +79,8 @@ class Shape:
 class Adapters:
     """The slots. `stacks` are handed to the linears by whoever owns both."""
 
-    parts: dict[str, Part]
-    shapes: dict[str, Shape]
+    parts: dict[str, LinearSlice]
+    shapes: dict[str, LinearShape]
     most: int
     dtype: torch.dtype
     device: torch.device
@@ -199,7 +199,7 @@ class Adapters:
                 self._seen = None
         self.rank, self.slots = rank, slots
 
-    def _widened(self, old: Stack | None, shape: Shape, rank: int, slots: int) -> Stack:
+    def _widened(self, old: Stack | None, shape: LinearShape, rank: int, slots: int) -> Stack:
         width = shape.parts * rank
         new = Stack(
             torch.zeros(shape.in_features, slots * width, dtype=self.dtype, device=self.device),

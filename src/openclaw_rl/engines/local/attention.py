@@ -25,7 +25,7 @@ GATHERED = 1 << 16  # tokens that are brought together at once: 268 MB of 8 head
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RowPiece:
     """The tokens `start` up to `stop` of a row that this pass computes."""
 
     block: Block
@@ -47,13 +47,13 @@ class _Run:
 
 
 @dataclass(slots=True)
-class Pass:
+class AttentionPass:
     """One forward's view of the cache."""
 
     cache: Cache
     rows: int
     runs: list[_Run]
-    pieces: list[tuple[int, Piece]]  # where it begins in the pass
+    pieces: list[tuple[int, RowPiece]]  # where it begins in the pass
     index: dict[int, Tensor]  # by number of heads: where keys are written
     blocks: Tensor  # [2, rows]: where their blocks begin, and how large they are
     lengths: Tensor  # of the rows, this pass's token included
@@ -63,7 +63,7 @@ class Pass:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class AttentionParams:
     """How a layer's attention was asked to look."""
 
     scaling: float | None
@@ -71,20 +71,20 @@ class Look:
 
 
 @dataclass(slots=True)
-class Probe:
+class AttentionProbe:
     """Stands in for a pass once, to see the shapes a model's layers make and how they look."""
 
     layers: dict[int, Geometry] = field(default_factory=dict)
-    looks: dict[int, Look] = field(default_factory=dict)
+    looks: dict[int, AttentionParams] = field(default_factory=dict)
 
 
-def plan(cache: Cache, rows: list[tuple[Block, int]], pieces: list[Piece], dtype: torch.dtype) -> Pass:
+def plan(cache: Cache, rows: list[tuple[Block, int]], pieces: list[RowPiece], dtype: torch.dtype) -> AttentionPass:
     """A pass over rows, given as (block, position of the new token) and sorted by block, and then pieces."""
     device = next(iter(cache.keys.values())).device
     bases = [block.base for block, _ in rows]
     sizes = [block.size for block, _ in rows]
     spots = [position for _, position in rows]
-    begins: list[tuple[int, Piece]] = []
+    begins: list[tuple[int, RowPiece]] = []
     at = len(rows)
     for piece in pieces:
         begins.append((at, piece))
@@ -105,7 +105,7 @@ def plan(cache: Cache, rows: list[tuple[Block, int]], pieces: list[Piece], dtype
         index[heads] = ((table[0] * heads + table[2])[:, None] + table[1][:, None] * offsets).flatten()
     lengths = table[2, : len(rows)] + 1
     runs = _runs(rows, gathers=gathers(device))
-    return Pass(cache, len(rows), runs, begins, index, table[:2, : len(rows)], lengths, dtype)
+    return AttentionPass(cache, len(rows), runs, begins, index, table[:2, : len(rows)], lengths, dtype)
 
 
 def gathers(device: torch.device) -> bool:
@@ -134,12 +134,12 @@ def _runs(rows: list[tuple[Block, int]], *, gathers: bool) -> list[_Run]:
 
 
 @dataclass(frozen=True, slots=True)
-class Attending:
+class AttentionCall:
     """One layer's call: queries [tokens, heads, dim] and how they look."""
 
     layer: int
     query: Tensor
-    look: Look
+    look: AttentionParams
 
 
 def attend(
@@ -153,7 +153,7 @@ def attend(
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
-    openclaw_pass: Pass | Probe | None = None,
+    openclaw_pass: AttentionPass | AttentionProbe | None = None,
     **_: object,
 ) -> tuple[Tensor, None]:
     """The attention output [1, tokens, heads, dim] for the pass in `openclaw_pass`; transformers calls it so."""
@@ -168,16 +168,16 @@ def attend(
             "the model does not hand its attention what the local engine passes on",
             fix=OTHER_MODEL,
         )
-    if isinstance(openclaw_pass, Probe):
+    if isinstance(openclaw_pass, AttentionProbe):
         openclaw_pass.layers[layer] = Geometry(key.shape[1], key.shape[3], value.shape[3])
-        openclaw_pass.looks[layer] = Look(scaling, sliding_window)
+        openclaw_pass.looks[layer] = AttentionParams(scaling, sliding_window)
         out = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
         return out.transpose(1, 2), None
-    call = Attending(layer, query[0].transpose(0, 1), Look(scaling, sliding_window))
+    call = AttentionCall(layer, query[0].transpose(0, 1), AttentionParams(scaling, sliding_window))
     return attend_cached(openclaw_pass, call, key[0].transpose(0, 1), value[0].transpose(0, 1))[None], None
 
 
-def attend_cached(now: Pass, call: Attending, key: Tensor, value: Tensor) -> Tensor:
+def attend_cached(now: AttentionPass, call: AttentionCall, key: Tensor, value: Tensor) -> Tensor:
     """Writes keys and values [tokens, heads, dim], attends, and returns the same."""
     now.cache.write(
         call.layer, now.index[key.shape[1]], key.reshape(-1, key.shape[2]), value.reshape(-1, value.shape[2])
@@ -187,7 +187,7 @@ def attend_cached(now: Pass, call: Attending, key: Tensor, value: Tensor) -> Ten
     return outs[0] if len(outs) == 1 else torch.cat(outs)
 
 
-def _attend_run(now: Pass, run: _Run, call: Attending) -> Tensor:
+def _attend_run(now: AttentionPass, run: _Run, call: AttentionCall) -> Tensor:
     count, window = run.last - run.first, call.look.window
     first = 0 if window is None else max(0, run.shortest - window)
     keys, values = _keys_and_values(now, run, call.layer, first)
@@ -203,7 +203,7 @@ def _attend_run(now: Pass, run: _Run, call: Attending) -> Tensor:
     return out.reshape(count, grouped.shape[1], -1)
 
 
-def _keys_and_values(now: Pass, run: _Run, layer: int, first: int) -> tuple[Tensor, Tensor]:
+def _keys_and_values(now: AttentionPass, run: _Run, layer: int, first: int) -> tuple[Tensor, Tensor]:
     """Keys and values [rows, heads, keys, dim] from position `first` on; a view, unless they are gathered."""
     if not run.gathered:
         keys, values = now.cache.view(layer, run.base, run.last - run.first, run.size)
@@ -221,7 +221,7 @@ def _keys_and_values(now: Pass, run: _Run, layer: int, first: int) -> tuple[Tens
     return keys.view(shape), values.view(shape)
 
 
-def _run_mask(now: Pass, run: _Run, first: int, window: int | None) -> Tensor | None:
+def _run_mask(now: AttentionPass, run: _Run, first: int, window: int | None) -> Tensor | None:
     if run.shortest == run.longest:
         return None
     key = (run.first, -1, window or 0)
@@ -236,7 +236,7 @@ def _run_mask(now: Pass, run: _Run, first: int, window: int | None) -> Tensor | 
     return now.masks[key]
 
 
-def _attend_piece(now: Pass, begin: int, piece: Piece, call: Attending) -> Tensor:
+def _attend_piece(now: AttentionPass, begin: int, piece: RowPiece, call: AttentionCall) -> Tensor:
     count, window = piece.stop - piece.start, call.look.window
     keys, values = now.cache.view(call.layer, piece.block.base, 1, piece.block.size)
     first = 0 if window is None else max(0, piece.start + 1 - window)
@@ -276,7 +276,7 @@ def folded(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scaling: f
     return out.reshape(1, heads, count, values.shape[3])
 
 
-def _piece_mask(now: Pass, piece: Piece, first: int, window: int | None) -> Tensor:
+def _piece_mask(now: AttentionPass, piece: RowPiece, first: int, window: int | None) -> Tensor:
     key = (piece.block.base, piece.start, window or 0)
     mask = now.masks.get(key)
     if mask is None:

@@ -24,7 +24,7 @@ def block_size(tokens: int) -> int:
     return size
 
 
-class Blocks:
+class BlockAllocator:
     """A buddy allocator over an arena: lowest address first, so that running rows lie together."""
 
     def __init__(self, tokens: int, largest: int) -> None:

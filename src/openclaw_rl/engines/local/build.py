@@ -12,7 +12,7 @@ from openclaw_rl.engines.local.cache import Cache
 from openclaw_rl.engines.local.check import check_form
 from openclaw_rl.engines.local.core import Core
 from openclaw_rl.engines.local.memory import cache_tokens
-from openclaw_rl.engines.local.model import Served, load_model
+from openclaw_rl.engines.local.model import ServedModel, load_model
 from openclaw_rl.engines.local.settings import EngineInfo, LocalEngineSettings
 from openclaw_rl.errors import ModelError
 
@@ -52,7 +52,7 @@ def open_core(settings: LocalEngineSettings) -> Core:
     raise wrong or ModelError(f"{settings.model} has no form that can be served", fix=OTHER_MODEL)
 
 
-def _cache(settings: LocalEngineSettings, served: Served) -> Cache:
+def _cache(settings: LocalEngineSettings, served: ServedModel) -> Cache:
     token_bytes = sum(layer.numbers for layer in served.layers.values()) * served.dtype.itemsize
     tokens = cache_tokens(settings, token_bytes=token_bytes, context=served.context_length, device=served.device)
     return Cache(served.layers, tokens, dtype=served.dtype, device=served.device)

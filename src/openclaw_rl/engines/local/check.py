@@ -7,10 +7,10 @@ import time
 
 import torch
 
-from openclaw_rl.engines.local.attention import OTHER_MODEL, Piece, plan
+from openclaw_rl.engines.local.attention import OTHER_MODEL, RowPiece, plan
 from openclaw_rl.engines.local.blocks import Block
 from openclaw_rl.engines.local.cache import Cache
-from openclaw_rl.engines.local.model import Served
+from openclaw_rl.engines.local.model import ServedModel
 from openclaw_rl.errors import ModelError
 
 log = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ SLACK = {torch.float32: 1e-3, torch.bfloat16: 0.12, torch.float16: 0.03}  # of t
 
 
 @torch.inference_mode()
-def check_form(served: Served, cache: Cache, name: str) -> float:
+def check_form(served: ServedModel, cache: Cache, name: str) -> float:
     """Reads the probe in two pieces and a row, as serving does, and compares; the seconds one piece takes.
 
     Raises ModelError where the log-probabilities are not the model's own.
@@ -32,7 +32,7 @@ def check_form(served: Served, cache: Cache, name: str) -> float:
         now = plan(
             cache,
             [(block, start)] if is_row else [],
-            [] if is_row else [Piece(block, start, stop)],
+            [] if is_row else [RowPiece(block, start, stop)],
             served.dtype,
         )
         kept = torch.arange(stop - start, device=served.device)
@@ -46,7 +46,7 @@ def check_form(served: Served, cache: Cache, name: str) -> float:
             fix=OTHER_MODEL,
         )
     begin = time.perf_counter()
-    now = plan(cache, [], [Piece(block, 0, size)], served.dtype)
+    now = plan(cache, [], [RowPiece(block, 0, size)], served.dtype)
     served.logits(
         ids, torch.arange(size, device=served.device), torch.zeros(1, dtype=torch.long, device=served.device), now
     )

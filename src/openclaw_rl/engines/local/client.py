@@ -21,10 +21,10 @@ from openclaw_rl.core.sampling import Grammar, Sampling
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.engines.local import wire
 from openclaw_rl.engines.local.limits import check_prompt, check_score
-from openclaw_rl.engines.local.link import Link
+from openclaw_rl.engines.local.link import ChildLink
 from openclaw_rl.engines.local.questions import Questions
 from openclaw_rl.engines.local.settings import EngineInfo, EngineStats, LocalEngineSettings
-from openclaw_rl.engines.local.streams import Resuming, Stream
+from openclaw_rl.engines.local.streams import Stream, StreamResumer
 from openclaw_rl.errors import AdapterError, ConfigError, EngineError, ModelError, RequestError
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class LocalEngine:
 
     def __init__(self, settings: LocalEngineSettings) -> None:
         self._settings = settings
-        self._link: Link | None = None
+        self._link: ChildLink | None = None
         self._info: EngineInfo | None = None
         self._starting: asyncio.Future[EngineInfo] | None = None
         self._reviving: asyncio.Task[None] | None = None
@@ -49,7 +49,7 @@ class LocalEngine:
         self._next_id = 0
         self._seeds = random.Random(settings.seed)
         self._streams: dict[int, Stream] = {}
-        self._resuming = Resuming(self._send, self._unload_leaving)
+        self._resuming = StreamResumer(self._send, self._unload_leaving)
         self._scores: dict[int, tuple[wire.ScoreJob, asyncio.Future[Scores]]] = {}
         self._loads: dict[int, tuple[wire.Load, asyncio.Future[None]]] = {}
         self._questions = Questions(self._send)
@@ -235,7 +235,7 @@ class LocalEngine:
     async def _open(self) -> None:
         """Starts a child and waits until it serves."""
         self._starting = asyncio.get_running_loop().create_future()
-        self._link = await Link.open(self._on_message, self._on_gone, threads=self._settings.threads)
+        self._link = await ChildLink.open(self._on_message, self._on_gone, threads=self._settings.threads)
         self._link.send(wire.Start(self._settings))
         try:
             self._info = await self._starting
@@ -248,26 +248,26 @@ class LocalEngine:
 
     def _on_message(self, message: object) -> None:
         match message:
-            case wire.Stepped():
+            case wire.StepOutput():
                 self._on_step(message)
-            case wire.Loaded(request, problem, fix, is_full):
+            case wire.LoadResult(request, problem, fix, is_full):
                 _, future = self._loads.get(request, (None, None))
                 if future is not None and not future.done():
                     if problem:
                         future.set_exception((EngineError if is_full else AdapterError)(problem, fix=fix))
                     else:
                         future.set_result(None)
-            case wire.Stats() | wire.Compiled():
+            case wire.Stats() | wire.CompileResult():
                 self._questions.answered(message)
             case wire.Ready(info):
                 if self._starting is not None:
                     self._starting.set_result(info)
-            case wire.Broken(problem, fix, is_model):
+            case wire.StartFailure(problem, fix, is_model):
                 if self._starting is not None:
                     kind = ModelError if is_model else ConfigError
                     self._starting.set_exception(kind(problem, fix=fix))
 
-    def _on_step(self, step: wire.Stepped) -> None:
+    def _on_step(self, step: wire.StepOutput) -> None:
         """Hands the step's tokens to their streams; some microseconds a token, no task in between."""
         streams, top, ended, cached = self._streams, step.top, step.ended, step.cached
         masked = step.masked
@@ -311,7 +311,7 @@ class LocalEngine:
                 load.set_exception(error)
         self._questions.fail(error)
 
-    def _on_gone(self, link: Link) -> None:
+    def _on_gone(self, link: ChildLink) -> None:
         """The child ended: asked to, while it started, or by dying."""
         self._is_up = False
         self._fail_suspects()

@@ -12,13 +12,13 @@ from typing import Protocol
 from openclaw_rl.core.sampling import Grammar
 from openclaw_rl.engines.local.grammars import Grammars
 from openclaw_rl.engines.local.guides import Guide
-from openclaw_rl.engines.local.wire import Compile, Compiled, Stepped, Submit
+from openclaw_rl.engines.local.wire import Compile, CompileResult, StepOutput, Submit
 from openclaw_rl.errors import RequestError
 
 MOST_WAITING = 64  # grammars asked about at once; the requests that wait are bounded by their client
 
 
-class Submitting(Protocol):
+class RequestAcceptor(Protocol):
     """Who takes requests."""
 
     def submit(self, ask: Submit, guide: Guide | None = None) -> None:
@@ -26,7 +26,7 @@ class Submitting(Protocol):
         ...
 
 
-class Compiling:
+class GrammarCompiler:
     """One thread compiles, in the order of arrival; `rouse` is called when it has something to hand over."""
 
     def __init__(self, grammars: Grammars, rouse: Callable[[], None]) -> None:
@@ -50,7 +50,7 @@ class Compiling:
             future.add_done_callback(lambda _: self._rouse())
         self._asked.append((ask, future))
 
-    def submit(self, ask: Submit, grammar: Grammar, core: Submitting) -> None:
+    def submit(self, ask: Submit, grammar: Grammar, core: RequestAcceptor) -> None:
         """The request is submitted at once where its grammar is compiled, as it mostly is; else as soon as it is."""
         said = ask.tokens[len(ask.tokens) - ask.drawn :]
         if self._grammars.holds(grammar):
@@ -64,23 +64,23 @@ class Compiling:
         """Nobody reads this request any more."""
         self._waiting = [item for item in self._waiting if item[0].id != request]
 
-    def finish(self, core: Submitting) -> list[Compiled | Stepped]:
+    def finish(self, core: RequestAcceptor) -> list[CompileResult | StepOutput]:
         """Submits what has its grammar now, and gives what is to be said of the rest."""
-        said: list[Compiled | Stepped] = []
+        said: list[CompileResult | StepOutput] = []
         while self._asked and self._asked[0][1].done():
             ask, future = self._asked.pop(0)
             error = future.exception()
             if isinstance(error, RequestError):
-                said.append(Compiled(ask.id, error.problem, error.fix, error.code))
+                said.append(CompileResult(ask.id, error.problem, error.fix, error.code))
             else:
-                said.append(Compiled(ask.id, "" if error is None else f"the format cannot be compiled: {error}"))
+                said.append(CompileResult(ask.id, "" if error is None else f"the format cannot be compiled: {error}"))
         while self._waiting and self._waiting[0][1].done():
             waiting, guided = self._waiting.pop(0)
             problem = guided.exception()
             if problem is None:
                 core.submit(waiting, guided.result())
             else:
-                said.append(Stepped(failed=[(waiting.id, str(problem))]))
+                said.append(StepOutput(failed=[(waiting.id, str(problem))]))
         return said
 
     def _pool(self) -> ThreadPoolExecutor:

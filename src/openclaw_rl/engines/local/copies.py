@@ -10,21 +10,21 @@ from openclaw_rl.engines.local.adapters import AdapterPass
 from openclaw_rl.engines.local.blocks import UNIT
 from openclaw_rl.engines.local.cache import Cache
 from openclaw_rl.engines.local.check import check_form
-from openclaw_rl.engines.local.model import Served, load_model
+from openclaw_rl.engines.local.model import ServedModel, load_model
 from openclaw_rl.engines.local.settings import LocalEngineSettings
 from openclaw_rl.errors import AdapterError, EngineError, ModelError
 
 
 @dataclass(slots=True)
 class _Copy:
-    served: Served
+    served: ServedModel
     digest: str
     users: int = 0
     is_leaving: bool = False
 
 
 @dataclass(slots=True)
-class Copies:
+class FullCopies:
     """The copies that are live, by version; `most` of them at once."""
 
     most: int
@@ -38,7 +38,7 @@ class Copies:
         """Whether the version can be asked for."""
         return version in self._held and not self._held[version].is_leaving
 
-    def model_of(self, version: PolicyVersion) -> Served | None:
+    def model_of(self, version: PolicyVersion) -> ServedModel | None:
         """The model that speaks as this version; None for the base and for adapters."""
         held = self._held.get(version)
         return None if held is None else held.served
@@ -51,7 +51,7 @@ class Copies:
                 fix="unload one, or raise engine.max_full_versions where memory allows another copy",
             )
 
-    def install(self, served: Served, version: PolicyVersion, digest: str) -> None:
+    def install(self, served: ServedModel, version: PolicyVersion, digest: str) -> None:
         """Makes a copy live. Raises AdapterError, EngineError, and then nothing has changed."""
         held = self._held.get(version)
         if held is not None and held.digest != digest:
@@ -91,7 +91,7 @@ class Copies:
         return version
 
 
-def read_copy(adapter: Adapter, settings: LocalEngineSettings, base: Served) -> Served:
+def read_copy(adapter: Adapter, settings: LocalEngineSettings, base: ServedModel) -> ServedModel:
     """The model of a version's folder, in a form that computes what it computes itself. Raises AdapterError.
 
     Runs beside the steps, in a thread.
@@ -116,11 +116,11 @@ def read_copy(adapter: Adapter, settings: LocalEngineSettings, base: Served) -> 
     raise _bad(adapter, wrong)
 
 
-def _kind(served: Served) -> tuple[object, ...]:
+def _kind(served: ServedModel) -> tuple[object, ...]:
     return served.architecture, served.parameters, served.vocab_size, served.layers, served.dtype, served.device
 
 
-def _scratch(served: Served) -> Cache:
+def _scratch(served: ServedModel) -> Cache:
     size = -(-served.probe.shape[1] // UNIT) * UNIT
     return Cache(served.layers, max(size, 512), dtype=served.dtype, device=served.device)
 

@@ -18,20 +18,20 @@ from openclaw_rl.core.completion import Finish, Scores
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.engines.local.adapter_files import AdapterWeights
 from openclaw_rl.engines.local.adapters import BASE_SLOT, Adapters
-from openclaw_rl.engines.local.attention import Piece, plan
+from openclaw_rl.engines.local.attention import RowPiece, plan
 from openclaw_rl.engines.local.blocks import block_size
 from openclaw_rl.engines.local.cache import Cache
-from openclaw_rl.engines.local.copies import Copies
+from openclaw_rl.engines.local.copies import FullCopies
 from openclaw_rl.engines.local.counts import Counts
 from openclaw_rl.engines.local.grammars import Grammars
 from openclaw_rl.engines.local.guides import Guide, MaskMaker
-from openclaw_rl.engines.local.model import Served
+from openclaw_rl.engines.local.model import ServedModel
 from openclaw_rl.engines.local.pace import LEAST, MOST, Pace
-from openclaw_rl.engines.local.room import Room
+from openclaw_rl.engines.local.room import CacheSpace
 from openclaw_rl.engines.local.rows import Row, sampling_row, scoring_row
-from openclaw_rl.engines.local.sampler import Draw, Drawn, sample, top_of, uniform
+from openclaw_rl.engines.local.sampler import Draw, DrawnTokens, sample, top_of, uniform
 from openclaw_rl.engines.local.settings import EngineStats, LocalEngineSettings
-from openclaw_rl.engines.local.wire import ScoreJob, Stepped, Submit
+from openclaw_rl.engines.local.wire import ScoreJob, StepOutput, Submit
 
 LOGITS_AT_ONCE = 1 << 24  # numbers of logits that scores may ask of one pass
 SCORES_AT_ONCE = 8
@@ -42,20 +42,20 @@ class _Reading:
     """One row's piece of prompt in this pass."""
 
     row: Row
-    piece: Piece
+    piece: RowPiece
 
 
 class Core:
     """Requests in, tokens out, one step at a time."""
 
-    def __init__(self, served: Served, cache: Cache, adapters: Adapters, settings: LocalEngineSettings) -> None:
+    def __init__(self, served: ServedModel, cache: Cache, adapters: Adapters, settings: LocalEngineSettings) -> None:
         self.served = served
         self.adapters = adapters
-        self.copies = Copies(settings.max_full_versions)
+        self.copies = FullCopies(settings.max_full_versions)
         self._most_rows = settings.max_rows
         largest = min(block_size(served.context_length), 1 << (cache.tokens.bit_length() - 1))
         self.context = min(served.context_length, largest)
-        self.room = Room(cache, context=self.context, largest=largest)
+        self.room = CacheSpace(cache, context=self.context, largest=largest)
         layers = sum(layer.numbers for layer in served.layers.values())
         weights = sum(linear.in_features * linear.out_features for linear in served.linears.made.values())
         end = served.eos_ids[0] if served.eos_ids else 0
@@ -96,9 +96,9 @@ class Core:
                     self._end(row)
                     return
 
-    def install(self, weights: AdapterWeights | Served, version: PolicyVersion, digest: str) -> None:
+    def install(self, weights: AdapterWeights | ServedModel, version: PolicyVersion, digest: str) -> None:
         """Makes a version ready. Raises AdapterError or EngineError, and then nothing has changed."""
-        if isinstance(weights, Served):
+        if isinstance(weights, ServedModel):
             self.copies.install(weights, version, digest)
             return
         self.adapters.install(weights, version, digest)
@@ -146,10 +146,10 @@ class Core:
 
     # -- one step
     @torch.inference_mode()
-    def step(self) -> Stepped:
+    def step(self) -> StepOutput:
         """Admits, runs the model once over all rows, samples. What came of it, for every row that moved."""
         begin = time.perf_counter()
-        out = Stepped(failed=self._failed)
+        out = StepOutput(failed=self._failed)
         self._failed = []
         self.room.wipe_some()
         self._make_room()
@@ -202,7 +202,7 @@ class Core:
                 scored += count
             if count <= 0:
                 break
-            readings.append(_Reading(row, Piece(row.place, row.stored, row.stored + count)))
+            readings.append(_Reading(row, RowPiece(row.place, row.stored, row.stored + count)))
             budget_s -= self.pace.seconds(row.stored, count)
             total += count
         return readings
@@ -264,7 +264,7 @@ class Core:
         assert logits is not None
         return logits
 
-    def _model(self, row: Row) -> Served:
+    def _model(self, row: Row) -> ServedModel:
         return self.copies.model_of(row.version) or self.served
 
     def _spans(self, rows: list[Row], readings: list[_Reading]) -> dict[int, range]:
@@ -277,7 +277,7 @@ class Core:
             at += count
         return spans
 
-    def _pass(self, model: Served, rows: list[Row], readings: list[_Reading], kept: list[int]) -> Tensor:
+    def _pass(self, model: ServedModel, rows: list[Row], readings: list[_Reading], kept: list[int]) -> Tensor:
         device = self.served.device
         tokens = [row.tokens[row.stored] for row in rows]
         spots = [row.stored for row in rows]
@@ -302,7 +302,7 @@ class Core:
             reading.row.stored = reading.piece.stop
         return logits
 
-    def _speak(self, rows: list[Row], drawn: Drawn, out: Stepped) -> None:
+    def _speak(self, rows: list[Row], drawn: DrawnTokens, out: StepOutput) -> None:
         """Enters what was sampled, and ends the rows that are done."""
         for entry, row in enumerate(rows):
             if row.guide is not None and row.guide.problem:
@@ -324,7 +324,7 @@ class Core:
                 self._running.append(row)
         self._counts.sampled += len(out.rows)
 
-    def _enter(self, row: Row, entry: int, drawn: Drawn, out: Stepped) -> None:
+    def _enter(self, row: Row, entry: int, drawn: DrawnTokens, out: StepOutput) -> None:
         row.take(drawn.tokens[entry])
         spot = len(out.rows)
         out.rows.append(row.id)
@@ -351,7 +351,7 @@ class Core:
                 at += count
         return parts
 
-    def _note_scores(self, row: Row, part: tuple[Tensor, int], out: Stepped) -> None:
+    def _note_scores(self, row: Row, part: tuple[Tensor, int], out: StepOutput) -> None:
         logits, first = part
         job = row.score
         if job is not None and logits.shape[0]:
@@ -376,7 +376,7 @@ class Core:
         if gone is not None:
             self.room.forget(gone)
 
-    def _fail(self, row: Row, problem: str, out: Stepped) -> None:
+    def _fail(self, row: Row, problem: str, out: StepOutput) -> None:
         for rows in (self._reading, self._running):
             if row in rows:
                 rows.remove(row)

@@ -19,15 +19,15 @@ from openclaw_rl.core import pipe
 from openclaw_rl.core.adapter import is_full
 from openclaw_rl.engines.local.wire import (
     AskStats,
-    Broken,
     Cancel,
     Compile,
     Flush,
     Load,
-    Loaded,
+    LoadResult,
     Ready,
     ScoreJob,
     Start,
+    StartFailure,
     Stats,
     Submit,
     Unload,
@@ -37,7 +37,7 @@ from openclaw_rl.errors import AdapterError, ConfigError, EngineError, ModelErro
 if TYPE_CHECKING:
     from openclaw_rl.engines.local.adapter_files import AdapterWeights
     from openclaw_rl.engines.local.core import Core
-    from openclaw_rl.engines.local.model import Served
+    from openclaw_rl.engines.local.model import ServedModel
     from openclaw_rl.engines.local.settings import LocalEngineSettings
 
 log = logging.getLogger(__name__)
@@ -72,11 +72,11 @@ def _open(start: Start, out: BinaryIO) -> Core | None:
 
         core = open_core(start.settings)
     except (ModelError, ConfigError) as error:
-        pipe.write(out, Broken(error.problem, error.fix, isinstance(error, ModelError)))
+        pipe.write(out, StartFailure(error.problem, error.fix, isinstance(error, ModelError)))
         return None
     except ModuleNotFoundError as error:
         fix = "install the local engine's libraries: pip install 'openclaw-rl[local]'"
-        pipe.write(out, Broken(f"the local engine needs {error.name}", fix, is_model=False))
+        pipe.write(out, StartFailure(f"the local engine needs {error.name}", fix, is_model=False))
         return None
     pipe.write(out, Ready(info_of(core)))
     return core
@@ -87,7 +87,7 @@ class Host:
 
     def __init__(self, core: Core, out: BinaryIO, settings: LocalEngineSettings) -> None:
         from openclaw_rl.engines.local.adapter_files import read_adapter
-        from openclaw_rl.engines.local.compiling import Compiling
+        from openclaw_rl.engines.local.compiling import GrammarCompiler
         from openclaw_rl.engines.local.copies import read_copy
 
         self._core = core
@@ -97,9 +97,9 @@ class Host:
         self._out = out
         self._buffer = bytearray()
         self._readers = ThreadPoolExecutor(max_workers=1, thread_name_prefix="adapters")
-        self._loads: list[tuple[Load, Future[AdapterWeights | Served], bool]] = []
+        self._loads: list[tuple[Load, Future[AdapterWeights | ServedModel], bool]] = []
         self._woken, self._wake = os.pipe()
-        self._compiling = Compiling(core.grammars, self._rouse)
+        self._compiling = GrammarCompiler(core.grammars, self._rouse)
 
     def run(self) -> None:
         """Steps while there is work, waits where there is none."""
@@ -167,12 +167,12 @@ class Host:
     def _begin_load(self, load: Load) -> None:
         """Reads and checks the adapter beside the steps; only the copying happens between them."""
         core = self._core
-        future: Future[AdapterWeights | Served]
+        future: Future[AdapterWeights | ServedModel]
         if is_full(load.adapter.folder):
             try:
                 core.copies.check_room(load.adapter.version, coming=sum(is_copy for _, _, is_copy in self._loads))
             except EngineError as error:
-                pipe.write(self._out, Loaded(load.id, error.problem, error.fix, is_full=True))
+                pipe.write(self._out, LoadResult(load.id, error.problem, error.fix, is_full=True))
                 return
             future = self._readers.submit(self._read_copy, load.adapter, self._settings, core.served)
         else:
@@ -190,10 +190,10 @@ class Host:
                 self._core.install(future.result(), load.adapter.version, load.adapter.digest)
             except (AdapterError, EngineError) as error:
                 is_full = isinstance(error, EngineError)
-                pipe.write(self._out, Loaded(load.id, error.problem, error.fix, is_full))
+                pipe.write(self._out, LoadResult(load.id, error.problem, error.fix, is_full))
             else:
                 log.info("loaded version=%s", load.adapter.version)
-                pipe.write(self._out, Loaded(load.id))
+                pipe.write(self._out, LoadResult(load.id))
 
 
 if __name__ == "__main__":

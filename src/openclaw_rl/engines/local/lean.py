@@ -14,7 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from openclaw_rl.engines.local.adapters import AdapterPass
-from openclaw_rl.engines.local.attention import Attending, Look, Pass, Probe, attend_cached
+from openclaw_rl.engines.local.attention import (
+    AttentionCall,
+    AttentionParams,
+    AttentionPass,
+    AttentionProbe,
+    attend_cached,
+)
 from openclaw_rl.engines.local.linears import FastLinear, Linears
 from openclaw_rl.engines.local.norms import FastNorm, equal_norm
 
@@ -32,7 +38,7 @@ class _Layer:
     queries: int
     head_dim: int
     heads_norm: FastNorm | None
-    look: Look
+    look: AttentionParams
     out: FastLinear
     after: FastNorm
     gate_up: FastLinear
@@ -41,7 +47,7 @@ class _Layer:
 
 
 @dataclass(slots=True)
-class Lean:
+class LeanForward:
     """A model as a list of layers."""
 
     embed: nn.Module
@@ -50,7 +56,7 @@ class Lean:
     norm: FastNorm
     head: FastLinear
 
-    def __call__(self, ids: Tensor, positions: Tensor, kept: Tensor, now: Pass) -> Tensor:
+    def __call__(self, ids: Tensor, positions: Tensor, kept: Tensor, now: AttentionPass) -> Tensor:
         """Logits [kept, V] of one pass over ids and positions [tokens]."""
         hidden: Tensor = self.embed(ids)
         cos, sin = self.rotary(hidden[None], positions[None])
@@ -62,13 +68,13 @@ class Lean:
         return self.head.rows(self.norm.forward(hidden[kept]))
 
 
-def _run(layer: _Layer, index: int, hidden: Tensor, turn: tuple[Tensor, Tensor], now: Pass) -> Tensor:
+def _run(layer: _Layer, index: int, hidden: Tensor, turn: tuple[Tensor, Tensor], now: AttentionPass) -> Tensor:
     qkv = layer.qkv.rows(layer.before.forward(hidden)).view(hidden.shape[0], -1, layer.head_dim)
     heads = qkv[:, : layer.turned]  # [tokens, heads of q and k, dim]
     if layer.heads_norm is not None:
         heads = layer.heads_norm.forward(heads)
     heads = torch.addcmul(heads * turn[0], heads.roll(layer.head_dim // 2, -1), turn[1])
-    call = Attending(index, heads[:, : layer.queries], layer.look)
+    call = AttentionCall(index, heads[:, : layer.queries], layer.look)
     seen = attend_cached(now, call, heads[:, layer.queries :], qkv[:, layer.turned :])
     hidden = layer.out.rows(seen.reshape(hidden.shape[0], -1), onto=hidden)
     both = layer.gate_up.rows(layer.after.forward(hidden))
@@ -77,8 +83,8 @@ def _run(layer: _Layer, index: int, hidden: Tensor, turn: tuple[Tensor, Tensor],
 
 
 def lean_forward(
-    model: nn.Module, seen: Probe, adapters: AdapterPass, *, may_copy: bool
-) -> tuple[Lean, Linears] | None:
+    model: nn.Module, seen: AttentionProbe, adapters: AdapterPass, *, may_copy: bool
+) -> tuple[LeanForward, Linears] | None:
     """The model in this form and its linears, or None where its parts are not those of this architecture."""
     parts = _children(model)
     trunk = _children(parts.get("model"))
@@ -94,11 +100,13 @@ def lean_forward(
     norm, head = equal_norm(trunk["norm"]), parts["lm_head"]
     if norm is None or not isinstance(head, nn.Linear):
         return None
-    lean = Lean(trunk["embed_tokens"], trunk["rotary_emb"], layers, norm, linears.make("lm_head", {"lm_head": head}))
+    lean = LeanForward(
+        trunk["embed_tokens"], trunk["rotary_emb"], layers, norm, linears.make("lm_head", {"lm_head": head})
+    )
     return lean, linears
 
 
-def _layer(layer: nn.Module, index: int, seen: Probe, linears: Linears) -> _Layer | None:
+def _layer(layer: nn.Module, index: int, seen: AttentionProbe, linears: Linears) -> _Layer | None:
     parts = _children(layer)
     attention, mlp = _children(parts.get("self_attn")), _children(parts.get("mlp"))
     if set(parts) != LAYER or set(attention) - NORMS != ATTENTION or set(mlp) != MLP:

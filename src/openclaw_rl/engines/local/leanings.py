@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from openclaw_rl.core.sampling import Leaning
+from openclaw_rl.core.sampling import LogitAdjustment
 
 
-class Leanings:
+class LogitAdjuster:
     """Adds up what a request's penalties ask for, token by token."""
 
-    def __init__(self, leaning: Leaning, prompt: Sequence[int], said: Sequence[int], vocab_size: int) -> None:
+    def __init__(self, leaning: LogitAdjustment, prompt: Sequence[int], said: Sequence[int], vocab_size: int) -> None:
         self._leaning = leaning
         self._bias = [(token, value) for token, value in leaning.bias if token < vocab_size]
         self._said = Counter(said)

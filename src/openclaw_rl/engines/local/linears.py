@@ -15,14 +15,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from openclaw_rl.engines.local.adapters import AdapterPass, Part, Shape, Stack
+from openclaw_rl.engines.local.adapters import AdapterPass, LinearShape, LinearSlice, Stack
 
 FEW = 3  # rows below which a product is a matter of reading the weight
 PACKED_FOR = 16
 WIDTHS = (1, 8, 16, 64)  # what is timed
 
 
-class Product(Protocol):
+class LinearForm(Protocol):
     """A linear in one of its forms."""
 
     def __call__(self, flat: Tensor, onto: Tensor | None = None) -> Tensor:
@@ -71,8 +71,8 @@ class Linears:
 
     def __init__(self, adapters: AdapterPass, *, may_copy: bool) -> None:
         self.made: dict[str, FastLinear] = {}
-        self.parts: dict[str, Part] = {}
-        self.shapes: dict[str, Shape] = {}
+        self.parts: dict[str, LinearSlice] = {}
+        self.shapes: dict[str, LinearShape] = {}
         self._adapters = adapters
         self._may_copy = may_copy
         self._chosen: dict[tuple[int, int, bool], Kernels] = {}
@@ -92,11 +92,11 @@ class Linears:
         fast.adapters = self._adapters
         at = 0
         for index, (name, part) in enumerate(parts.items()):
-            self.parts[name] = Part(owner, index, at, at + part.out_features)
+            self.parts[name] = LinearSlice(owner, index, at, at + part.out_features)
             part.weight.data = weight[at : at + part.out_features]  # not held twice
             at += part.out_features
         self.made[owner] = fast
-        self.shapes[owner] = Shape(fast.in_features, fast.out_features, len(own))
+        self.shapes[owner] = LinearShape(fast.in_features, fast.out_features, len(own))
         return fast
 
     def kernels(self) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ class Linears:
         return tuple(sorted(f"{out}x{into}:{kernels}" for (out, into, _), kernels in self._chosen.items()))
 
 
-def product(kind: str, weight: Tensor, bias: Tensor | None) -> Product:
+def product(kind: str, weight: Tensor, bias: Tensor | None) -> LinearForm:
     """The linear in one of the three forms, holding its own copy of the weight where it needs one."""
     if kind == "transposed":
         turned = weight.t().contiguous()
@@ -166,7 +166,7 @@ def _times(kind: str, weight: Tensor, bias: Tensor | None) -> list[float] | None
     return times
 
 
-def _best_of(run: Product, rows: Tensor, *, repeats: int = 5) -> float:
+def _best_of(run: LinearForm, rows: Tensor, *, repeats: int = 5) -> float:
     best = float("inf")
     for _ in range(repeats):
         begin = time.perf_counter()

@@ -13,10 +13,10 @@ from openclaw_rl.core import pipe
 MODULE = "openclaw_rl.engines.local.host"
 
 
-class Link(asyncio.SubprocessProtocol):
+class ChildLink(asyncio.SubprocessProtocol):
     """One child. Its base class is how asyncio calls back; frames are handled as they come, without a task."""
 
-    def __init__(self, on_message: Callable[[object], None], on_gone: Callable[[Link], None]) -> None:
+    def __init__(self, on_message: Callable[[object], None], on_gone: Callable[[ChildLink], None]) -> None:
         self._on_message = on_message
         self._on_gone = on_gone
         self._buffer = bytearray()
@@ -25,7 +25,9 @@ class Link(asyncio.SubprocessProtocol):
         self.gone = asyncio.get_running_loop().create_future()
 
     @classmethod
-    async def open(cls, on_message: Callable[[object], None], on_gone: Callable[[Link], None], *, threads: int) -> Link:
+    async def open(
+        cls, on_message: Callable[[object], None], on_gone: Callable[[ChildLink], None], *, threads: int
+    ) -> ChildLink:
         """Starts a child. Its messages go to `on_message`; `on_gone` is called once, when it has ended."""
         env = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
         _, link = await asyncio.get_running_loop().subprocess_exec(

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from openclaw_rl.engines.local.adapters import AdapterPass
-from openclaw_rl.engines.local.attention import NAME, OTHER_MODEL, Pass, Probe, attend
+from openclaw_rl.engines.local.attention import NAME, OTHER_MODEL, AttentionPass, AttentionProbe, attend
 from openclaw_rl.engines.local.cache import Geometry
 from openclaw_rl.engines.local.lean import lean_forward
 from openclaw_rl.engines.local.linears import Linears
@@ -37,18 +37,18 @@ OWN_CODE = "use a model that transformers knows by itself: code that comes with 
 class Forward(Protocol):
     """A model as the engine runs it."""
 
-    def __call__(self, ids: Tensor, positions: Tensor, kept: Tensor, now: Pass) -> Tensor:
+    def __call__(self, ids: Tensor, positions: Tensor, kept: Tensor, now: AttentionPass) -> Tensor:
         """Logits [kept, V] of one pass over ids and positions [tokens]."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class ModuleForward:
     """The model through its own modules: whatever transformers serves with an attention of our own."""
 
     model: nn.Module
 
-    def __call__(self, ids: Tensor, positions: Tensor, kept: Tensor, now: Pass) -> Tensor:
+    def __call__(self, ids: Tensor, positions: Tensor, kept: Tensor, now: AttentionPass) -> Tensor:
         """Logits [kept, V] of one pass over ids and positions [tokens]."""
         out: Tensor = self.model(
             input_ids=ids[None], position_ids=positions[None], use_cache=False, logits_to_keep=kept, openclaw_pass=now
@@ -57,7 +57,7 @@ class Whole:
 
 
 @dataclass(slots=True)
-class Served:
+class ServedModel:
     """A model ready to serve, and what is known of it."""
 
     logits: Forward
@@ -75,7 +75,7 @@ class Served:
     reference: Tensor  # the model's own log-probabilities for them, [n, V]
 
 
-def load_model(settings: LocalEngineSettings, adapters: AdapterPass) -> Iterator[Served]:
+def load_model(settings: LocalEngineSettings, adapters: AdapterPass) -> Iterator[ServedModel]:
     """The model of `settings.model` in the forms it can be served in, the fastest first; take the first that is right.
 
     Raises ModelError or ConfigError.
@@ -96,8 +96,8 @@ def load_model(settings: LocalEngineSettings, adapters: AdapterPass) -> Iterator
     _clone_parameters(model)
     may_copy = 2 * count * dtype.itemsize < free_bytes(device) // 4
 
-    def served(logits: Forward, linears: Linears) -> Served:
-        return Served(
+    def served(logits: Forward, linears: Linears) -> ServedModel:
+        return ServedModel(
             logits=logits,
             linears=linears,
             name=Path(settings.model).name,
@@ -118,7 +118,7 @@ def load_model(settings: LocalEngineSettings, adapters: AdapterPass) -> Iterator
     if lean is not None:
         yield served(*lean)
     replace_norms(model)
-    yield served(Whole(model), _replace_linears(model, adapters, may_copy=may_copy))
+    yield served(ModuleForward(model), _replace_linears(model, adapters, may_copy=may_copy))
 
 
 def whole_number(config: dict[str, object], key: str, default: int) -> int:
@@ -214,7 +214,7 @@ def _weights(model: str, config: PreTrainedConfig, dtype: torch.dtype) -> PreTra
 
 
 @torch.inference_mode()
-def _probe(model: PreTrainedModel, probe: Tensor, depth: int) -> tuple[Tensor, Probe]:
+def _probe(model: PreTrainedModel, probe: Tensor, depth: int) -> tuple[Tensor, AttentionProbe]:
     """The model's own log-probabilities for the probe, and what its layers' attention was seen to do."""
     from transformers import AttentionInterface
 
@@ -222,7 +222,7 @@ def _probe(model: PreTrainedModel, probe: Tensor, depth: int) -> tuple[Tensor, P
     AttentionInterface.register(NAME, attend)
     try:
         model.set_attn_implementation(NAME)
-        seen = Probe()
+        seen = AttentionProbe()
         model(input_ids=probe, use_cache=False, openclaw_pass=seen)
     except (TypeError, ValueError) as error:
         raise ModelError(

@@ -14,7 +14,7 @@ Ids = npt.NDArray[np.int32]
 
 
 @dataclass(slots=True, eq=False)
-class Kept:
+class CachedPrefix:
     """A row that ended: `tokens` are those whose keys and values its block holds."""
 
     version: PolicyVersion
@@ -40,7 +40,7 @@ class Prefixes:
     """What is kept. The base model is one version, whatever scope it was asked for under."""
 
     def __init__(self) -> None:
-        self._kept: list[Kept] = []
+        self._kept: list[CachedPrefix] = []
         self._clock = 0
 
     @property
@@ -56,12 +56,12 @@ class Prefixes:
         for item in needless:
             self._kept.remove(item)
         self._clock += 1
-        self._kept.append(Kept(version, tokens, block, self._clock))
+        self._kept.append(CachedPrefix(version, tokens, block, self._clock))
         return [item.block for item in needless]
 
-    def find(self, version: PolicyVersion, tokens: Ids) -> tuple[Kept | None, int]:
+    def find(self, version: PolicyVersion, tokens: Ids) -> tuple[CachedPrefix | None, int]:
         """What shares the longest prefix with these tokens under this version, and how long it is."""
-        best: Kept | None = None
+        best: CachedPrefix | None = None
         longest = 0
         for item in self._kept:
             if item.version == version:
@@ -73,12 +73,12 @@ class Prefixes:
             best.used = self._clock
         return best, longest
 
-    def take(self, item: Kept) -> Block:
+    def take(self, item: CachedPrefix) -> Block:
         """Hands a kept row's block over."""
         self._kept.remove(item)
         return item.block
 
-    def oldest(self, *, but: Kept | None = None) -> Kept | None:
+    def oldest(self, *, but: CachedPrefix | None = None) -> CachedPrefix | None:
         """What was used least lately, `but` not counted."""
         return min((item for item in self._kept if item is not but), key=lambda item: item.used, default=None)
 

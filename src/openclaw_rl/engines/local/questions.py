@@ -55,7 +55,7 @@ class Questions:
             del self._compiles[request]
         self._known.put(grammar.text, True)
 
-    def answered(self, answer: wire.Stats | wire.Compiled) -> None:
+    def answered(self, answer: wire.Stats | wire.CompileResult) -> None:
         """Hands an answer to whoever waits for it."""
         if isinstance(answer, wire.Stats):
             asked = self._stats.get(answer.id)

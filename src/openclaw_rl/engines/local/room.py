@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.engines.local.blocks import UNIT, Block, Blocks
+from openclaw_rl.engines.local.blocks import UNIT, Block, BlockAllocator
 from openclaw_rl.engines.local.cache import Cache
-from openclaw_rl.engines.local.prefixes import Kept, Prefixes, ids, shared
+from openclaw_rl.engines.local.prefixes import CachedPrefix, Prefixes, ids, shared
 from openclaw_rl.engines.local.rows import Row
 
 WORTH_REUSE = 16  # tokens; a shorter prefix is read again
@@ -16,13 +16,13 @@ WIPED_AT_ONCE = 16 << 20  # bytes overwritten between two steps: some millisecon
 AHEAD = 512  # tokens of answer a row gets room for at once; it is moved to a block twice as large after
 
 
-class Room:
+class CacheSpace:
     """Places rows in the cache."""
 
     def __init__(self, cache: Cache, *, context: int, largest: int) -> None:
         self.cache = cache
         self.context = context
-        self.blocks = Blocks(cache.tokens, largest)
+        self.blocks = BlockAllocator(cache.tokens, largest)
         self.kept = Prefixes()
         self._used: set[int] = set()  # units of the arena that rows have ever written to
         self._unwiped: set[int] = set()  # those that still hold what was flushed
@@ -105,7 +105,7 @@ class Room:
         """Drops everything kept under a version."""
         self._give_all(self.kept.forget(version))
 
-    def find_room(self, tokens: int, *, but: Kept | None = None) -> Block | None:
+    def find_room(self, tokens: int, *, but: CachedPrefix | None = None) -> Block | None:
         """A block, at the cost of what was kept longest ago where need be."""
         while (block := self.blocks.take(tokens)) is None:
             oldest = self.kept.oldest(but=but)
@@ -118,7 +118,7 @@ class Room:
             self._wipe(unit)
         return block
 
-    def _block(self, need: int, kept: Kept | None, donor: Block | None, size: int) -> Block | None:
+    def _block(self, need: int, kept: CachedPrefix | None, donor: Block | None, size: int) -> Block | None:
         """A block with the first `size` tokens in it: the kept row's own, if nothing of it is lost, else a copy."""
         if kept is not None and size == len(kept.tokens) and kept.block.size >= need:
             return self.kept.take(kept)

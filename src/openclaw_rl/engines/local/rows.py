@@ -8,7 +8,7 @@ from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.engines.local.blocks import Block
 from openclaw_rl.engines.local.guides import Guide
-from openclaw_rl.engines.local.leanings import Leanings
+from openclaw_rl.engines.local.leanings import LogitAdjuster
 from openclaw_rl.engines.local.prefixes import Ids, ids
 from openclaw_rl.engines.local.wire import ScoreJob, Submit, Top
 
@@ -38,7 +38,7 @@ class Row:
     logp: list[float] = field(default_factory=list)
     top: list[Top] = field(default_factory=list)
     guide: Guide | None = None
-    leanings: Leanings | None = None
+    leanings: LogitAdjuster | None = None
 
     @property
     def place(self) -> Block:
@@ -93,7 +93,9 @@ def sampling_row(ask: Submit, slot: int, context: int, *, vocab_size: int, guide
         left=min(ask.sampling.max_tokens, context - size),
         stops=frozenset(ask.sampling.stop_ids),
         guide=guide,
-        leanings=None if leaning is None else Leanings(leaning, ask.tokens[:before], ask.tokens[before:], vocab_size),
+        leanings=None
+        if leaning is None
+        else LogitAdjuster(leaning, ask.tokens[:before], ask.tokens[before:], vocab_size),
     )
 
 

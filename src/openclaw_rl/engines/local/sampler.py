@@ -15,7 +15,7 @@ from torch import Tensor
 
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.engines.local.guides import Masks
-from openclaw_rl.engines.local.leanings import Leanings
+from openclaw_rl.engines.local.leanings import LogitAdjuster
 from openclaw_rl.engines.local.wire import Top
 
 DEPTHS = (64, 1024)  # how many of the likeliest are sorted before the whole vocabulary is
@@ -28,11 +28,11 @@ class Draw:
 
     sampling: Sampling
     uniform: float
-    leanings: Leanings | None = None
+    leanings: LogitAdjuster | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnTokens:
     """One entry a row. `masked` holds, of rows that a grammar holds, what SampledToken tells of it."""
 
     tokens: list[int]
@@ -49,7 +49,7 @@ def uniform(seed: int, draw: int) -> float:
     return (int.from_bytes(digest, "little") >> 42) / float(1 << 22)
 
 
-def sample(logits: Tensor, draws: Sequence[Draw], masks: Masks | None = None) -> Drawn:
+def sample(logits: Tensor, draws: Sequence[Draw], masks: Masks | None = None) -> DrawnTokens:
     """Tokens for logits [rows, V]. `logp` and `top` are the model's own, whatever else is asked for."""
     logits = logits.float()
     device = logits.device
@@ -69,7 +69,7 @@ def sample(logits: Tensor, draws: Sequence[Draw], masks: Masks | None = None) ->
     tokens, logp_sampled = _drawn(shaped, scaled, shares, uniforms, asks)
     logp = logp_all.gather(1, tokens[:, None])[:, 0]
     table = torch.stack([tokens.double(), logp_sampled.double(), logp.double()]).tolist()
-    drawn = Drawn([int(token) for token in table[0]], table[1], table[2], _tops(logp_all, asks))
+    drawn = DrawnTokens([int(token) for token in table[0]], table[1], table[2], _tops(logp_all, asks))
     if masks is not None and masked_all is not None:
         rows = torch.tensor(masks.rows, device=device)
         held = masked_all.gather(1, tokens[rows][:, None])[:, 0].tolist()

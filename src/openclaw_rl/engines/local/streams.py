@@ -86,7 +86,7 @@ class Stream:
             waiter.set_result(None)
 
 
-class Resuming:
+class StreamResumer:
     """Submits what was open when the process died, one after the other: each once the one before has got a token.
 
     Should it die again, what was under way then is the cause, and not all that was open.

@@ -96,7 +96,7 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class StartFailure:
     """The child cannot start; `is_model` tells a bad model from a bad setting."""
 
     problem: str
@@ -105,7 +105,7 @@ class Broken:
 
 
 @dataclass(slots=True)
-class Stepped:
+class StepOutput:
     """What one step sampled, a list entry for each row; what few rows have stands in dictionaries by that entry."""
 
     rows: list[int] = field(default_factory=list)
@@ -121,7 +121,7 @@ class Stepped:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadResult:
     """A version is live, or why it is not; `is_full` where that is for want of room."""
 
     id: int
@@ -139,7 +139,7 @@ class Stats:
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompileResult:
     """The answer to Compile: what is wrong and how to mend it, both empty where it is ready."""
 
     id: int
@@ -148,4 +148,4 @@ class Compiled:
     code: str | None = None
 
 
-Event = Ready | Broken | Stepped | Loaded | Stats | Compiled
+Event = Ready | StartFailure | StepOutput | LoadResult | Stats | CompileResult

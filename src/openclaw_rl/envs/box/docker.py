@@ -158,10 +158,10 @@ class DockerProcess:
         self._process = process
         self._mark = mark
 
-    async def ended(self) -> running.Ended:
+    async def ended(self) -> running.ProcessEnd:
         """How it ended."""
         code = await self._process.wait()
-        return running.Ended(code if code >= 0 else 128 - code, None, None)
+        return running.ProcessEnd(code if code >= 0 else 128 - code, None, None)
 
     async def kill(self) -> None:
         """Kills it and what it started."""

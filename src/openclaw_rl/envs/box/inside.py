@@ -15,7 +15,7 @@ import tarfile
 from collections.abc import Mapping
 from typing import IO
 
-from openclaw_rl.envs.box.joining import Joined, Work
+from openclaw_rl.envs.box.joining import JoinRequest, Work
 
 MOST_ROUNDS = 200
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)
@@ -31,7 +31,7 @@ def _number(request: Mapping[str, object], name: str) -> int:
     return value
 
 
-def _run(joined: Joined) -> None:
+def _run(joined: JoinRequest) -> None:
     """Becomes the command; its standard streams are the first three file descriptors."""
     request = joined.request
     argv, env, limits = request["argv"], request["env"], request["limits"]
@@ -52,7 +52,7 @@ def _run(joined: Joined) -> None:
     os.execvpe(argv[0], argv, env)
 
 
-def _open(joined: Joined) -> None:
+def _open(joined: JoinRequest) -> None:
     """Opens a file and sends it out; a pipe or a device is refused, and never waited for."""
     request, answer = joined.request, socket.socket(fileno=os.dup(joined.fds[0]))
     path, is_write = _text(request, "path"), bool(request["write"])
@@ -70,7 +70,7 @@ def _open(joined: Joined) -> None:
     _done(joined, {})
 
 
-def _unpack(joined: Joined) -> None:
+def _unpack(joined: JoinRequest) -> None:
     """Unpacks an archive of ours into a folder."""
     target = _text(joined.request, "path")
     os.makedirs(target, exist_ok=True)
@@ -80,7 +80,7 @@ def _unpack(joined: Joined) -> None:
     _done(joined, {})
 
 
-def _pack(joined: Joined) -> None:
+def _pack(joined: JoinRequest) -> None:
     """Packs a file or a folder's content: regular files and folders; the rest is counted."""
     source, most = _text(joined.request, "path"), _number(joined.request, "most_bytes")
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
@@ -102,13 +102,13 @@ def _pack(joined: Joined) -> None:
     _done(joined, {"left_out": left_out})
 
 
-def _signal(joined: Joined) -> None:
+def _signal(joined: JoinRequest) -> None:
     """Sends a signal to everything but the box's first process and this one."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, _number(joined.request, "signal"))
 
 
-def _kill(joined: Joined) -> None:
+def _kill(joined: JoinRequest) -> None:
     """Kills what began at `since` or later: all of it, or only what descends from `root` or stands in its session."""
     request = joined.request
     since, root, spare = _number(request, "since"), _number(request, "root"), request["spare"]
@@ -153,12 +153,12 @@ def _chosen(root: int, since: int) -> list[int]:
         members |= more
 
 
-def _make_folder(joined: Joined) -> None:
+def _make_folder(joined: JoinRequest) -> None:
     os.makedirs(_text(joined.request, "path"), exist_ok=True)
     _done(joined, {})
 
 
-def _count(joined: Joined) -> None:
+def _count(joined: JoinRequest) -> None:
     """How many processes run beside the first."""
     _done(joined, {"processes": len(_facts())})
 
@@ -168,7 +168,7 @@ def _file(fd: int, mode: str) -> IO[bytes]:
     return file
 
 
-def _done(joined: Joined, said: Mapping[str, object]) -> None:
+def _done(joined: JoinRequest, said: Mapping[str, object]) -> None:
     os.write(joined.fds[-1], f"ok {json.dumps(said)}\n".encode())
 
 

@@ -24,7 +24,7 @@ NAMESPACES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinRequest:
     """What is to be done in a box: the request, and the file descriptors that came with it, the report last."""
 
     name: str
@@ -33,10 +33,10 @@ class Joined:
     group_fds: tuple[int, ...] = ()
 
 
-Work = Callable[[Joined], None]
+Work = Callable[[JoinRequest], None]
 
 
-def fork_into(pid_fd: int, joined: Joined, work: Work, *, network: bool) -> int:
+def fork_into(pid_fd: int, joined: JoinRequest, work: Work, *, network: bool) -> int:
     """The id of the process that waits for the work."""
     pid = os.fork()
     if pid == 0:
@@ -47,7 +47,7 @@ def fork_into(pid_fd: int, joined: Joined, work: Work, *, network: bool) -> int:
     return pid
 
 
-def _wait_for(pid_fd: int, joined: Joined, work: Work, *, network: bool) -> None:
+def _wait_for(pid_fd: int, joined: JoinRequest, work: Work, *, network: bool) -> None:
     """Forks in the box, and reports `pid` at once and `end` with the wait status at last."""
     syscalls.set_option(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     try:
@@ -68,7 +68,7 @@ def _wait_for(pid_fd: int, joined: Joined, work: Work, *, network: bool) -> None
     os._exit(0)
 
 
-def _work(joined: Joined, work: Work) -> None:
+def _work(joined: JoinRequest, work: Work) -> None:
     for fd in joined.group_fds:
         os.write(fd, b"0")
     syscalls.drop_privileges()
@@ -81,7 +81,7 @@ def _work(joined: Joined, work: Work) -> None:
     os._exit(0)
 
 
-def _say(joined: Joined, text: str) -> None:
+def _say(joined: JoinRequest, text: str) -> None:
     if joined.fds:
         try:
             os.write(joined.fds[-1], (" ".join(text.split()) + "\n").encode())

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 
 from openclaw_rl.envs.box import inside, syscalls
-from openclaw_rl.envs.box.joining import Joined, fork_into
+from openclaw_rl.envs.box.joining import JoinRequest, fork_into
 from openclaw_rl.envs.box.kept import KeptBox, Layout, copied, reaped
 
 MOST_MESSAGE_BYTES = 1 << 20
@@ -133,7 +133,7 @@ class Keeper:
     async def _signal(self, box: KeptBox, number: int) -> None:
         """Sends a signal to everything in a box but its first process."""
         if box.is_alive:
-            joined = Joined("signal", {"signal": number}, ())
+            joined = JoinRequest("signal", {"signal": number}, ())
             await reaped(fork_into(box.pid_fd, joined, inside.WORK["signal"], network=box.network))
 
     async def _drop(self, request: Request, _fds: list[int]) -> object:
@@ -149,7 +149,9 @@ class Keeper:
         """Starts what is to run in a box; it answers for itself."""
         box = self._box(request)
         groups = box.group_fds if name == "exec" else ()
-        pid = fork_into(box.pid_fd, Joined(name, request, tuple(fds), groups), inside.WORK[name], network=box.network)
+        pid = fork_into(
+            box.pid_fd, JoinRequest(name, request, tuple(fds), groups), inside.WORK[name], network=box.network
+        )
         task = asyncio.get_running_loop().create_task(reaped(pid))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -110,10 +110,10 @@ class PlainProcess:
         self._process = process
         self._since = int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS) - TICKS // 10
 
-    async def ended(self) -> running.Ended:
+    async def ended(self) -> running.ProcessEnd:
         """How it ended."""
         code = await self._process.wait()
-        return running.Ended(code if code >= 0 else 128 - code, -code if code < 0 else None, None)
+        return running.ProcessEnd(code if code >= 0 else 128 - code, -code if code < 0 else None, None)
 
     async def kill(self) -> None:
         """Kills it and what it started."""

@@ -31,7 +31,7 @@ class BoxKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class BoxProbe:
     """What was found: the best kind, the limits it holds, and why better ones cannot be had."""
 
     kind: BoxKind | None
@@ -71,15 +71,15 @@ async def open_boxes(kind: BoxKind = BoxKind.AUTO) -> Boxes:
     return boxes[1]
 
 
-async def probe() -> Probe:
+async def probe() -> BoxProbe:
     """What this machine can do."""
     boxes, refused = await _best(list(MEANS))
     engines = tuple(name for name in ("docker", "podman") if shutil.which(name))
     if boxes is None:
-        return Probe(None, refused=refused, engines=engines)
+        return BoxProbe(None, refused=refused, engines=engines)
     kind, maker = boxes
     try:
-        return Probe(kind, maker.limits_in_force, refused, engines)
+        return BoxProbe(kind, maker.limits_in_force, refused, engines)
     finally:
         await maker.aclose()
 

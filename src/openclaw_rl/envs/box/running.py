@@ -20,7 +20,7 @@ BY_SIGNAL = {signal.SIGXCPU: KilledBy.CPU, signal.SIGXFSZ: KilledBy.FILE_SIZE}
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProcessEnd:
     """How a process ended."""
 
     exit_status: int
@@ -31,7 +31,7 @@ class Ended:
 class Process(Protocol):
     """A command that was started."""
 
-    async def ended(self) -> Ended:
+    async def ended(self) -> ProcessEnd:
         """How it ended. BoxError where the box ended first."""
         ...
 
@@ -70,7 +70,7 @@ async def run(
             capture.close()
 
 
-def what_killed(ended: Ended, *, was_memory: Callable[[], bool]) -> KilledBy | None:
+def what_killed(ended: ProcessEnd, *, was_memory: Callable[[], bool]) -> KilledBy | None:
     """What ended a command that nobody here killed. A shell reports a signal of its last command as 128 + n."""
     number = ended.signal or (ended.exit_status - 128 if 128 < ended.exit_status < 192 else None)
     if number == signal.SIGKILL and was_memory():
@@ -91,14 +91,14 @@ def one_error() -> Iterator[None]:
         raise group.exceptions[0] from group.exceptions[0].__cause__
 
 
-async def _watched(process: Process, flooded: asyncio.Event, *, timeout_s: float) -> tuple[Ended, KilledBy | None]:
+async def _watched(process: Process, flooded: asyncio.Event, *, timeout_s: float) -> tuple[ProcessEnd, KilledBy | None]:
     with one_error():
         return await _watched_in_group(process, flooded, timeout_s=timeout_s)
 
 
 async def _watched_in_group(
     process: Process, flooded: asyncio.Event, *, timeout_s: float
-) -> tuple[Ended, KilledBy | None]:
+) -> tuple[ProcessEnd, KilledBy | None]:
     async with asyncio.TaskGroup() as group:
         ending = group.create_task(process.ended())
         flooding = group.create_task(flooded.wait())

@@ -12,7 +12,7 @@ from typing import Protocol
 from openclaw_rl.envs.box.commands import words_of
 from openclaw_rl.envs.box.kept import settle
 from openclaw_rl.envs.box.pipes import Capture, Lines, close_all
-from openclaw_rl.envs.box.running import Ended, one_error, what_killed
+from openclaw_rl.envs.box.running import ProcessEnd, one_error, what_killed
 from openclaw_rl.envs.box.sandbox import BoxLimits, KilledBy, ShellResult
 from openclaw_rl.envs.box.under_way import TICKS, now_ticks
 from openclaw_rl.errors import BoxError
@@ -24,7 +24,7 @@ CONTROL = 3  # where the shell reports; commands do not have it
 class ShellProcess(Protocol):
     """A bash that runs."""
 
-    async def ended(self) -> Ended:
+    async def ended(self) -> ProcessEnd:
         """How it ended."""
         ...
 

@@ -16,7 +16,7 @@ from openclaw_rl.errors import BoxError
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class Killing(Protocol):
+class ProcessKiller(Protocol):
     """What a command needs of its box."""
 
     @property
@@ -37,7 +37,7 @@ class Killing(Protocol):
 class InsideProcess:
     """A command that runs in a box."""
 
-    def __init__(self, box: Killing, lines: Lines, since: int) -> None:
+    def __init__(self, box: ProcessKiller, lines: Lines, since: int) -> None:
         self._box = box
         self._lines = lines
         self._since = since
@@ -54,7 +54,7 @@ class InsideProcess:
                 raise as_box_error(refusal(rest))
         raise BoxError(f"box {self._box.id} is gone", fix="make another one")
 
-    async def ended(self) -> running.Ended:
+    async def ended(self) -> running.ProcessEnd:
         """How it ended."""
         said = ""
         while (line := await self._lines.next()) is not None:
@@ -66,7 +66,7 @@ class InsideProcess:
                 code = os.waitstatus_to_exitcode(int(status))
                 if said:
                     raise CannotStartError(said)
-                return running.Ended(code if code >= 0 else 128 - code, -code if code < 0 else None, float(cpu_s))
+                return running.ProcessEnd(code if code >= 0 else 128 - code, -code if code < 0 else None, float(cpu_s))
         raise BoxError(f"box {self._box.id} is gone", fix="make another one")
 
     async def kill(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from openclaw_rl.envs.box.sandbox import Boxes, BoxSpec, Sandbox, Snapshot
-from openclaw_rl.envs.tasks.dockerfile import Recipe, Step, recipe_of
+from openclaw_rl.envs.tasks.dockerfile import BuildPlan, BuildStep, recipe_of
 from openclaw_rl.envs.tasks.source import UnsupportedTaskError
 from openclaw_rl.errors import TaskError
 
@@ -18,18 +18,18 @@ COMMAND_OF = {"gnupg": "gpg", "git-core": "git", "build-essential": "gcc", "pyth
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltEnvironment:
     """An environment: where it stands as a snapshot, and the spec of its boxes."""
 
     spec: BoxSpec
     at: Snapshot | None
 
 
-async def build(folder: Path, spec: BoxSpec, boxes: Boxes, *, timeout_s: float) -> Built:
+async def build(folder: Path, spec: BoxSpec, boxes: Boxes, *, timeout_s: float) -> BuiltEnvironment:
     """The environment of a folder with a Dockerfile: made by the engine where there is one, else interpreted."""
     image = await boxes.build_image(folder, timeout_s=timeout_s)
     if image is not None:
-        return Built(replace(spec, base=image), None)
+        return BuiltEnvironment(replace(spec, base=image), None)
     if not boxes.has_root:
         raise UnsupportedTaskError(
             "the task needs a box with a root of its own", fix="install bubblewrap, or use docker or podman"
@@ -43,10 +43,10 @@ async def build(folder: Path, spec: BoxSpec, boxes: Boxes, *, timeout_s: float) 
         snapshot = await box.snapshot()
     finally:
         await box.aclose()
-    return Built(replace(spec, workdir=recipe.workdir, env={**recipe.env, **spec.env}), snapshot)
+    return BuiltEnvironment(replace(spec, workdir=recipe.workdir, env={**recipe.env, **spec.env}), snapshot)
 
 
-async def _do(box: Sandbox, step: Step, *, timeout_s: float) -> None:
+async def _do(box: Sandbox, step: BuildStep, *, timeout_s: float) -> None:
     if step.source is not None:
         await box.upload(step.source, step.target)
         if step.mode:
@@ -59,7 +59,7 @@ async def _do(box: Sandbox, step: Step, *, timeout_s: float) -> None:
         raise TaskError(f"the environment cannot be built: `{step.command[:200]}` ended with {how}: {said}")
 
 
-async def _check_packages(box: Sandbox, recipe: Recipe) -> None:
+async def _check_packages(box: Sandbox, recipe: BuildPlan) -> None:
     """Sees that what the Dockerfile installs is there: nothing can be installed without an engine."""
     tests = [_has_package(name) for name in recipe.packages] + [_has_module(name) for name in recipe.modules]
     names = [*recipe.packages, *recipe.modules]

@@ -16,7 +16,7 @@ from openclaw_rl.envs.tasks.source import Attempt, NoSolutionError, TaskSource, 
 from openclaw_rl.errors import BoxError, TaskError
 
 
-class Verdict(StrEnum):
+class TaskVerdict(StrEnum):
     """What was found out about a task."""
 
     SOUND = "sound"
@@ -29,7 +29,7 @@ class Verdict(StrEnum):
     BOX_FAILED = "box failed"  # not the task's fault: check it again
 
 
-GOOD = (Verdict.SOUND, Verdict.NO_SOLUTION, Verdict.SKIPPED)
+GOOD = (TaskVerdict.SOUND, TaskVerdict.NO_SOLUTION, TaskVerdict.SKIPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class Checked:
 
     source: str
     id: str
-    verdict: Verdict
+    verdict: TaskVerdict
     reason: str = ""
     duration_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class TaskReport:
     """All of them."""
 
     checked: tuple[Checked, ...]
@@ -53,19 +53,19 @@ class Report:
     def counts(self) -> dict[str, int]:
         """How many there are of each verdict."""
         counted = Counter(one.verdict for one in self.checked)
-        return {verdict.value: counted[verdict] for verdict in Verdict if counted[verdict]}
+        return {verdict.value: counted[verdict] for verdict in TaskVerdict if counted[verdict]}
 
     @property
     def is_good(self) -> bool:
         """Whether no task is bad and at least one is sound."""
         return all(one.verdict in GOOD for one in self.checked) and any(
-            one.verdict is Verdict.SOUND for one in self.checked
+            one.verdict is TaskVerdict.SOUND for one in self.checked
         )
 
 
 async def check_sources(
     sources: Sequence[TaskSource], boxes: Boxes, *, at_once: int, tell: Callable[[Checked], None]
-) -> Report:
+) -> TaskReport:
     """Checks every task of the sources, `at_once` of them at a time. `tell` hears of each as it is done."""
     waiting = asyncio.Semaphore(at_once)
     checked: list[Checked] = []
@@ -81,10 +81,10 @@ async def check_sources(
     async with asyncio.TaskGroup() as group:
         for source in sources:
             for name, reason in source.broken.items():
-                add(Checked(source.name, name, Verdict.BROKEN, reason))
+                add(Checked(source.name, name, TaskVerdict.BROKEN, reason))
             for task in source.tasks.values():
                 group.create_task(one(source, task))
-    return Report(tuple(sorted(checked, key=lambda found: (found.source, found.id))))
+    return TaskReport(tuple(sorted(checked, key=lambda found: (found.source, found.id))))
 
 
 async def check_task(source: TaskSource, task: Task, boxes: Boxes) -> Checked:
@@ -93,39 +93,39 @@ async def check_task(source: TaskSource, task: Task, boxes: Boxes) -> Checked:
     try:
         verdict, reason = await _looked_at(source, task, boxes)
     except NoSolutionError as problem:
-        verdict, reason = Verdict.NO_SOLUTION, problem.problem
+        verdict, reason = TaskVerdict.NO_SOLUTION, problem.problem
     except UnsupportedTaskError as problem:
-        verdict, reason = Verdict.SKIPPED, problem.problem
+        verdict, reason = TaskVerdict.SKIPPED, problem.problem
     except TaskError as problem:
-        verdict, reason = Verdict.BROKEN, problem.problem
+        verdict, reason = TaskVerdict.BROKEN, problem.problem
     except BoxError as problem:
-        verdict, reason = Verdict.BOX_FAILED, problem.problem
-    if verdict is Verdict.SOUND and isinstance(source, FolderTasks):
+        verdict, reason = TaskVerdict.BOX_FAILED, problem.problem
+    if verdict is TaskVerdict.SOUND and isinstance(source, FolderTasks):
         source.sound.add(task.id)
     return Checked(source.name, task.id, verdict, " ".join(reason.split()), time.monotonic() - began)
 
 
-async def _looked_at(source: TaskSource, task: Task, boxes: Boxes) -> tuple[Verdict, str]:
+async def _looked_at(source: TaskSource, task: Task, boxes: Boxes) -> tuple[TaskVerdict, str]:
     attempt = Attempt(await source.start(task, boxes))
     try:
         score = await source.judge(task, attempt)
         if score.failure is Failure.ENVIRONMENT:
-            return Verdict.GRADER_FAILS, score.details
+            return TaskVerdict.GRADER_FAILS, score.details
         if score.is_success:
-            return Verdict.START_PASSES, "the tests pass before anything was done"
+            return TaskVerdict.START_PASSES, "the tests pass before anything was done"
         try:
             attempt = await source.solve(task, attempt)
         except TaskError as problem:
             if isinstance(problem, NoSolutionError):
                 raise
-            return Verdict.SOLUTION_FAILS, problem.problem
+            return TaskVerdict.SOLUTION_FAILS, problem.problem
         for remark in ("", "only at the second try: its tests depend on time or chance"):
             score = await source.judge(task, attempt)
             if score.is_success:
-                return Verdict.SOUND, remark
+                return TaskVerdict.SOUND, remark
         if score.failure is Failure.ENVIRONMENT:
-            return Verdict.GRADER_FAILS, score.details
-        return Verdict.SOLUTION_FAILS, f"the reward is {score.reward}: {score.details}"
+            return TaskVerdict.GRADER_FAILS, score.details
+        return TaskVerdict.SOLUTION_FAILS, f"the reward is {score.reward}: {score.details}"
     finally:
         if attempt.box is not None:
             await attempt.box.aclose()

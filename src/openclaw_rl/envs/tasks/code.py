@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openclaw_rl.envs.box.sandbox import Boxes, Sandbox
-from openclaw_rl.envs.task import Limits, Score, Task
+from openclaw_rl.envs.task import Score, Task, TaskTimeouts
 from openclaw_rl.envs.tasks.rows import Row, files_of, read_rows, text_of
 from openclaw_rl.envs.tasks.source import Attempt, box_of, spec_of
 
@@ -84,7 +84,7 @@ class CodeTasks:
 def _read(row: Row) -> tuple[str, CodeTask]:
     name = text_of(row, "id")
     metadata = {key: row[key] for key in ("source", "licence", "kind", "bug_type") if key in row}
-    task = Task(name, text_of(row, "instruction"), limits=Limits(judge_s=JUDGE_S), metadata=metadata)
+    task = Task(name, text_of(row, "instruction"), limits=TaskTimeouts(judge_s=JUDGE_S), metadata=metadata)
     files, gold, tests = (files_of(row, key) for key in ("files", "gold", "tests"))
     return name, CodeTask(task, files, gold, tests, text_of(row, "test_cmd"))
 

@@ -35,7 +35,7 @@ class Instruction:
 
 
 @dataclass(slots=True)
-class Step:
+class BuildStep:
     """Something to do in the box: a command to run there, or a file of the build folder to put there."""
 
     command: str = ""
@@ -47,11 +47,11 @@ class Step:
 
 
 @dataclass(slots=True)
-class Recipe:
+class BuildPlan:
     """A Dockerfile as steps, with what it needs to be installed and the state it ends in."""
 
     image: str = ""
-    steps: list[Step] = field(default_factory=list)
+    steps: list[BuildStep] = field(default_factory=list)
     packages: list[str] = field(default_factory=list)  # of Debian
     modules: list[str] = field(default_factory=list)  # of Python
     env: dict[str, str] = field(default_factory=dict)
@@ -86,7 +86,7 @@ def parse(text: str) -> list[Instruction]:
     return found
 
 
-def recipe_of(folder: Path) -> Recipe:
+def recipe_of(folder: Path) -> BuildPlan:
     """How the Dockerfile of a folder is carried out here. UnsupportedTaskError names what cannot be."""
     try:
         instructions = parse((folder / "Dockerfile").read_text("utf-8"))
@@ -94,14 +94,14 @@ def recipe_of(folder: Path) -> Recipe:
         raise TaskError(f"the Dockerfile cannot be read: {problem}") from problem
     if not instructions or "FROM" not in [one.keyword for one in instructions]:
         raise TaskError("the Dockerfile has no FROM")
-    recipe = Recipe()
+    recipe = BuildPlan()
     known: dict[str, str] = {}  # ARG
     for one in instructions:
         _take(recipe, one, folder, known)
     return recipe
 
 
-def _take(recipe: Recipe, one: Instruction, folder: Path, known: dict[str, str]) -> None:
+def _take(recipe: BuildPlan, one: Instruction, folder: Path, known: dict[str, str]) -> None:
     text = one.text if one.keyword == "RUN" else _filled(one.text, {**known, **recipe.env})
     if one.keyword in WITHOUT_EFFECT:
         return
@@ -118,14 +118,14 @@ def _take(recipe: Recipe, one: Instruction, folder: Path, known: dict[str, str])
         known[name] = value.strip("'\"")
     elif one.keyword == "WORKDIR":
         recipe.workdir = posixpath.normpath(posixpath.join(recipe.workdir, text.strip("'\"")))
-        recipe.steps.append(Step(f"mkdir -p {shlex.quote(recipe.workdir)}"))
+        recipe.steps.append(BuildStep(f"mkdir -p {shlex.quote(recipe.workdir)}"))
     elif (one.keyword == "USER" and text.split(":")[0] in ("root", "0")) or (one.keyword == "SHELL" and text in SHELLS):
         return
     else:
         raise _unsupported(one)
 
 
-def _from(recipe: Recipe, one: Instruction, text: str) -> None:
+def _from(recipe: BuildPlan, one: Instruction, text: str) -> None:
     words = [word for word in text.split() if not word.startswith("--")]
     if recipe.image or len(words) != 1:
         raise _unsupported(one, "several stages")
@@ -135,7 +135,7 @@ def _from(recipe: Recipe, one: Instruction, text: str) -> None:
         raise _unsupported(one, "an image whose content is not here")
 
 
-def _run(recipe: Recipe, one: Instruction, known: Mapping[str, str]) -> None:
+def _run(recipe: BuildPlan, one: Instruction, known: Mapping[str, str]) -> None:
     text = re.sub(r"^(--\S+\s+)+", "", one.text)
     if "<<" not in text and text.startswith("["):
         try:
@@ -147,10 +147,10 @@ def _run(recipe: Recipe, one: Instruction, known: Mapping[str, str]) -> None:
     elif "<<" not in text:
         text = _without_installing(recipe, text)
     if text.strip():
-        recipe.steps.append(Step(text, workdir=recipe.workdir, env={**known, **recipe.env}))
+        recipe.steps.append(BuildStep(text, workdir=recipe.workdir, env={**known, **recipe.env}))
 
 
-def _without_installing(recipe: Recipe, text: str) -> str:
+def _without_installing(recipe: BuildPlan, text: str) -> str:
     """The command without its parts that install packages; these are noted as needed."""
     if not re.search(r"\b(apt-get|apt|pip3?) ", text):
         return text
@@ -171,7 +171,7 @@ def _bare(package: str) -> str:
     return re.split(r"[=<>~!\[;]", package.strip("'\""))[0]
 
 
-def _copy(recipe: Recipe, one: Instruction, text: str, folder: Path) -> None:
+def _copy(recipe: BuildPlan, one: Instruction, text: str, folder: Path) -> None:
     options = [word for word in text.split() if word.startswith("--")]
     mode = ""
     for option in options:
@@ -194,7 +194,7 @@ def _copy(recipe: Recipe, one: Instruction, text: str, folder: Path) -> None:
             raise _unsupported(one, "ADD of an archive or an address")
         for found in _matches(folder, source, one):
             inside = posixpath.join(at, found.name) if (into or at == recipe.workdir) and found.is_file() else at
-            recipe.steps.append(Step(source=found, target=inside, mode=mode))
+            recipe.steps.append(BuildStep(source=found, target=inside, mode=mode))
 
 
 def _matches(folder: Path, source: str, one: Instruction) -> list[Path]:

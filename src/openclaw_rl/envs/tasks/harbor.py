@@ -12,8 +12,8 @@ from pathlib import Path
 
 from openclaw_rl.core.message import Json
 from openclaw_rl.envs.box.sandbox import Boxes, ExecResult, Sandbox
-from openclaw_rl.envs.task import Limits, Resources, Score, Split, Task
-from openclaw_rl.envs.tasks.building import Built, build
+from openclaw_rl.envs.task import Resources, Score, Split, Task, TaskTimeouts
+from openclaw_rl.envs.tasks.building import BuiltEnvironment, build
 from openclaw_rl.envs.tasks.source import (
     Attempt,
     NoSolutionError,
@@ -34,7 +34,7 @@ PREPARE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class TaskFiles:
     """Where a task's files lie, whatever the layout."""
 
     environment: Path
@@ -48,12 +48,12 @@ class Parts:
 class FolderTasks:
     """Tasks in folders, each with an environment to build, a solution to run and tests to judge by."""
 
-    def __init__(self, name: str, found: Mapping[str, tuple[Task, Parts]], broken: Mapping[str, str]) -> None:
+    def __init__(self, name: str, found: Mapping[str, tuple[Task, TaskFiles]], broken: Mapping[str, str]) -> None:
         self._name = name
         self._tasks = {id_: task for id_, (task, _) in found.items()}
         self._parts = {id_: parts for id_, (_, parts) in found.items()}
         self._broken = dict(broken)
-        self._built: dict[str, asyncio.Task[Built]] = {}
+        self._built: dict[str, asyncio.Task[BuiltEnvironment]] = {}
         self.sound: set[str] = set()  # whose grader was seen to work
 
     @property
@@ -134,7 +134,7 @@ def _rewards(text: str, *, is_json: bool) -> dict[str, float]:
     return {str(name): float(value) for name, value in said.items()}
 
 
-def read_harbor(folder: Path) -> tuple[Task, Parts]:
+def read_harbor(folder: Path) -> tuple[Task, TaskFiles]:
     """A task in Harbor's layout. TaskError says what is wrong with it."""
     try:
         told = tomllib.loads((folder / "task.toml").read_text("utf-8"))
@@ -163,7 +163,7 @@ def read_harbor(folder: Path) -> tuple[Task, Parts]:
             cpus=_number(environment, "cpus", 0.0) or None,
             network=environment.get("allow_internet") is True,
         ),
-        limits=Limits(
+        limits=TaskTimeouts(
             build_s=_number(environment, "build_timeout_sec", 600.0),
             agent_s=_number(_table(told, "agent"), "timeout_sec", 600.0),
             judge_s=_number(_table(told, "verifier"), "timeout_sec", 600.0),
@@ -172,7 +172,7 @@ def read_harbor(folder: Path) -> tuple[Task, Parts]:
         split=Split.TRAIN,
     )
     solution = folder / "solution"
-    return task, Parts(
+    return task, TaskFiles(
         folder / "environment",
         folder / "tests",
         ("bash", "/tests/test.sh"),

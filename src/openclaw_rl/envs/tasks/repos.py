@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from openclaw_rl.envs.box.sandbox import Boxes, Sandbox, Snapshot
-from openclaw_rl.envs.task import Limits, Resources, Score, Task
+from openclaw_rl.envs.task import Resources, Score, Task, TaskTimeouts
 from openclaw_rl.envs.tasks.rows import Row, read_rows, text_of
 from openclaw_rl.envs.tasks.source import Attempt, box_of, spec_of
 from openclaw_rl.errors import BoxError, TaskError
@@ -169,6 +169,6 @@ def _read(row: Row, folder: Path) -> tuple[str, RepoTask]:
     if not archive.is_file():
         raise TaskError(f"the archive {archive.name} is missing")
     metadata = {key: row[key] for key in ("repo", "licence", "kind", "operator", "file", "function") if key in row}
-    limits = Limits(agent_s=1800.0, judge_s=JUDGE_S)
+    limits = TaskTimeouts(agent_s=1800.0, judge_s=JUDGE_S)
     task = Task(name, text_of(row, "instruction"), resources=RESOURCES, limits=limits, metadata=metadata)
     return name, RepoTask(task, archive, text_of(row, "bug_patch"), text_of(row, "test_path"), text_of(row, "test_cmd"))

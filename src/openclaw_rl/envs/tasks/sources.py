@@ -8,14 +8,14 @@ from pathlib import Path
 
 from openclaw_rl.envs.task import Task
 from openclaw_rl.envs.tasks.code import CodeTasks
-from openclaw_rl.envs.tasks.harbor import FolderTasks, Parts, read_harbor
+from openclaw_rl.envs.tasks.harbor import FolderTasks, TaskFiles, read_harbor
 from openclaw_rl.envs.tasks.repos import RepoTasks
 from openclaw_rl.envs.tasks.source import TaskSource
 from openclaw_rl.envs.tasks.terminal_bench import read_terminal_bench
 from openclaw_rl.envs.tasks.words import WordTasks
 from openclaw_rl.errors import TaskError
 
-READERS: tuple[tuple[str, Callable[[Path], tuple[Task, Parts]]], ...] = (
+READERS: tuple[tuple[str, Callable[[Path], tuple[Task, TaskFiles]]], ...] = (
     ("task.toml", read_harbor),
     ("task.yaml", read_terminal_bench),
 )
@@ -61,7 +61,7 @@ def _is_task(folder: Path) -> bool:
 
 
 def _folder_tasks(name: str, folders: list[Path]) -> FolderTasks:
-    found: dict[str, tuple[Task, Parts]] = {}
+    found: dict[str, tuple[Task, TaskFiles]] = {}
     broken: dict[str, str] = {}
     for folder in folders:
         read = next((read for mark, read in READERS if (folder / mark).is_file()), read_harbor)

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from openclaw_rl.core.message import Json
-from openclaw_rl.envs.task import Limits, Resources, Task
-from openclaw_rl.envs.tasks.harbor import Parts
+from openclaw_rl.envs.task import Resources, Task, TaskTimeouts
+from openclaw_rl.envs.tasks.harbor import TaskFiles
 from openclaw_rl.errors import ConfigError, TaskError
 
 KEPT = ("difficulty", "category", "tags", "parser_name", "author_name")
@@ -17,7 +17,7 @@ REWARD = "if [ $? -eq 0 ]; then echo 1; else echo 0; fi > /logs/verifier/reward.
 PYTEST = "python3 -m pytest -q -p no:cacheprovider /tests"
 
 
-def read_terminal_bench(folder: Path) -> tuple[Task, Parts]:
+def read_terminal_bench(folder: Path) -> tuple[Task, TaskFiles]:
     """A task in that layout. TaskError says what is wrong with it."""
     told = _read_yaml(folder / "task.yaml")
     instruction = told.get("instruction")
@@ -31,11 +31,11 @@ def read_terminal_bench(folder: Path) -> tuple[Task, Parts]:
         folder.name,
         instruction.strip(),
         resources=Resources(memory_mb=2048, disk_mb=1024),
-        limits=Limits(600.0, _seconds(told, "max_agent_timeout_sec"), _seconds(told, "max_test_timeout_sec")),
+        limits=TaskTimeouts(600.0, _seconds(told, "max_agent_timeout_sec"), _seconds(told, "max_test_timeout_sec")),
         metadata={name: told[name] for name in KEPT if name in told},
     )
     solves = (folder / "solution.sh").is_file()
-    return task, Parts(
+    return task, TaskFiles(
         folder,
         folder / "tests",
         ("bash", "-c", f"export TEST_DIR=/tests; {_tests(folder)}; {REWARD}"),

@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from openclaw_rl.envs.box.sandbox import Boxes, Sandbox
-from openclaw_rl.envs.task import Limits, Score, Split, Task
+from openclaw_rl.envs.task import Score, Split, Task, TaskTimeouts
 from openclaw_rl.envs.tasks.rows import Row, read_rows, text_of
 from openclaw_rl.envs.tasks.source import Attempt
 from openclaw_rl.errors import TaskError
@@ -87,6 +87,6 @@ def _read(row: Row, split: Split) -> tuple[str, tuple[Task, Fraction, str]]:
     if right is None:
         raise TaskError(f"its answer {answer!r} is no number")
     metadata = {key: row[key] for key in ("source", "licence") if key in row}
-    task = Task(name, text_of(row, "question"), limits=Limits(judge_s=1.0), metadata=metadata, split=split)
+    task = Task(name, text_of(row, "question"), limits=TaskTimeouts(judge_s=1.0), metadata=metadata, split=split)
     solution = row.get("solution")
     return name, (task, right, solution if isinstance(solution, str) else answer)

@@ -13,7 +13,7 @@ from rich.console import Console
 from openclaw_rl.evals.client import Client, served_model
 from openclaw_rl.evals.demo.report import as_html, as_json, headline
 from openclaw_rl.evals.demo.view import View
-from openclaw_rl.evals.learning import BEFORE, Run, RunSettings
+from openclaw_rl.evals.learning import BEFORE, LearningRun, RunSettings
 from openclaw_rl.evals.people.users import Student
 from openclaw_rl.evals.records import LearningReport
 from openclaw_rl.evals.server import serving
@@ -39,7 +39,7 @@ async def run_demo(
             async with serving(Path(home), model=model) as server:
                 name = await served_model(server.base_url, server.key)
                 async with Client(server.base_url, server.key, name) as client:
-                    run = Run(client, Student(seed), settings, seed=seed, on_event=view)
+                    run = LearningRun(client, Student(seed), settings, seed=seed, on_event=view)
                     run.started_s = started  # the start of the server counts
                     await run.run()
                     await run.report()

@@ -23,7 +23,7 @@ _CALL = "call_1"
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class JudgeCase:
     """One labelled case. `kind` says what sort of next state it is, `role` who speaks."""
 
     kind: str
@@ -58,7 +58,7 @@ class Case:
         return NextState(name, self.next_state, NextStateSource.USER if is_user else NextStateSource.TOOL)
 
 
-def written_cases() -> list[Case]:
+def written_cases() -> list[JudgeCase]:
     """The cases written by hand, in the file's order."""
     table = tomllib.loads(files("openclaw_rl.evals.judging").joinpath("cases.toml").read_text("utf-8"))
     scenarios = {str(entry["id"]): entry for entry in table["scenarios"]}
@@ -69,24 +69,26 @@ def written_cases() -> list[Case]:
     ]
 
 
-def taught_cases(count: int = TAUGHT_COUNT, *, seed: int = 0) -> list[Case]:
+def taught_cases(count: int = TAUGHT_COUNT, *, seed: int = 0) -> list[JudgeCase]:
     """Cases of the toy world, on problems and wordings that the bundled model never saw."""
     rng = Random(f"judge cases {seed}")
     made = [situation(rng, held_out=True) for _ in range(count)]
-    return [Case(TAUGHT, "toy world", one.request, one.reply, one.next_state, one.score) for one in made]
+    return [JudgeCase(TAUGHT, "toy world", one.request, one.reply, one.next_state, one.score) for one in made]
 
 
-def _case(kind: str, scenario: Mapping[str, Json], said: str, score: int, about: Mapping[str, Json]) -> Case:
+def _case(kind: str, scenario: Mapping[str, Json], said: str, score: int, about: Mapping[str, Json]) -> JudgeCase:
     call = scenario.get("call")
     request = (message(Role.USER, str(scenario["request"])),)
     if not isinstance(call, dict):
         reply, following = message(Role.ASSISTANT, str(scenario["reply"])), message(Role.USER, said)
-        return Case(kind, str(scenario["role"]), request, reply, (following,), score)
+        return JudgeCase(kind, str(scenario["role"]), request, reply, (following,), score)
     pad = about.get("pad", 0)
     text = _padding(int(pad) if isinstance(pad, int) else 0) + said
     made = ToolCall(_CALL, str(call["name"]), json.dumps(call["arguments"]))
     result = Message(Role.TOOL, message(Role.TOOL, text).content, tool_call_id=_CALL)
-    return Case(kind, str(scenario["role"]), request, Message(Role.ASSISTANT, tool_calls=(made,)), (result,), score)
+    return JudgeCase(
+        kind, str(scenario["role"]), request, Message(Role.ASSISTANT, tool_calls=(made,)), (result,), score
+    )
 
 
 def _padding(chars: int) -> str:
@@ -100,7 +102,7 @@ def _padding(chars: int) -> str:
     return "".join(lines)
 
 
-def spread(cases: Sequence[Case], most: int) -> list[Case]:
+def spread(cases: Sequence[JudgeCase], most: int) -> list[JudgeCase]:
     """At most so many of the cases, taken evenly over all of them."""
     step = max(1.0, len(cases) / most)
     return [cases[int(index * step)] for index in range(min(most, len(cases)))]

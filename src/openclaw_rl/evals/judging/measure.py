@@ -11,16 +11,16 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.core.protocols import Judge
 from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.errors import JudgeError
-from openclaw_rl.evals.judging.cases import TAUGHT, Case
+from openclaw_rl.evals.judging.cases import TAUGHT, JudgeCase
 
 SAID = {1: "+1", 0: "0", -1: "-1", None: "none"}
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedCase:
     """A case and the verdict on it; None where the judge could not be reached."""
 
-    case: Case
+    case: JudgeCase
     verdict: Verdict | None
 
     @property
@@ -45,19 +45,23 @@ class Judged:
 
 
 async def judged(
-    judge: Judge, cases: Sequence[Case], *, at_once: int = 4, on_case: Callable[[Judged], None] = lambda _: None
-) -> list[Judged]:
+    judge: Judge,
+    cases: Sequence[JudgeCase],
+    *,
+    at_once: int = 4,
+    on_case: Callable[[JudgedCase], None] = lambda _: None,
+) -> list[JudgedCase]:
     """Every case's verdict, in the cases' order, `at_once` under way."""
     slots = asyncio.Semaphore(at_once)
 
-    async def one(index: int, case: Case) -> Judged:
+    async def one(index: int, case: JudgeCase) -> JudgedCase:
         name = f"case-{index}"
         async with slots:
             try:
                 verdict = await judge.judge(case.turn(name), case.followed(name))
             except JudgeError:
                 verdict = None
-        made = Judged(case, verdict)
+        made = JudgedCase(case, verdict)
         on_case(made)
         return made
 
@@ -66,9 +70,9 @@ async def judged(
     return [task.result() for task in tasks]
 
 
-def as_json(results: Sequence[Judged]) -> dict[str, Json]:
+def as_json(results: Sequence[JudgedCase]) -> dict[str, Json]:
     """The figures: accuracy over all cases, over those the bundled judge was taught for, over the rest, and by kind."""
-    kinds: dict[str, list[Judged]] = defaultdict(list)
+    kinds: dict[str, list[JudgedCase]] = defaultdict(list)
     for result in results:
         kinds[result.case.kind].append(result)
     agreements = [result.agreement for result in results if result.agreement is not None]
@@ -83,10 +87,10 @@ def as_json(results: Sequence[Judged]) -> dict[str, Json]:
     }
 
 
-def _kind_json(found: Sequence[Judged]) -> dict[str, Json]:
+def _kind_json(found: Sequence[JudgedCase]) -> dict[str, Json]:
     said: Counter[str] = Counter(SAID[result.score] for result in found)
     return {"cases": len(found), "accuracy": _share(found), "said": {name: said[name] for name in SAID.values()}}
 
 
-def _share(results: Sequence[Judged]) -> float | None:
+def _share(results: Sequence[JudgedCase]) -> float | None:
     return round(sum(result.is_right for result in results) / len(results), 4) if results else None

@@ -11,8 +11,8 @@ from functools import lru_cache
 from importlib.resources import files
 
 from openclaw_rl.core.message import Json, Role, message
-from openclaw_rl.evals.judging.cases import Case
-from openclaw_rl.evals.judging.measure import Judged
+from openclaw_rl.evals.judging.cases import JudgeCase
+from openclaw_rl.evals.judging.measure import JudgedCase
 from openclaw_rl.wording.words import language, plain
 
 LANGUAGES = ("en", "de", "fr", "es", "it")
@@ -25,13 +25,13 @@ _QUOTES = (('"', '"'), ("“", "”"), ("", ""))
 class Utterance:
     """One thing said after a reply, as a case; which wish it holds, and the literal in it."""
 
-    case: Case
+    case: JudgeCase
     wish: str
     literal: str
     language: str
     tone: str
 
-    def heard(self, result: Judged) -> str:
+    def heard(self, result: JudgedCase) -> str:
         """`right` where every hint states the wish, `wrong` where one says anything else, `nothing` without any."""
         hints = [] if result.verdict is None else [hint.text for hint in result.verdict.hints]
         if not hints:
@@ -67,7 +67,7 @@ def utterances() -> list[Utterance]:
             literal, shown = _literal(wish, code, 7 * turn + index)
             said = re.sub(r"\{[xnl]\}", lambda _, shown=shown: shown, text)  # type: ignore[misc]
             request, reply = (str(part) for part in _list(scenes[(index + turn) % len(scenes)]))
-            case = Case(
+            case = JudgeCase(
                 kind=wish,
                 role="user",
                 request=(message(Role.USER, request),),
@@ -90,7 +90,7 @@ def states(hint: str, wish: str, literal: str) -> bool:
     return any(plain(name) in plain(hint) for name in _names(wish, literal)) if literal else True
 
 
-def as_json(utterances: Sequence[Utterance], results: Sequence[Judged]) -> dict[str, Json]:
+def as_json(utterances: Sequence[Utterance], results: Sequence[JudgedCase]) -> dict[str, Json]:
     """The figures: shares of right hints among the wishes, of wrong ones among all, and of those not heard."""
     pairs = list(zip(utterances, results, strict=True))
     wished = [pair for pair in pairs if pair[0].wish != NOTHING]
@@ -105,7 +105,7 @@ def as_json(utterances: Sequence[Utterance], results: Sequence[Judged]) -> dict[
     }
 
 
-def _shares(pairs: Sequence[tuple[Utterance, Judged]]) -> dict[str, Json]:
+def _shares(pairs: Sequence[tuple[Utterance, JudgedCase]]) -> dict[str, Json]:
     heard = [(said.wish, said.heard(result)) for said, result in pairs]
     wished = [found for wish, found in heard if wish != NOTHING]
     return {
@@ -116,8 +116,8 @@ def _shares(pairs: Sequence[tuple[Utterance, Judged]]) -> dict[str, Json]:
     }
 
 
-def _by(pairs: Sequence[tuple[Utterance, Judged]], key: Callable[[Utterance], str]) -> dict[str, Json]:
-    groups: dict[str, list[tuple[Utterance, Judged]]] = defaultdict(list)
+def _by(pairs: Sequence[tuple[Utterance, JudgedCase]], key: Callable[[Utterance], str]) -> dict[str, Json]:
+    groups: dict[str, list[tuple[Utterance, JudgedCase]]] = defaultdict(list)
     for pair in pairs:
         groups[key(pair[0])].append(pair)
     return {name: _shares(found) for name, found in groups.items()}

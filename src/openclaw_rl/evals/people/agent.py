@@ -12,7 +12,7 @@ from openai.types.chat import (
 )
 
 from openclaw_rl.core.message import ToolCall
-from openclaw_rl.evals.client import Client, Reply
+from openclaw_rl.evals.client import Client, ClientReply
 from openclaw_rl.evals.people.workspace import Workspace
 from openclaw_rl.tiny import world
 
@@ -24,7 +24,7 @@ TOOLS = world.HOMEWORK_TOOLS
 class Answer:
     """What the agent brought back: the model's replies, the last of which the user reads."""
 
-    replies: tuple[Reply, ...]
+    replies: tuple[ClientReply, ...]
     changed_files: bool = False
     failed_calls: int = 0
 
@@ -45,7 +45,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class AskOptions:
     """How an agent asks: as whom, in which session, and with which sampling. Side requests are never learned from."""
 
     session: str
@@ -57,11 +57,11 @@ class Manner:
 
 
 async def answered(
-    client: Client, messages: list[ChatCompletionMessageParam], place: Workspace, manner: Manner, *, seed: int
+    client: Client, messages: list[ChatCompletionMessageParam], place: Workspace, manner: AskOptions, *, seed: int
 ) -> Answer:
     """The model's answer to the messages, which grow by what was said and what the tools gave."""
     place_before, failed = place.files(), place.failed
-    replies: list[Reply] = []
+    replies: list[ClientReply] = []
     for step in range(MOST_STEPS):
         reply = await client.say(
             [*_system(manner.system), *messages],
@@ -86,7 +86,7 @@ def _system(text: str) -> Sequence[ChatCompletionMessageParam]:
     return [{"role": "system", "content": text}] if text else []
 
 
-def _spoken(reply: Reply) -> ChatCompletionMessageParam:
+def _spoken(reply: ClientReply) -> ChatCompletionMessageParam:
     message: ChatCompletionAssistantMessageParam = {"role": "assistant", "content": reply.text}
     if reply.calls:
         message["tool_calls"] = [_call(call) for call in reply.calls]

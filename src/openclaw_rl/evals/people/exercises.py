@@ -19,10 +19,10 @@ FULL_MARKS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class GradedWork:
     """A student's work on a problem, and the grades out of ten that do it justice."""
 
-    attempt: world.Attempt
+    attempt: world.StudentSolution
     grades: tuple[float, float]  # from, to
 
     @property
@@ -48,7 +48,7 @@ class Exercises(Protocol):
         """A problem."""
         ...
 
-    def work(self, rng: Random, *, held_out: bool) -> Work:
+    def work(self, rng: Random, *, held_out: bool) -> GradedWork:
         """A student's work, right in half of the cases."""
         ...
 
@@ -64,11 +64,11 @@ class ToyExercises:
         """A fresh problem; held-out ones come from the part of the world that nobody was ever taught."""
         return world.problem(rng, held_out=held_out)
 
-    def work(self, rng: Random, *, held_out: bool) -> Work:
+    def work(self, rng: Random, *, held_out: bool) -> GradedWork:
         """Right work is worth 10, work that errs in the last step 5."""
         attempt = world.attempt(self.problem(rng, held_out=held_out), rng)
         grade = float(world.points(attempt))
-        return Work(attempt, (grade, grade))
+        return GradedWork(attempt, (grade, grade))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +84,19 @@ class FileExercises:
         """One of the file's, the held-out part chosen by the questions' digests."""
         return rng.choice(self.measured if held_out else self.problems)
 
-    def work(self, rng: Random, *, held_out: bool) -> Work:
+    def work(self, rng: Random, *, held_out: bool) -> GradedWork:
         """The file's solution, or the same with another result; wrong work deserves less than 9 of 10."""
         problem = self.problem(rng, held_out=held_out)
         steps = [*problem.steps]
         if rng.random() < 0.5:
             text = f"{' '.join(steps)} Answer: {problem.answer}."
-            return Work(world.Attempt(problem, text, problem.answer, None, ""), (FULL_MARKS, FULL_MARKS))
+            return GradedWork(world.StudentSolution(problem, text, problem.answer, None, ""), (FULL_MARKS, FULL_MARKS))
         value = rules.number_in(problem.answer)
         assert value is not None
         wrong = str(int(value) + rng.choice((-2, -1, 1, 2, 10)))
         steps[-1] = _with_result(steps[-1], problem.answer, wrong)
         text = f"{' '.join(steps)} Answer: {wrong}."
-        return Work(world.Attempt(problem, text, wrong, len(steps), steps[-1]), (0.0, 8.5))
+        return GradedWork(world.StudentSolution(problem, text, wrong, len(steps), steps[-1]), (0.0, 8.5))
 
 
 def read_exercises(file: Path) -> FileExercises:

@@ -10,12 +10,12 @@ from openai.types.chat import ChatCompletionMessageParam
 
 from openclaw_rl.evals.people import rules
 from openclaw_rl.evals.people.agent import Answer
-from openclaw_rl.evals.people.exercises import Exercises, Work
-from openclaw_rl.evals.people.wishes import Kind, Wish
+from openclaw_rl.evals.people.exercises import Exercises, GradedWork
+from openclaw_rl.evals.people.wishes import HiddenWish, WishKind
 from openclaw_rl.tiny import world
 
 MOST_FAILED_CALLS = 2
-SHORTEST = {Kind.THANKS: 2, Kind.FILED: 2}  # characters; elsewhere a sentence
+SHORTEST = {WishKind.THANKS: 2, WishKind.FILED: 2}  # characters; elsewhere a sentence
 OTHER_FILE = ("timetable.txt", "Monday: maths\nTuesday: music\n")
 
 
@@ -37,11 +37,11 @@ class Assessment:
 class Job:
     """One task. `words` draws what is said, in order; `before` is what was said before the opening."""
 
-    wish: Wish
+    wish: HiddenWish
     problem: world.Problem
     opening: str
     words: Random
-    work: Work | None = None
+    work: GradedWork | None = None
     path: str | None = None
     before: tuple[ChatCompletionMessageParam, ...] = ()
 
@@ -55,22 +55,22 @@ class Job:
         """The strict rule, held against an answer; `holds` says whether the file now holds the result."""
         text = answer.text
         odd = [*rules.oddities(text, answer.reasoning, shortest=SHORTEST.get(self.wish.kind, rules.SANE_CHARS[0]))]
-        odd += ["no steps"] if self.wish.kind is Kind.SOLVE and not rules.shows_steps(text) else []
+        odd += ["no steps"] if self.wish.kind is WishKind.SOLVE and not rules.shows_steps(text) else []
         odd += ["cut off"] if not answer.is_finished else []
         odd += ["reasoning leaked"] if any(rules.leaks(reply.text) for reply in answer.replies[:-1]) else []
         odd += ["failing tools"] if answer.failed_calls > MOST_FAILED_CALLS else []
-        odd += ["changed a file unasked"] if answer.changed_files and self.wish.kind is not Kind.FILED else []
+        odd += ["changed a file unasked"] if answer.changed_files and self.wish.kind is not WishKind.FILED else []
         return Assessment(self.wish.follows(text), self._is_right(text, holds=holds), tuple(dict.fromkeys(odd)))
 
     def _is_right(self, text: str, *, holds: bool) -> bool:
-        if self.wish.kind is Kind.THANKS:
+        if self.wish.kind is WishKind.THANKS:
             return True
-        if self.wish.kind is Kind.FILED:
+        if self.wish.kind is WishKind.FILED:
             return holds
         if self.work is None:
             return rules.is_number(text, self.problem.answer)
         called_right = rules.says_right(text)
-        if self.wish.kind is Kind.COMMENT:
+        if self.wish.kind is WishKind.COMMENT:
             return called_right is self.work.is_right
         grade, (least, most) = rules.grade_in(text), self.work.grades
         # A grade beside a verdict that contradicts it is no grade.
@@ -86,7 +86,7 @@ class Person:
     """
 
     name: str
-    wish: Wish
+    wish: HiddenWish
     exercises: Exercises
     seed: int
     keeps_file: bool = False
@@ -101,17 +101,17 @@ class Person:
         """The task of a session; the same number gives the same task and the same words."""
         words = Random(f"{self.name} {self.seed} {number} {held_out}")
         kind = self.wish.kind
-        if kind in (Kind.GRADE, Kind.COMMENT):
+        if kind in (WishKind.GRADE, WishKind.COMMENT):
             work = self.exercises.work(words, held_out=held_out)
-            if kind is Kind.GRADE:
+            if kind is WishKind.GRADE:
                 asked = world.grading_request(work.attempt, words) + self.exercises.marking
             else:
                 asked = world.comment_request(work.attempt, words)
             return Job(self.wish, work.attempt.problem, asked, words, work=work)
         problem = self.exercises.problem(words, held_out=held_out)
-        path = words.choice(world.PATHS) if self.keeps_file or kind is Kind.FILED else None
+        path = words.choice(world.PATHS) if self.keeps_file or kind is WishKind.FILED else None
         asked = world.request(problem, words)
-        if kind is Kind.SOLVE:
+        if kind is WishKind.SOLVE:
             return Job(self.wish, problem, asked, words, path=path)
         before: tuple[ChatCompletionMessageParam, ...] = (
             {"role": "user", "content": asked},

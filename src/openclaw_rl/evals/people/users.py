@@ -25,7 +25,7 @@ class Check:
         return self.follows and self.right and self.sane
 
 
-class Task(Protocol):
+class UserTask(Protocol):
     """What one session is about, as its user sees it."""
 
     @property
@@ -55,7 +55,7 @@ class User(Protocol):
         """The hidden wish, in words for a report."""
         ...
 
-    def task(self, session: int, *, held_out: bool = False) -> Task:
+    def task(self, session: int, *, held_out: bool = False) -> UserTask:
         """The task of a session; the same number gives the same task and the same words."""
         ...
 

@@ -16,7 +16,7 @@ from openai import AsyncOpenAI, OpenAIError
 from openclaw_rl.errors import EngineError
 from openclaw_rl.evals.people import rules
 from openclaw_rl.evals.people.jobs import Assessment, Job
-from openclaw_rl.evals.people.wishes import Kind
+from openclaw_rl.evals.people.wishes import WishKind
 from openclaw_rl.tiny import world
 
 KEY = "OPENAI_API_KEY"  # of a played user's endpoint
@@ -52,7 +52,7 @@ class Voice(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Scripted:
+class ScriptedVoice:
     """The toy world's own words, drawn anew each time from the job's random numbers."""
 
     async def correction(self, job: Job, text: str, found: Assessment) -> str:
@@ -67,7 +67,7 @@ class Scripted:
 
 
 @dataclass(slots=True)
-class Played:
+class ModelVoice:
     """A model plays the user. It is told what is wrong and puts that into words of its own."""
 
     client: AsyncOpenAI
@@ -75,7 +75,7 @@ class Played:
 
     async def correction(self, job: Job, text: str, found: Assessment) -> str:
         """One or two sentences of a user who is not content."""
-        plainly = await Scripted().correction(job, text, found)
+        plainly = await ScriptedVoice().correction(job, text, found)
         return await self._said(
             f"You asked: {job.opening}\n\nThe assistant wrote:\n{text}\n\n"
             f"You are not content. What is wrong: {plainly}\nWrite your next message to the assistant."
@@ -110,7 +110,7 @@ class Played:
 
 
 @asynccontextmanager
-async def playing(url: str) -> AsyncIterator[Played]:
+async def playing(url: str) -> AsyncIterator[ModelVoice]:
     """A played user behind the endpoint; the first model it offers. The key comes from the environment."""
     async with AsyncOpenAI(base_url=url, api_key=os.environ.get(KEY, "none"), timeout=WAIT_S) as client:
         try:
@@ -119,17 +119,17 @@ async def playing(url: str) -> AsyncIterator[Played]:
             raise EngineError(
                 f"no model answers at {url}: {problem}", fix=f"give an OpenAI-style base URL, and its key in {KEY}"
             ) from problem
-        yield Played(client, offered.data[0].id)
+        yield ModelVoice(client, offered.data[0].id)
 
 
 def _wrong(job: Job, text: str) -> str:
     """A complaint that the answer, the grade or the judgement is wrong; it may name the right one."""
-    if job.wish.kind is Kind.FILED:
+    if job.wish.kind is WishKind.FILED:
         return f"Again: {world.append_request(job.path or '', job.words)}"
     if job.work is None:
         said = rules.number_in(text)
         return world.wrong(job.problem, job.words, said="" if said is None else str(said))
-    if job.wish.kind is Kind.COMMENT:
+    if job.wish.kind is WishKind.COMMENT:
         return job.words.choice(_WRONG_COMMENT)
     grade = rules.grade_in(text)
     meant = replace(job.problem, answer=str(round(job.work.grades[1])))

@@ -11,7 +11,7 @@ from openclaw_rl.evals.people import rules
 from openclaw_rl.tiny import world
 
 
-class Kind(StrEnum):
+class WishKind(StrEnum):
     """What somebody asks for."""
 
     SOLVE = "solve"  # a word problem
@@ -22,7 +22,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class HiddenWish:
     """What somebody wants of replies to one kind of task, and never says unless it was missed.
 
     `follows` is the strict rule; `correction` words what is said to a reply that missed it, anew each time; `stated`
@@ -30,7 +30,7 @@ class Wish:
     """
 
     name: str
-    kind: Kind
+    kind: WishKind
     words: str
     follows: Callable[[str], bool]
     correction: Callable[[Random], str]
@@ -67,9 +67,9 @@ WARM = (
 )  # fmt: skip
 
 
-def in_style(name: str, kind: Kind, style: world.Style, words: str, follows: Callable[[str], bool]) -> Wish:
+def in_style(name: str, kind: WishKind, style: world.Style, words: str, follows: Callable[[str], bool]) -> HiddenWish:
     """A wish about style, in the words of the toy world's people."""
-    return Wish(
+    return HiddenWish(
         name,
         kind,
         words,
@@ -81,21 +81,21 @@ def in_style(name: str, kind: Kind, style: world.Style, words: str, follows: Cal
 
 STUDENT = in_style(
     "natural",
-    Kind.SOLVE,
+    WishKind.SOLVE,
     world.Style.NATURAL,
     "no AI-looking style: plain sentences, no markdown, no lists, no boxed answer",
     natural,
 )
 ASSISTANT = in_style(
     "detailed",
-    Kind.GRADE,
+    WishKind.GRADE,
     world.Style.DETAILED,
     "specific and detailed: whole sentences, the calculation, and the reason for the grade",
     detailed,
 )
 TEACHER = in_style(
     "friendly",
-    Kind.COMMENT,
+    WishKind.COMMENT,
     world.Style.FRIENDLY,
     "friendly: a warm tone, encouraging, in whole sentences about the work",
     friendly,

@@ -10,16 +10,25 @@ from math import inf
 import msgspec
 
 from openclaw_rl.core.message import Json
-from openclaw_rl.evals.personalization.methods import Method
+from openclaw_rl.evals.personalization.methods import EvalMethod
 from openclaw_rl.evals.personalization.modes import Mode
-from openclaw_rl.evals.personalization.plan import Plan
-from openclaw_rl.evals.personalization.trials import AGAIN, BEFORE, CONVERGED, TWICE, Point, Session, Shares, Trial
+from openclaw_rl.evals.personalization.plan import EvalPlan
+from openclaw_rl.evals.personalization.trials import (
+    AGAIN,
+    BEFORE,
+    CONVERGED,
+    TWICE,
+    MeasuredShares,
+    Point,
+    Trial,
+    TrialSession,
+)
 from openclaw_rl.evals.report import conditions
 
 MOMENTS = (BEFORE, CONVERGED, AGAIN, TWICE, "end")
 
 
-def figures(plan: Plan, trials: Sequence[Trial]) -> dict[str, Json]:
+def figures(plan: EvalPlan, trials: Sequence[Trial]) -> dict[str, Json]:
     """All figures. A value that could not be measured is None, never made up.
 
     `sessions` and `median` are gated: a first reply counts only if everything about it was as it should be.
@@ -119,13 +128,13 @@ def _score(trials: Sequence[Trial], method: str, people: Sequence[str]) -> tuple
 
 
 def _best(
-    methods: Sequence[Method], scores: dict[str, tuple[float, int, float]], is_in: Callable[[Method], bool]
+    methods: Sequence[EvalMethod], scores: dict[str, tuple[float, int, float]], is_in: Callable[[EvalMethod], bool]
 ) -> str | None:
     known = [method.name for method in methods if is_in(method) and scores[method.name][0] < inf]
     return min(known, key=lambda name: scores[name]) if known else None
 
 
-def _until_converged(trial: Trial, person: str) -> tuple[Session, ...]:
+def _until_converged(trial: Trial, person: str) -> tuple[TrialSession, ...]:
     return trial.sessions_of(person)[: trial.converged_at(person)]
 
 
@@ -171,11 +180,11 @@ def _worst_other(trial: Trial, person: str) -> float | None:
     )
 
 
-def _others(trial: Trial, person: str) -> list[Shares]:
+def _others(trial: Trial, person: str) -> list[MeasuredShares]:
     return [shares for shares in trial.points[0].shares if shares.person != person]
 
 
-def _files(sessions: Sequence[Session]) -> float | None:
+def _files(sessions: Sequence[TrialSession]) -> float | None:
     asked = [session.filed for session in sessions if session.filed is not None]
     return round(sum(asked) / len(asked), 4) if asked else None
 
@@ -210,7 +219,7 @@ def _moment(trials: Sequence[Trial], person: str, label: str) -> Json:
     }
 
 
-def _others_share(points: Sequence[Point], person: str, count: Callable[[Shares], int]) -> Json:
+def _others_share(points: Sequence[Point], person: str, count: Callable[[MeasuredShares], int]) -> Json:
     """Means over the seeds for everybody else."""
     names = [shares.person for shares in points[0].shares if shares.person != person]
     return {name: _mean([count(point.of(name)) / point.of(name).of for point in points]) for name in names}
@@ -221,7 +230,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return round(statistics.fmean(known), 4) if known else None
 
 
-def conditions_told(plan: Plan) -> Json:
+def conditions_told(plan: EvalPlan) -> Json:
     """Under what a plan was run."""
     settings: dict[str, Json] = msgspec.to_builtins(asdict(plan.settings))
     own = conditions(model=plan.model, seeds=plan.seeds, repeats=1)

@@ -48,7 +48,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class EvalMethod:
     """`changes` are dotted settings over the recipe. A method that `trains` changes weights; `is_ours` is no baseline.
 
     One that `carries` has the server put hints into prompts, so what it serves is measured by main requests, and
@@ -69,29 +69,29 @@ _JUDGED_ONLY: dict[str, Json] = {"train.batch_size": NEVER, "train.min_batch": N
 # What is taken back because it seems to be learned in vain would stop a method that is only slow.
 _LET_GO_ON: dict[str, Json] = {"teach.in_vain_turns": 0}
 _AS_PUBLISHED: dict[str, Json] = {**_LET_GO_ON, "train.riders": 0}
-METHODS: tuple[Method, ...] = (
-    Method("frozen", "the model as it is", judges=False, trains=False),
-    Method(
+METHODS: tuple[EvalMethod, ...] = (
+    EvalMethod("frozen", "the model as it is", judges=False, trains=False),
+    EvalMethod(
         "memory",
         "frozen, the judge's hints kept in the system prompt",
         _JUDGED_ONLY,
         notes=Notes.HINTS,
         trains=False,
     ),
-    Method(
+    EvalMethod(
         "memory-followups",
         "frozen, the user's own corrections kept in the system prompt",
         notes=Notes.FOLLOWUPS,
         judges=False,
         trains=False,
     ),
-    Method("binary", "the score alone", {"trainer.method.name": "binary", **_AS_PUBLISHED}),
-    Method("opd", "the hint's effect on the sampled tokens", {"trainer.method.name": "opd", **_AS_PUBLISHED}),
-    Method("combine", "score and hint in one advantage", {"trainer.method.name": "combine", **_AS_PUBLISHED}),
-    Method(
+    EvalMethod("binary", "the score alone", {"trainer.method.name": "binary", **_AS_PUBLISHED}),
+    EvalMethod("opd", "the hint's effect on the sampled tokens", {"trainer.method.name": "opd", **_AS_PUBLISHED}),
+    EvalMethod("combine", "score and hint in one advantage", {"trainer.method.name": "combine", **_AS_PUBLISHED}),
+    EvalMethod(
         "hybrid", "the score, and distillation on selected tokens", {"trainer.method.name": "hybrid", **_AS_PUBLISHED}
     ),
-    Method(
+    EvalMethod(
         "topk-teacher",
         "distillation on the teacher's own top tokens",
         {
@@ -101,19 +101,19 @@ METHODS: tuple[Method, ...] = (
             **_AS_PUBLISHED,
         },
     ),
-    Method(
+    EvalMethod(
         "followup-hint", "the recipe, the user's own words as the hint", {"judge.hint_source": "followup", **_LET_GO_ON}
     ),
-    Method("recipe", "the recipe that ships", is_ours=True),
-    Method(
+    EvalMethod("recipe", "the recipe that ships", is_ours=True),
+    EvalMethod(
         "bridge", "the recipe, hints served until the weights follow", {"carry": "bridge"}, carries=True, is_ours=True
     ),
 )
 # What each part of the recipe does: the recipe with one thing changed.
-ABLATIONS: tuple[Method, ...] = (
-    Method("one-update", "one update of the optimiser a step", {"trainer.updates": 1}),
-    Method("plain-adamw", "AdamW moves every weight by its full rate", {"trainer.still_norm": 0.0}),
-    Method(
+ABLATIONS: tuple[EvalMethod, ...] = (
+    EvalMethod("one-update", "one update of the optimiser a step", {"trainer.updates": 1}),
+    EvalMethod("plain-adamw", "AdamW moves every weight by its full rate", {"trainer.still_norm": 0.0}),
+    EvalMethod(
         "earlier-recipe",
         "one update of plain AdamW, a teacher that reads one hint",
         {
@@ -124,44 +124,48 @@ ABLATIONS: tuple[Method, ...] = (
             "teach.rehearse": False,
         },
     ),
-    Method("this-hint-alone", "the teacher reads no other hints of the user's", {"teach.rehearse": False}),
-    Method("no-anchor", "no k3 term to the base", {"trainer.method.kl_beta": 0.0}),
-    Method("ema-teacher", "a moving average of the policy reads the hint", {"trainer.method.teacher": "ema"}),
-    Method("reverse", "reverse divergence to the teacher", {"trainer.method.divergence": "reverse"}),
-    Method("jsd", "Jensen-Shannon divergence to the teacher", {"trainer.method.divergence": "jsd"}),
-    Method("agreed-hint", "of several hints the one of most agreement", {"trainer.method.hint_selection": "sequence"}),
-    Method("corrected-alone", "nothing learned from what the hinted model says", {"teach.shown_replies": False}),
-    Method("no-riders", "steps over corrections alone", {"train.riders": 0}),
-    Method("top-4", "4 tokens and a tail compared, not 50", {"trainer.method.top_k": 4}),
-    Method("scored", "a score on every judged reply beside it", {"trainer.method.w_rl": 1.0}),
-    Method("four-a-step", "a step takes four samples", {"train.batch_size": 4, "train.min_batch": 4}),
-    Method("rank-32", "rank 32 instead of 8", {"trainer.rank": 32, "trainer.alpha": 64.0}),
-    Method("attention-only", "LoRA in the attention alone", {"trainer.targets": "q_proj,k_proj,v_proj,o_proj"}),
+    EvalMethod("this-hint-alone", "the teacher reads no other hints of the user's", {"teach.rehearse": False}),
+    EvalMethod("no-anchor", "no k3 term to the base", {"trainer.method.kl_beta": 0.0}),
+    EvalMethod("ema-teacher", "a moving average of the policy reads the hint", {"trainer.method.teacher": "ema"}),
+    EvalMethod("reverse", "reverse divergence to the teacher", {"trainer.method.divergence": "reverse"}),
+    EvalMethod("jsd", "Jensen-Shannon divergence to the teacher", {"trainer.method.divergence": "jsd"}),
+    EvalMethod(
+        "agreed-hint", "of several hints the one of most agreement", {"trainer.method.hint_selection": "sequence"}
+    ),
+    EvalMethod("corrected-alone", "nothing learned from what the hinted model says", {"teach.shown_replies": False}),
+    EvalMethod("no-riders", "steps over corrections alone", {"train.riders": 0}),
+    EvalMethod("top-4", "4 tokens and a tail compared, not 50", {"trainer.method.top_k": 4}),
+    EvalMethod("scored", "a score on every judged reply beside it", {"trainer.method.w_rl": 1.0}),
+    EvalMethod("four-a-step", "a step takes four samples", {"train.batch_size": 4, "train.min_batch": 4}),
+    EvalMethod("rank-32", "rank 32 instead of 8", {"trainer.rank": 32, "trainer.alpha": 64.0}),
+    EvalMethod("attention-only", "LoRA in the attention alone", {"trainer.targets": "q_proj,k_proj,v_proj,o_proj"}),
 )
 # What a wish costs and how long it holds, by what carries it.
-CARRIES: tuple[Method, ...] = (
-    Method("weights", "nothing is added to any prompt", is_ours=True),
-    Method("memory", "the server keeps hints in the prompt", {"carry": "memory"}, trains=False, carries=True),
-    Method("bridge", "hints in the prompt until the weights follow", {"carry": "bridge"}, carries=True, is_ours=True),
+CARRIES: tuple[EvalMethod, ...] = (
+    EvalMethod("weights", "nothing is added to any prompt", is_ours=True),
+    EvalMethod("memory", "the server keeps hints in the prompt", {"carry": "memory"}, trains=False, carries=True),
+    EvalMethod(
+        "bridge", "hints in the prompt until the weights follow", {"carry": "bridge"}, carries=True, is_ours=True
+    ),
 )
 
 
-GROUPS: Mapping[str, tuple[Method, ...]] = {"all": METHODS, "ablations": ABLATIONS}
+GROUPS: Mapping[str, tuple[EvalMethod, ...]] = {"all": METHODS, "ablations": ABLATIONS}
 
 
-def chosen(names: Sequence[str], groups: Mapping[str, tuple[Method, ...]] = GROUPS) -> tuple[Method, ...]:
+def chosen(names: Sequence[str], groups: Mapping[str, tuple[EvalMethod, ...]] = GROUPS) -> tuple[EvalMethod, ...]:
     """The methods of these names: of one, of a whole group, or a TOML file of settings of your own.
 
     Raises ConfigError for a name that is none.
     """
     known = {method.name: (method,) for group in groups.values() for method in group} | dict(groups)
-    found: dict[str, Method] = {}
+    found: dict[str, EvalMethod] = {}
     for name in names:
         if name in known:
             found |= {method.name: method for method in known[name]}
         elif name.endswith(".toml"):
             file = Path(name)
-            found[file.stem] = Method(file.stem, f"settings of {file.name}", _flat(read_recipe(file)), is_ours=True)
+            found[file.stem] = EvalMethod(file.stem, f"settings of {file.name}", _flat(read_recipe(file)), is_ours=True)
         else:
             raise ConfigError(f"there is no method {name!r}", fix=f"use a TOML file, or some of {', '.join(known)}")
     return tuple(found.values())

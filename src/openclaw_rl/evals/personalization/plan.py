@@ -22,12 +22,12 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.evals.client import Client, served_model
 from openclaw_rl.evals.people.exercises import Exercises, ToyExercises
 from openclaw_rl.evals.people.jobs import Person
-from openclaw_rl.evals.people.voices import Scripted, Voice, playing
+from openclaw_rl.evals.people.voices import ScriptedVoice, Voice, playing
 from openclaw_rl.evals.people.wishes import ASSISTANT, STUDENT, TEACHER
-from openclaw_rl.evals.personalization.methods import Method, config_text
+from openclaw_rl.evals.personalization.methods import EvalMethod, config_text
 from openclaw_rl.evals.personalization.modes import Mode
 from openclaw_rl.evals.personalization.probes import BaseShares, Probes
-from openclaw_rl.evals.personalization.trial import Run, nobody_listens
+from openclaw_rl.evals.personalization.trial import TrialRun, nobody_listens
 from openclaw_rl.evals.personalization.trials import Trial, TrialSettings
 from openclaw_rl.evals.scripted_judge import MODEL as SCRIPTED_JUDGE
 from openclaw_rl.evals.scripted_judge import scripted_judge
@@ -39,14 +39,14 @@ EDITION = 2  # of the rules: trials of another edition are run again
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class EvalPlan:
     """What is to be run. `judge` empty is the recipe's own; `users` is `scripted` or the URL of a model that plays.
 
     `cast` makes the people of a seed; `in_turn` has one taught after the other instead of all in rounds.
     """
 
     mode: Mode
-    methods: tuple[Method, ...]
+    methods: tuple[EvalMethod, ...]
     seeds: tuple[int, ...]
     recipe: dict[str, Json]
     folder: Path
@@ -82,7 +82,7 @@ class Plan:
 class Cell:
     """One trial to run."""
 
-    method: Method
+    method: EvalMethod
     seed: int
     people: tuple[Person, ...]
 
@@ -118,11 +118,11 @@ def three(exercises: Exercises, seed: int) -> tuple[Person, ...]:
     )
 
 
-async def run_plan(plan: Plan, watcher: Watcher) -> list[Trial]:
+async def run_plan(plan: EvalPlan, watcher: Watcher) -> list[Trial]:
     """Every trial of the plan, `at_once` at a time, in the plan's order."""
     slots = asyncio.Semaphore(plan.at_once)
     async with AsyncExitStack() as stack:
-        voice: Voice = Scripted()
+        voice: Voice = ScriptedVoice()
         if plan.users != SCRIPTED:
             voice = await stack.enter_async_context(playing(plan.users))
 
@@ -135,7 +135,7 @@ async def run_plan(plan: Plan, watcher: Watcher) -> list[Trial]:
     return [task.result() for task in tasks]
 
 
-def conditions_of(plan: Plan, method: Method) -> str:
+def conditions_of(plan: EvalPlan, method: EvalMethod) -> str:
     """A digest of everything a trial's outcome depends on, beside the seed and the people."""
     facts = [
         EDITION,
@@ -162,9 +162,9 @@ def model_digest(model: str) -> str:
     return digest.hexdigest()
 
 
-async def _trial(plan: Plan, cell: Cell, voice: Voice, watcher: Watcher) -> Trial:
+async def _trial(plan: EvalPlan, cell: Cell, voice: Voice, watcher: Watcher) -> Trial:
     conditions = conditions_of(plan, cell.method)
-    kept = Kept(plan.folder / f"{plan.name}-{cell.name}-{conditions[:8]}.json", conditions)
+    kept = FinishedTrial(plan.folder / f"{plan.name}-{cell.name}-{conditions[:8]}.json", conditions)
     found = kept.read()
     if found is None:
         watcher.started(cell.name)
@@ -176,7 +176,7 @@ async def _trial(plan: Plan, cell: Cell, voice: Voice, watcher: Watcher) -> Tria
     return found
 
 
-async def _run(plan: Plan, cell: Cell, voice: Voice, on_progress: Callable[[int, int, str], None]) -> Trial:
+async def _run(plan: EvalPlan, cell: Cell, voice: Voice, on_progress: Callable[[int, int, str], None]) -> Trial:
     async with AsyncExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="openclaw-rl-eval-")))
         changes, tell = dict(cell.method.changes), nobody_listens
@@ -195,7 +195,7 @@ async def _run(plan: Plan, cell: Cell, voice: Voice, on_progress: Callable[[int,
         base = BaseShares(
             plan.folder, _digest([EDITION, model_digest(plan.model), asdict(plan.settings), plan.exercises.name])
         )
-        run = Run(
+        run = TrialRun(
             client,
             cell.method,
             cell.seed,
@@ -211,7 +211,7 @@ async def _run(plan: Plan, cell: Cell, voice: Voice, on_progress: Callable[[int,
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class FinishedTrial:
     """Where a finished trial lies."""
 
     path: Path

@@ -13,10 +13,10 @@ import msgspec
 from openai.types.chat import ChatCompletionMessageParam
 
 from openclaw_rl.evals.client import Client
-from openclaw_rl.evals.people.agent import Answer, Manner, answered
+from openclaw_rl.evals.people.agent import Answer, AskOptions, answered
 from openclaw_rl.evals.people.jobs import Assessment, Person
 from openclaw_rl.evals.people.workspace import workspace
-from openclaw_rl.evals.personalization.trials import OddReply, Shares, TrialSettings
+from openclaw_rl.evals.personalization.trials import FaultyReply, MeasuredShares, TrialSettings
 from openclaw_rl.evals.records import number_of
 
 FIRST_HELD_OUT = 1_000_000  # numbers of measured tasks lie beyond those of any session
@@ -24,7 +24,7 @@ ODD_KEPT = 3  # replies of one measurement that are kept to be read
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasurementTarget:
     """Whom to measure, behind which system text; `may_carry` says that the server may add hints to main requests."""
 
     person: Person
@@ -39,12 +39,12 @@ class BaseShares:
     folder: Path
     conditions: str
 
-    def get(self, person: Person) -> Shares | None:
+    def get(self, person: Person) -> MeasuredShares | None:
         """What was measured earlier under the same conditions."""
         path = self._path(person)
-        return msgspec.json.decode(path.read_bytes(), type=Shares) if path.is_file() else None
+        return msgspec.json.decode(path.read_bytes(), type=MeasuredShares) if path.is_file() else None
 
-    def put(self, person: Person, shares: Shares) -> None:
+    def put(self, person: Person, shares: MeasuredShares) -> None:
         """Keeps it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._path(person).write_bytes(msgspec.json.encode(shares))
@@ -62,9 +62,9 @@ class Probes:
     settings: TrialSettings
     base: BaseShares
     _made: int = 0
-    _known: dict[tuple[str, str, str], Shares] = field(default_factory=dict)
+    _known: dict[tuple[str, str, str], MeasuredShares] = field(default_factory=dict)
 
-    async def shares(self, asked: Measured) -> Shares:
+    async def shares(self, asked: MeasurementTarget) -> MeasuredShares:
         """Each time the same problems with the same sampling seeds, at the temperature everybody is served with.
 
         Side requests, which nobody learns from and no hint stands in. Where the server may carry hints, main requests
@@ -90,14 +90,14 @@ class Probes:
         rows = await self.client.versions()
         return next((str(row.get("version")) for row in rows if row.get("is_current")), "shared.0")
 
-    async def _measured(self, asked: Measured, *, is_side: bool) -> Shares:
+    async def _measured(self, asked: MeasurementTarget, *, is_side: bool) -> MeasuredShares:
         slots, person = asyncio.Semaphore(self.settings.at_once), asked.person
         self._made += 1
         name = f"measure-{self._made}"
 
         async def one(number: int) -> _Found:
             job = person.job(FIRST_HELD_OUT + number, held_out=True)
-            manner = Manner(
+            manner = AskOptions(
                 session=f"{name}-{number}",
                 user=person.user_id,
                 temperature=self.settings.temperature,
@@ -127,9 +127,9 @@ class _Found:
     worth: Assessment
 
 
-def _shares(person: str, found: Sequence[_Found]) -> Shares:
-    odd = [OddReply(each.worth.odd, each.asked, each.answer.text) for each in found if each.worth.odd]
-    return Shares(
+def _shares(person: str, found: Sequence[_Found]) -> MeasuredShares:
+    odd = [FaultyReply(each.worth.odd, each.asked, each.answer.text) for each in found if each.worth.odd]
+    return MeasuredShares(
         person=person,
         of=len(found),
         wish=sum(each.worth.follows for each in found),

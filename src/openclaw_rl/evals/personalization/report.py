@@ -10,7 +10,7 @@ from pathlib import Path
 from openclaw_rl.core.message import Json, json_list
 from openclaw_rl.evals.personalization import plots as pictures
 from openclaw_rl.evals.personalization.modes import Mode
-from openclaw_rl.evals.personalization.plan import Plan
+from openclaw_rl.evals.personalization.plan import EvalPlan
 from openclaw_rl.evals.personalization.trials import Trial
 from openclaw_rl.evals.report import figure, markdown_table, page, page_table, put_section
 
@@ -29,7 +29,7 @@ COLUMNS = (
 )
 
 
-def as_html(plan: Plan, figures: dict[str, Json], trials: Sequence[Trial]) -> str:
+def as_html(plan: EvalPlan, figures: dict[str, Json], trials: Sequence[Trial]) -> str:
     """The page; it needs nothing beside it."""
     plots = "".join(
         figure(
@@ -61,7 +61,7 @@ def headline(figures: dict[str, Json]) -> str:
     return f"{who}: fewest sessions by {best or 'none'}, among the baselines by {baseline or 'none'}"
 
 
-def table(plan: Plan, figures: dict[str, Json]) -> list[list[str]]:
+def table(plan: EvalPlan, figures: dict[str, Json]) -> list[list[str]]:
     """A row for each method and user."""
     rows = []
     for method in plan.methods:
@@ -87,7 +87,7 @@ def table(plan: Plan, figures: dict[str, Json]) -> list[list[str]]:
     return rows
 
 
-def as_markdown(plan: Plan, figures: dict[str, Json], picture: str) -> str:
+def as_markdown(plan: EvalPlan, figures: dict[str, Json], picture: str) -> str:
     """A section of a document: headline, table, the picture, the conditions."""
     lines = [f"**{headline(figures)}.** {LEGEND}", "", *markdown_table(COLUMNS, table(plan, figures))]
     lines += ["", f"![First replies that counted, session by session, method by method]({picture})", ""]
@@ -96,7 +96,7 @@ def as_markdown(plan: Plan, figures: dict[str, Json], picture: str) -> str:
 
 
 def write_results(
-    document: Path, plan: Plan, figures: dict[str, Json], trials: Sequence[Trial], section: str = ""
+    document: Path, plan: EvalPlan, figures: dict[str, Json], trials: Sequence[Trial], section: str = ""
 ) -> None:
     """The plan's section of the document, named after the mode unless told otherwise, and its picture beside it."""
     section = section or plan.mode
@@ -106,7 +106,7 @@ def write_results(
     picture.write_text(pictures.sheet(drawn), "utf-8")
 
 
-def _degenerate(plan: Plan, figures: dict[str, Json]) -> str:
+def _degenerate(plan: EvalPlan, figures: dict[str, Json]) -> str:
     """The degenerate replies that were kept, to be read; nothing where there were none."""
     items = [
         f"<li>{escape(method.name)}, {escape(user)}, seed {_at(odd, 'seed')}, after session {_at(odd, 'after_session')}"

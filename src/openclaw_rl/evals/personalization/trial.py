@@ -11,12 +11,12 @@ from openai.types.chat import ChatCompletionMessageParam
 from openclaw_rl.core.message import Json
 from openclaw_rl.evals.client import Client, TurnNews
 from openclaw_rl.evals.learning import settle
-from openclaw_rl.evals.people.agent import Answer, Manner, answered
+from openclaw_rl.evals.people.agent import Answer, AskOptions, answered
 from openclaw_rl.evals.people.jobs import Assessment, Job, Person
 from openclaw_rl.evals.people.voices import Voice
 from openclaw_rl.evals.people.workspace import Workspace, workspace
-from openclaw_rl.evals.personalization.methods import Memory, Method, Notes
-from openclaw_rl.evals.personalization.probes import Measured, Probes
+from openclaw_rl.evals.personalization.methods import EvalMethod, Memory, Notes
+from openclaw_rl.evals.personalization.probes import MeasurementTarget, Probes
 from openclaw_rl.evals.personalization.trials import (
     AGAIN,
     BEFORE,
@@ -24,8 +24,8 @@ from openclaw_rl.evals.personalization.trials import (
     LAST,
     TWICE,
     Point,
-    Session,
     Trial,
+    TrialSession,
     TrialSettings,
     converged,
 )
@@ -41,7 +41,7 @@ def nobody_listens(said: str, score: int, hint: str) -> None:
 
 
 @dataclass(slots=True)
-class Talk:
+class TrialConversation:
     """One conversation as it goes."""
 
     person: Person
@@ -57,14 +57,14 @@ class Talk:
 
 
 @dataclass(slots=True)
-class Run:
+class TrialRun:
     """A trial under way. `people` teach, in turns; `everybody` is measured.
 
     `tell` is told of everything a user says what it means, for a scripted judge; `on_progress` of every session.
     """
 
     client: Client
-    method: Method
+    method: EvalMethod
     seed: int
     people: tuple[Person, ...]
     everybody: tuple[Person, ...]
@@ -73,7 +73,7 @@ class Run:
     probes: Probes
     tell: Tell = nobody_listens
     on_progress: OnProgress = lambda done, of, what: None
-    sessions: list[Session] = field(default_factory=list)
+    sessions: list[TrialSession] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     memories: dict[str, Memory] = field(default_factory=dict)
 
@@ -154,14 +154,14 @@ class Run:
             system = self.memories[person.user_id].system
             self.on_progress(number, max(number, self._until()), f"measuring {label}")
             shares.append(
-                await self.probes.shares(Measured(person, system, may_carry=self.method.carries and is_final))
+                await self.probes.shares(MeasurementTarget(person, system, may_carry=self.method.carries and is_final))
             )
         self.points.append(Point(label, number, tuple(shares), whose))
 
-    async def _session(self, person: Person, number: int) -> Session:
+    async def _session(self, person: Person, number: int) -> TrialSession:
         started, job = time.monotonic(), person.job(number)
         with workspace(job.files) as place:
-            talk = Talk(person, job, place, f"{person.name}-{self.seed}-{number}", number, [*job.before])
+            talk = TrialConversation(person, job, place, f"{person.name}-{self.seed}-{number}", number, [*job.before])
             await self._converse(talk)
         await self.client.end(talk.name)
         is_settled = await settle(self.client, limit_s=self.settings.settle_s, poll_s=self.settings.poll_s)
@@ -171,7 +171,7 @@ class Run:
             for hint in hints:
                 self.memories[person.user_id].add(hint)
         assert talk.first is not None
-        return Session(
+        return TrialSession(
             person=person.name,
             number=number,
             follows=talk.first.follows,
@@ -191,7 +191,7 @@ class Run:
     async def _news(self, turn: str) -> TurnNews:
         return await self.client.turn(turn) if self.method.judges else TurnNews(turn, "", "", None, (), ())
 
-    async def _converse(self, talk: Talk) -> None:
+    async def _converse(self, talk: TrialConversation) -> None:
         """Until the user is content, has what they wanted in their file, and has said so; or has had enough."""
         job, said = talk.job, talk.job.opening
         while True:
@@ -213,14 +213,14 @@ class Run:
         await self._answer(talk, said)
         talk.answers.pop()
 
-    def _complains(self, talk: Talk, said: str, found: Assessment) -> None:
+    def _complains(self, talk: TrialConversation, said: str, found: Assessment) -> None:
         talk.corrections += 1
         is_wish = found.right and not found.follows
         self.tell(said, -1, talk.job.wish.stated(talk.job.words) if is_wish else "")
         if self.method.notes is Notes.FOLLOWUPS:
             self.memories[talk.person.user_id].add(said)
 
-    async def _files(self, talk: Talk) -> bool:
+    async def _files(self, talk: TrialConversation) -> bool:
         """The user asks for the answer in their file, and once more where it did not come to stand there."""
         job = talk.job
         assert job.path is not None
@@ -236,9 +236,9 @@ class Run:
             self.tell(f"Again: {asked}", -1, "")
         return False
 
-    async def _answer(self, talk: Talk, said: str) -> Answer:
+    async def _answer(self, talk: TrialConversation, said: str) -> Answer:
         talk.messages.append({"role": "user", "content": said})
-        manner = Manner(
+        manner = AskOptions(
             session=talk.name,
             user=talk.person.user_id,
             temperature=self.settings.temperature,

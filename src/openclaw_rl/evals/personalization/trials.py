@@ -35,7 +35,7 @@ class TrialSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class TrialSession:
     """One conversation: what the first reply was worth, and what it took to get a good one."""
 
     person: str
@@ -60,7 +60,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class OddReply:
+class FaultyReply:
     """A reply that is not sane, and why not."""
 
     why: tuple[str, ...]
@@ -69,7 +69,7 @@ class OddReply:
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class MeasuredShares:
     """First replies to one person's unseen problems at one moment; nobody learns from these.
 
     `bare` counts those that followed the wish with nothing added to the prompt, where that was measured apart;
@@ -86,7 +86,7 @@ class Shares:
     prompt_tokens: float
     version: str
     bare: int | None = None
-    odd: tuple[OddReply, ...] = ()
+    odd: tuple[FaultyReply, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +95,10 @@ class Point:
 
     label: str
     after_session: int
-    shares: tuple[Shares, ...]
+    shares: tuple[MeasuredShares, ...]
     person: str = ""
 
-    def of(self, person: str) -> Shares:
+    def of(self, person: str) -> MeasuredShares:
         """That person's shares."""
         return next(shares for shares in self.shares if shares.person == person)
 
@@ -110,7 +110,7 @@ class Trial:
     method: str
     seed: int
     people: tuple[str, ...]
-    sessions: tuple[Session, ...]
+    sessions: tuple[TrialSession, ...]
     points: tuple[Point, ...]
     steps: int
     versions: int
@@ -120,7 +120,7 @@ class Trial:
     hints_in_use: int = 0  # in prompts, where a server carries them
     hints_retired: int = 0
 
-    def sessions_of(self, person: str) -> tuple[Session, ...]:
+    def sessions_of(self, person: str) -> tuple[TrialSession, ...]:
         """That person's sessions, in order."""
         return tuple(session for session in self.sessions if session.person == person)
 
@@ -138,6 +138,6 @@ class Trial:
         return self.points[-1]
 
 
-def converged(sessions: Sequence[Session], *, gated: bool = True) -> int | None:
+def converged(sessions: Sequence[TrialSession], *, gated: bool = True) -> int | None:
     """The number of the session that completes three in a row whose first reply counted."""
     return converged_at([session.is_good if gated else session.follows for session in sessions])

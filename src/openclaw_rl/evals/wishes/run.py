@@ -10,9 +10,9 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.evals.people import rules
 from openclaw_rl.evals.people.exercises import Exercises
 from openclaw_rl.evals.people.jobs import Person
-from openclaw_rl.evals.people.wishes import Kind, Wish, detailed, friendly, natural
+from openclaw_rl.evals.people.wishes import HiddenWish, WishKind, detailed, friendly, natural
 from openclaw_rl.evals.personalization.figures import conditions_told
-from openclaw_rl.evals.personalization.plan import Plan
+from openclaw_rl.evals.personalization.plan import EvalPlan
 from openclaw_rl.evals.personalization.trials import Trial
 from openclaw_rl.tiny import manners
 from openclaw_rl.tiny.styles import Style
@@ -22,22 +22,22 @@ USER = "user"
 _STYLES = {Style.NATURAL: natural, Style.DETAILED: detailed, Style.FRIENDLY: friendly}
 _FIRST, _LAST, _STYLE = manners.Aspect.FIRST, manners.Aspect.LAST, manners.Aspect.STYLE
 TWELVE = (
-    manners.Wish(_STYLE, Style.NATURAL, manners.Kind.SOLVE),
-    manners.Wish(_FIRST, "Hello friend!", manners.Kind.SOLVE),
-    manners.Wish(_LAST, "Stay curious!", manners.Kind.SOLVE),
-    manners.Wish(_STYLE, Style.DETAILED, manners.Kind.GRADE),
-    manners.Wish(_FIRST, "Good day.", manners.Kind.GRADE),
-    manners.Wish(_LAST, "Best wishes.", manners.Kind.GRADE),
-    manners.Wish(_STYLE, Style.FRIENDLY, manners.Kind.COMMENT),
-    manners.Wish(_FIRST, "Hey there!", manners.Kind.COMMENT),
-    manners.Wish(_LAST, "See you soon!", manners.Kind.COMMENT),
-    manners.Wish(_FIRST, "Okay!", manners.Kind.THANKS),
-    manners.Wish(_LAST, "Any questions?", manners.Kind.THANKS),
-    manners.Wish(_LAST, "That is all.", manners.Kind.FILED),
+    manners.Wish(_STYLE, Style.NATURAL, manners.TaskKind.SOLVE),
+    manners.Wish(_FIRST, "Hello friend!", manners.TaskKind.SOLVE),
+    manners.Wish(_LAST, "Stay curious!", manners.TaskKind.SOLVE),
+    manners.Wish(_STYLE, Style.DETAILED, manners.TaskKind.GRADE),
+    manners.Wish(_FIRST, "Good day.", manners.TaskKind.GRADE),
+    manners.Wish(_LAST, "Best wishes.", manners.TaskKind.GRADE),
+    manners.Wish(_STYLE, Style.FRIENDLY, manners.TaskKind.COMMENT),
+    manners.Wish(_FIRST, "Hey there!", manners.TaskKind.COMMENT),
+    manners.Wish(_LAST, "See you soon!", manners.TaskKind.COMMENT),
+    manners.Wish(_FIRST, "Okay!", manners.TaskKind.THANKS),
+    manners.Wish(_LAST, "Any questions?", manners.TaskKind.THANKS),
+    manners.Wish(_LAST, "That is all.", manners.TaskKind.FILED),
 )
 
 
-def as_wish(told: manners.Wish) -> Wish:
+def as_wish(told: manners.Wish) -> HiddenWish:
     """A wish of the toy world about one kind of reply, with the strict rule for it."""
     assert told.scope is not None
     kind = told.scope
@@ -49,7 +49,7 @@ def as_wish(told: manners.Wish) -> Wish:
         return told.stated(kind, rng)
 
     verb = {_STYLE: "style", _FIRST: "begin with", _LAST: "end with"}[told.aspect]
-    return Wish(f"{kind}-{told.aspect}", Kind(kind), f"{verb} {told.value}", follows, told.correction, stated)
+    return HiddenWish(f"{kind}-{told.aspect}", WishKind(kind), f"{verb} {told.value}", follows, told.correction, stated)
 
 
 def one_user(exercises: Exercises, seed: int) -> tuple[Person, ...]:
@@ -59,7 +59,7 @@ def one_user(exercises: Exercises, seed: int) -> tuple[Person, ...]:
     return tuple(Person(wish.name, wish, exercises, seed, user=USER) for wish in wishes)
 
 
-def wish_figures(plan: Plan, trials: Sequence[Trial]) -> dict[str, Json]:
+def wish_figures(plan: EvalPlan, trials: Sequence[Trial]) -> dict[str, Json]:
     """Per carry how many wishes hold in the end, as served and with nothing added, and the tokens a prompt grew by."""
     carries: dict[str, Json] = {}
     for method in plan.methods:

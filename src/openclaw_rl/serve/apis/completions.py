@@ -15,7 +15,7 @@ from openclaw_rl.render.detokenise import TokenBytes
 from openclaw_rl.render.parsers import ReplyDelta, TextDelta
 from openclaw_rl.serve.apis.chat.chunks import usage_json
 from openclaw_rl.serve.apis.chat.wire import CompletionBody, facts_of, fields_of, parsed, value_of
-from openclaw_rl.serve.generate import Asked, Generation, begin
+from openclaw_rl.serve.generate import Generation, GenerationRequest, begin
 from openclaw_rl.serve.logprobs import LEAST_LOGP
 from openclaw_rl.serve.outbox import DONE
 from openclaw_rl.serve.parts import ServeParts
@@ -48,7 +48,7 @@ async def completions(request: web.Request, parts: ServeParts, key_name: str) ->
     text = prompt if isinstance(prompt, str) else await beside(len(raw), partial(parts.renderer.table.text, prompt))
     limit = limit_of(body, parts.settings)
     held = held_text(body, value_of(body.response_format), "response_format")
-    asked = Asked(
+    asked = GenerationRequest(
         api="completions",
         messages=(message(Role.USER, text),),
         tools=(),

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from openclaw_rl.errors import OpenClawRLError, RequestError
 from openclaw_rl.serve.parts import ServeParts
-from openclaw_rl.store.export import Wanted, pieces
+from openclaw_rl.store.export import ExportFilter, pieces
 
 FORGOTTEN = "x-openclaw-rl-forgotten"  # how much was forgotten when the records were read
 _MOST_PATH_CHARS = 4096
@@ -53,7 +53,7 @@ async def export(request: web.Request, parts: ServeParts, key_name: str) -> web.
     return response
 
 
-def _asked(request: web.Request) -> tuple[Wanted, Path | None]:
+def _asked(request: web.Request) -> tuple[ExportFilter, Path | None]:
     query = request.query
     side, to = query.get("side", "true"), query.get("to")
     if side not in _SAID:
@@ -62,7 +62,7 @@ def _asked(request: web.Request) -> tuple[Wanted, Path | None]:
         raise RequestError(
             "to is no whole path of a file", fix="send one that begins with /, or leave it out", param="to"
         )
-    wanted = Wanted(session=query.get("session"), user=query.get("user"), with_side=_SAID[side])
+    wanted = ExportFilter(session=query.get("session"), user=query.get("user"), with_side=_SAID[side])
     return wanted, None if to is None else Path(to)
 
 

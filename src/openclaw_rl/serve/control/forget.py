@@ -9,8 +9,8 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.errors import ConfigError, RequestError
 from openclaw_rl.serve.apis.chat.wire import parsed
 from openclaw_rl.serve.control.routes import answer
-from openclaw_rl.serve.parts import Forgetting, ServeParts
-from openclaw_rl.store.forget.selection import What
+from openclaw_rl.serve.parts import ForgettingControl, ServeParts
+from openclaw_rl.store.forget.selection import ForgetTarget
 
 
 class ForgetBody(msgspec.Struct):
@@ -42,7 +42,9 @@ async def forget(request: web.Request, parts: ServeParts, key_name: str) -> web.
             f"{' and '.join(given) or 'nothing'} is named to be forgotten",
             fix="send one of session, user, turn, episode and before",
         )
-    what = What(session=body.session, user=body.user, turn=body.turn, before_s=body.before, episode=body.episode)
+    what = ForgetTarget(
+        session=body.session, user=body.user, turn=body.turn, before_s=body.before, episode=body.episode
+    )
     try:
         found: dict[str, Json] = dict(await _forgetting(parts).preview(what))
     except ConfigError as problem:
@@ -57,7 +59,7 @@ async def standing(request: web.Request, parts: ServeParts, key_name: str) -> we
     return answer({"forgettings": [dict(item) for item in await _forgetting(parts).standing()]})
 
 
-def _forgetting(parts: ServeParts) -> Forgetting:
+def _forgetting(parts: ServeParts) -> ForgettingControl:
     if parts.forgetting is None:
         raise RequestError("this server forgets nothing", status=501)
     return parts.forgetting

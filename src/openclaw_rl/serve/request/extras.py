@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from openclaw_rl.core.sampling import Leaning
+from openclaw_rl.core.sampling import LogitAdjustment
 from openclaw_rl.errors import RequestError
 
 _EMPTY: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
@@ -27,13 +27,13 @@ class Extras(msgspec.Struct, kw_only=True):
     structured_outputs: msgspec.Raw = _EMPTY
 
 
-def leaning_of(body: Extras) -> Leaning | None:
+def leaning_of(body: Extras) -> LogitAdjustment | None:
     """What makes tokens likelier or less likely; None where nothing does. Raises RequestError out of range."""
     given = body.logit_bias or {}
     if len(given) > _MOST_BIASED:
         raise RequestError(f"logit_bias names {len(given)} ids", fix=f"send at most {_MOST_BIASED}", param="logit_bias")
     try:
-        found = Leaning(
+        found = LogitAdjustment(
             bias=tuple((_id(name), value) for name, value in given.items()),
             presence=body.presence_penalty or 0.0,
             frequency=body.frequency_penalty or 0.0,
@@ -41,7 +41,7 @@ def leaning_of(body: Extras) -> Leaning | None:
         )
     except ValueError as problem:
         raise RequestError(str(problem), param=str(problem).split(" ", 1)[0]) from problem
-    return None if found == Leaning() else found
+    return None if found == LogitAdjustment() else found
 
 
 def _id(name: str) -> int:

@@ -21,7 +21,7 @@ _RESERVED = frozenset({"messages", "tools", "add_generation_prompt"})
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ThinkingRequest:
     """One field that speaks of thinking: whether there is to be any, how much of it, in how many tokens.
 
     One that says none of the three is of a kind nobody knows.
@@ -41,7 +41,7 @@ class Options:
     ignored: list[str]
 
 
-def options_of(kwargs: msgspec.Raw, wishes: Sequence[Wish], known: Collection[str]) -> Options:
+def options_of(kwargs: msgspec.Raw, wishes: Sequence[ThinkingRequest], known: Collection[str]) -> Options:
     """The options of a template that knows these names. `chat_template_kwargs` go first, then the wishes in order.
 
     Raises RequestError for arguments that are not the client's to set.
@@ -67,12 +67,12 @@ def options_of(kwargs: msgspec.Raw, wishes: Sequence[Wish], known: Collection[st
 
 def chat_wishes(
     effort: str | None, reasoning: msgspec.Raw, thinking: msgspec.Raw, enable_thinking: msgspec.Raw
-) -> list[Wish]:
+) -> list[ThinkingRequest]:
     """What a chat request says: OpenAI's `reasoning_effort`, and what other servers' clients send instead of it."""
-    found = [Wish("reasoning_effort", level=effort)] if effort is not None else []
+    found = [ThinkingRequest("reasoning_effort", level=effort)] if effort is not None else []
     held = value_of(enable_thinking)
     if held is not None:
-        found.append(Wish("enable_thinking", is_on=held if isinstance(held, bool) else None))
+        found.append(ThinkingRequest("enable_thinking", is_on=held if isinstance(held, bool) else None))
     return [*found, *_of_thinking(value_of(thinking)), *_of_reasoning(value_of(reasoning))]
 
 
@@ -82,30 +82,30 @@ def unheeded(sent: msgspec.Raw, name: str, known: Collection[str]) -> list[str]:
     return [f"{name}.{key}" for key in held if key not in known] if isinstance(held, dict) else []
 
 
-def _of_thinking(held: Json) -> list[Wish]:
+def _of_thinking(held: Json) -> list[ThinkingRequest]:
     """`thinking` as a switch, or as Anthropic and others write it."""
     if held is None or isinstance(held, bool):
-        return [] if held is None else [Wish("thinking", is_on=held)]
+        return [] if held is None else [ThinkingRequest("thinking", is_on=held)]
     if not isinstance(held, dict):
-        return [Wish("thinking")]
+        return [ThinkingRequest("thinking")]
     kind, budget = held.get("type"), held.get("budget_tokens")
-    found = [Wish("thinking", is_on=kind == "enabled")] if kind in ("enabled", "disabled") else []
+    found = [ThinkingRequest("thinking", is_on=kind == "enabled")] if kind in ("enabled", "disabled") else []
     if kind not in (None, "enabled", "disabled", "adaptive", "auto"):
-        found = [Wish("thinking.type")]
-    return [*found, Wish("thinking.budget_tokens", budget=budget)] if isinstance(budget, int) else found
+        found = [ThinkingRequest("thinking.type")]
+    return [*found, ThinkingRequest("thinking.budget_tokens", budget=budget)] if isinstance(budget, int) else found
 
 
-def _of_reasoning(held: Json) -> list[Wish]:
+def _of_reasoning(held: Json) -> list[ThinkingRequest]:
     """`reasoning` as gateways write it: a level, a switch, a budget."""
     if held is None:
         return []
     if not isinstance(held, dict):
-        return [Wish("reasoning")]
+        return [ThinkingRequest("reasoning")]
     level, is_on, budget = held.get("effort"), held.get("enabled"), held.get("max_tokens")
-    found = [Wish("reasoning.effort", level=level)] if isinstance(level, str) else []
+    found = [ThinkingRequest("reasoning.effort", level=level)] if isinstance(level, str) else []
     if isinstance(is_on, bool):
-        found.append(Wish("reasoning.enabled", is_on=is_on))
-    return [*found, Wish("reasoning.max_tokens", budget=budget)] if isinstance(budget, int) else found
+        found.append(ThinkingRequest("reasoning.enabled", is_on=is_on))
+    return [*found, ThinkingRequest("reasoning.max_tokens", budget=budget)] if isinstance(budget, int) else found
 
 
 def _arguments(sent: msgspec.Raw) -> dict[str, Json]:

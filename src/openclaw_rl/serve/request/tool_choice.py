@@ -10,13 +10,13 @@ import msgspec
 
 from openclaw_rl.core.message import Json, Tool
 from openclaw_rl.errors import RequestError
-from openclaw_rl.render.called import Called
+from openclaw_rl.render.called import CallableTool
 from openclaw_rl.render.forms import AnswerForm
 from openclaw_rl.serve.request.held_text import HeldText
 from openclaw_rl.serve.request.names import flat_name
 
 
-class Calling(StrEnum):
+class CallMode(StrEnum):
     """Whether tools are called."""
 
     NONE = "none"
@@ -28,17 +28,17 @@ class Calling(StrEnum):
 class ToolChoice:
     """A request's choice; `names` are the tools it leaves, None for all. With `is_one` there is one call."""
 
-    calling: Calling = Calling.AUTO
+    calling: CallMode = CallMode.AUTO
     names: tuple[str, ...] | None = None
     is_one: bool = False
 
     def offered(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
         """The tools the model is told of. Raises RequestError for a name that none has, and where there are none."""
-        if self.calling is Calling.NONE:
+        if self.calling is CallMode.NONE:
             return ()
         known = {tool.name for tool in tools}
         strange = [name for name in self.names or () if name not in known]
-        if strange or (self.calling is Calling.REQUIRED and not tools):
+        if strange or (self.calling is CallMode.REQUIRED and not tools):
             raise RequestError(
                 f"tool_choice names {strange[0]!r}, which is not among the tools"
                 if strange
@@ -46,7 +46,7 @@ class ToolChoice:
                 fix="offer the tool, or leave tool_choice out",
                 param="tool_choice",
             )
-        if self.calling is Calling.AUTO and self.names is not None:
+        if self.calling is CallMode.AUTO and self.names is not None:
             return tuple(tool for tool in tools if tool.name in self.names)
         return tuple(tools)
 
@@ -55,12 +55,12 @@ def tool_choice_of(value: Json) -> ToolChoice:
     """The choice as OpenAI's two APIs write it. Raises RequestError for one that is none."""
     if value is None:
         return ToolChoice()
-    if isinstance(value, str) and value in set(Calling):
-        return ToolChoice(Calling(value))
+    if isinstance(value, str) and value in set(CallMode):
+        return ToolChoice(CallMode(value))
     if isinstance(value, dict):
         name = _name_of(value)
         if value.get("type") in ("function", "custom") and name is not None:
-            return ToolChoice(Calling.REQUIRED, (name,), is_one=True)
+            return ToolChoice(CallMode.REQUIRED, (name,), is_one=True)
         if value.get("type") == "allowed_tools":
             return _allowed(value.get("allowed_tools", value))
     raise RequestError(
@@ -80,16 +80,18 @@ def answer_form(
     has_one_call: bool,
 ) -> AnswerForm | None:
     """What the answer is held to; None where it is free. `tools` are those offered, `strict` the names of some."""
-    if choice.calling is Calling.REQUIRED:
+    if choice.calling is CallMode.REQUIRED:
         called = [
-            Called(tool.name, tool.parameters) for tool in tools if choice.names is None or tool.name in choice.names
+            CallableTool(tool.name, tool.parameters)
+            for tool in tools
+            if choice.names is None or tool.name in choice.names
         ]
         return AnswerForm(
             tools=tuple(called), needs_call=True, has_one_call=has_one_call or choice.is_one, param="tool_choice"
         )
     if held is None and not any(tool.name in strict for tool in tools):
         return None
-    called = [Called(tool.name, tool.parameters if tool.name in strict else None) for tool in tools]
+    called = [CallableTool(tool.name, tool.parameters if tool.name in strict else None) for tool in tools]
     held = held or HeldText(param="tools")
     return AnswerForm(held.text, held.own, tuple(called), has_one_call=has_one_call, param=held.param)
 
@@ -102,7 +104,7 @@ def _allowed(value: Json) -> ToolChoice:
         raise RequestError(
             "tool_choice allows no tools by name", fix="send mode and the tools' names", param="tool_choice"
         )
-    return ToolChoice(Calling(mode), tuple(name for name in names if name is not None))
+    return ToolChoice(CallMode(mode), tuple(name for name in names if name is not None))
 
 
 def _name_of(value: Json) -> str | None:

@@ -24,7 +24,7 @@ _KILO = 1024
 
 
 @dataclass(slots=True)
-class Unseen:
+class Placeholders:
     """The placeholders of one request; `counts` by kind."""
 
     counts: Counter[str] = field(default_factory=Counter)

@@ -17,7 +17,7 @@ from openclaw_rl.store.codec import metrics_text, plain
 from openclaw_rl.store.connection import NAME
 from openclaw_rl.store.exports import ExportBook
 from openclaw_rl.store.forget.erase import empty_log, erase, rewrite
-from openclaw_rl.store.forget.selection import Going, What, going
+from openclaw_rl.store.forget.selection import ForgetSelection, ForgetTarget, going
 from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.rows import StepRecord
 from openclaw_rl.store.tables import turns, versions
@@ -51,7 +51,7 @@ LOG_TRIES, LOG_PAUSE_S = 600, 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class UnderWay:
+class ForgottenInFlight:
     """What belongs to something forgotten, of requests that were being answered just then: it is not stored."""
 
     id: str  # of the forgetting
@@ -75,15 +75,15 @@ class UnderWay:
 
 
 @dataclass(frozen=True, slots=True)
-class _Looked:
+class _ForgetPreview:
     """What goes, as it was found beside those who write, and by what is known whether it still holds."""
 
-    what: What
-    found: Going
+    what: ForgetTarget
+    found: ForgetSelection
     last_seq: int
     states: tuple[tuple[object, ...], ...]
 
-    def still_holds(self, sql: sqlite3.Connection, mark: UnderWay) -> bool:
+    def still_holds(self, sql: sqlite3.Connection, mark: ForgottenInFlight) -> bool:
         """Whether nothing came since that would change it."""
         newer = turns.since(sql, self.last_seq)
         has_more = any(mark.goes_on(turn) or mark.is_theirs(turn) for turn in newer)
@@ -98,7 +98,7 @@ class ForgettingBook:
         self._reader = reader
         self._exports = exports
         self._hints = hints
-        self._under_way: tuple[UnderWay, ...] = ()
+        self._under_way: tuple[ForgottenInFlight, ...] = ()
         self.begun = 0  # since the store was opened: what was read before may hold what is gone
 
     def holds(self, turn: Turn) -> bool:
@@ -109,22 +109,27 @@ class ForgettingBook:
         """Whatever was being answered when this was forgotten is answered."""
         self._under_way = tuple(mark for mark in self._under_way if mark.id != name)
 
-    async def preview(self, what: What) -> Going:
+    async def preview(self, what: ForgetTarget) -> ForgetSelection:
         """What would go. Raises ConfigError where nothing of that name is there."""
         async with self._exports.snapshot() as snapshot:  # long: others read meanwhile
             return await snapshot.do(lambda sql: going(sql, what))
 
     async def begin(
-        self, what: What, *, name: str, at_s: float, planned: Callable[[sqlite3.Connection, Going], str]
-    ) -> Going:
+        self,
+        what: ForgetTarget,
+        *,
+        name: str,
+        at_s: float,
+        planned: Callable[[sqlite3.Connection, ForgetSelection], str],
+    ) -> ForgetSelection:
         """Erases the rows and notes what is still to be done, in one transaction, synced to disk.
 
         What goes is looked for before it, so that nobody who stores a turn waits for that. Turns of requests that came
         until then and belong to it are not stored any more, until `answered`.
         """
-        looked: _Looked | None = None
+        looked: _ForgetPreview | None = None
 
-        def work(tx: Transaction) -> Going | None:
+        def work(tx: Transaction) -> ForgetSelection | None:
             found = going(tx.sql, what) if looked is None else looked.found
             mark = _under_way(name, found)
             if looked is not None and not looked.still_holds(tx.sql, mark):
@@ -142,7 +147,7 @@ class ForgettingBook:
                 return found
         raise AssertionError("what is looked for while nobody writes holds")
 
-    async def _look(self, what: What) -> _Looked:
+    async def _look(self, what: ForgetTarget) -> _ForgetPreview:
         async with self._exports.snapshot() as snapshot:
             return await snapshot.do(lambda sql: _look(sql, what))
 
@@ -191,12 +196,12 @@ class ForgettingBook:
         raise StoreError("the store's log cannot be cut off: another program reads it", fix="close what reads store.db")
 
 
-def _look(sql: sqlite3.Connection, what: What) -> _Looked:
+def _look(sql: sqlite3.Connection, what: ForgetTarget) -> _ForgetPreview:
     found = going(sql, what)
-    return _Looked(what, found, turns.last_seq(sql), _states(sql, found))
+    return _ForgetPreview(what, found, turns.last_seq(sql), _states(sql, found))
 
 
-def _states(sql: sqlite3.Connection, found: Going) -> tuple[tuple[object, ...], ...]:
+def _states(sql: sqlite3.Connection, found: ForgetSelection) -> tuple[tuple[object, ...], ...]:
     """Where the turns of the sessions that lose one stand, the hints, episodes and versions."""
     rows: list[tuple[object, ...]] = []
     for session in found.touched:
@@ -207,9 +212,9 @@ def _states(sql: sqlite3.Connection, found: Going) -> tuple[tuple[object, ...], 
     return tuple(rows)
 
 
-def _under_way(name: str, found: Going) -> UnderWay:
+def _under_way(name: str, found: ForgetSelection) -> ForgottenInFlight:
     turned, touched, hinted = (frozenset(each) for each in (found.turns, found.touched, found.hints))
-    return UnderWay(name, time.time(), turned, touched, hinted, found.user)
+    return ForgottenInFlight(name, time.time(), turned, touched, hinted, found.user)
 
 
 def enter(sql: sqlite3.Connection, held: Forgetting) -> None:

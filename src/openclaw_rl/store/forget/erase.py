@@ -11,7 +11,7 @@ from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.store import codec
 from openclaw_rl.store.codec import plain
 from openclaw_rl.store.connection import open_writer
-from openclaw_rl.store.forget.selection import Going
+from openclaw_rl.store.forget.selection import ForgetSelection
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 from openclaw_rl.store.tables import episodes, samples, versions
 
@@ -29,7 +29,7 @@ _OLD = (
 TABLES_OF_TURNS = ("next_states", "verdicts", "feedback", "samples", "lessons")
 
 
-def erase(sql: sqlite3.Connection, what: Going) -> None:
+def erase(sql: sqlite3.Connection, what: ForgetSelection) -> None:
     """Takes the rows out, and the versions that learned from them out of service; the caller's transaction.
 
     A step that made such a version stays as a row without content. Who served it is served its nearest ancestor that
@@ -173,7 +173,7 @@ def _digests(held: bytes) -> list[bytes]:
     return [bytes(held[at : at + 16]) for at in range(0, len(held), 16)]
 
 
-def _take_back(sql: sqlite3.Connection, what: Going) -> None:
+def _take_back(sql: sqlite3.Connection, what: ForgetSelection) -> None:
     rows = versions.everything(sql)
     gone = {row.version for row in what.versions}
     for scope, number in sql.execute("SELECT scope, number FROM current").fetchall():

@@ -21,7 +21,7 @@ from openclaw_rl.store.tables import hints, ledger, turns, versions
 
 
 @dataclass(frozen=True, slots=True)
-class What:
+class ForgetTarget:
     """What to forget: a session, a user, a turn, an episode, or all that is older than a moment."""
 
     session: str | None = None
@@ -37,7 +37,7 @@ class What:
 
 
 @dataclass(frozen=True, slots=True)
-class Going:
+class ForgetSelection:
     """What goes. `unsaid` are turns that stay without what followed them, `unread` those that only lose their sample;
     `thinned` keep one without what it says to requests that go, or behind hints of `words`. `versions` learned from any
     of it.
@@ -69,10 +69,10 @@ class Going:
         )
 
 
-def going(sql: sqlite3.Connection, what: What) -> Going:
+def going(sql: sqlite3.Connection, what: ForgetTarget) -> ForgetSelection:
     """What goes. Raises ConfigError where nothing of that name is there."""
     first = _named(sql, what)
-    talk = _Talk(sql, _users_of(sql, first))
+    talk = _UserTurns(sql, _users_of(sql, first))
     gone, unsaid, drawn, words = talk.closed(first)
     unread, thinned = talk.read_behind(words, gone, unsaid)
     if what.user is not None:
@@ -83,7 +83,7 @@ def going(sql: sqlite3.Connection, what: What) -> Going:
     tainted = learners(versions.everything(sql), learned | thinned, scope)
     counts = {name: _count(sql, name, gone | unsaid) for name in ("next_states", "verdicts", "feedback")}
     counts["samples"] = _count(sql, "samples", learned)
-    return Going(
+    return ForgetSelection(
         turns=ordered,
         unsaid=tuple(sorted(unsaid)),
         unread=tuple(sorted(unread)),
@@ -111,7 +111,7 @@ def learners(rows: Iterable[VersionRow], turns: Collection[str], scope: str | No
     return tuple(found)
 
 
-def _named(sql: sqlite3.Connection, what: What) -> set[str]:
+def _named(sql: sqlite3.Connection, what: ForgetTarget) -> set[str]:
     if what.turn is not None:
         found = _ids(sql, "id = ?", plain(what.turn))
         missing = f"there is no turn {what.turn}"
@@ -165,7 +165,7 @@ def _emptied(sql: sqlite3.Connection, gone: Collection[str], user: str | None) -
     return tuple(sorted(touched - left))
 
 
-def _episodes(sql: sqlite3.Connection, gone: Collection[str], what: What) -> tuple[str, ...]:
+def _episodes(sql: sqlite3.Connection, gone: Collection[str], what: ForgetTarget) -> tuple[str, ...]:
     """Those that are named, of whom is forgotten whole, or left without a turn."""
     steps = [(str(turn), str(episode)) for turn, episode in sql.execute("SELECT turn, episode FROM episode_steps")]
     left = {episode for turn, episode in steps if turn not in gone}
@@ -178,7 +178,7 @@ def _episodes(sql: sqlite3.Connection, gone: Collection[str], what: What) -> tup
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _SearchedTurn:
     """A turn as the search needs it; `carried` are the ids and texts of the hints it was answered behind."""
 
     seq: int
@@ -188,14 +188,14 @@ class _Said:
     carried: frozenset[str]
 
 
-class _Talk:
+class _UserTurns:
     """The turns of some users, by id, and how they hang together."""
 
     def __init__(self, sql: sqlite3.Connection, users: Collection[str]) -> None:
         self._sql = sql
         self._users = users
         self.order: list[str] = []
-        self._turns: dict[str, _Said] = {}
+        self._turns: dict[str, _SearchedTurn] = {}
         rows = sql.execute(
             "SELECT turns.id, turns.seq, session, prefix, user, body FROM turns JOIN bodies USING (seq) ORDER BY seq"
         )
@@ -205,7 +205,7 @@ class _Talk:
             held = mapped(codec.unpack_json(bytes(body)))
             placed = [[str(part) for part in listed(item)[1:]] for item in listed(held.get("carried", []))]
             carried = frozenset(part for item in placed for part in item if part)
-            said = _Said(int(seq), str(session), str(prefix), text_or_none(held["parent"]), carried)
+            said = _SearchedTurn(int(seq), str(session), str(prefix), text_or_none(held["parent"]), carried)
             self.order.append(str(name))
             self._turns[str(name)] = said
 

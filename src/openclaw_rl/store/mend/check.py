@@ -34,7 +34,7 @@ Mend = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class StoreFinding:
     """Something that is not as it should be. `mend` says what `--repair` does about it; empty where nothing can be."""
 
     what: str
@@ -51,16 +51,16 @@ class _Fault:
     work: Mend | None = None
 
 
-def check_rows(sql: sqlite3.Connection, *, repair: bool) -> list[Finding]:
+def check_rows(sql: sqlite3.Connection, *, repair: bool) -> list[StoreFinding]:
     """All that is wrong in an open store; with `repair` what can be mended is, in one transaction."""
-    found: list[Finding] = []
+    found: list[StoreFinding] = []
     sql.execute("BEGIN IMMEDIATE" if repair else "BEGIN")
     try:
         for check in (_pages, _texts, _turns, _sessions, _lessons, _steps, _episodes, _versions, _hints):
             for fault in list(check(sql)):
                 if repair and fault.work is not None:
                     fault.work()
-                found.append(Finding(fault.what, fault.mend, repair and fault.work is not None))
+                found.append(StoreFinding(fault.what, fault.mend, repair and fault.work is not None))
         sql.execute("COMMIT")
     except (sqlite3.Error, UnicodeDecodeError) as problem:
         raise in_plain_words(problem) from problem

@@ -25,7 +25,7 @@ BROKEN = (IndexError, struct.error, ValueError, OSError)  # what reading a damag
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class PageRow:
     """One row as it stands in a page; `rowid` is None in the tree of an index or of a table without one."""
 
     rowid: int | None
@@ -80,7 +80,7 @@ class PageFile:
             found.append(int.from_bytes(page[at + 8 : at + 12], "big"))
         return [child for child in found if 1 < child <= self.count]
 
-    def records(self, number: int) -> Iterator[Record]:
+    def records(self, number: int) -> Iterator[PageRow]:
         """The rows of a page that can be read; one that cannot is stepped over."""
         try:
             page, at = self.page(number), HEADER if number == 1 else 0
@@ -114,7 +114,7 @@ class PageFile:
         found = struct.unpack_from(f">{count}H", page, first)
         return [cell for cell in found if first + 2 * count <= cell < self.page_size]
 
-    def _record(self, page: bytes, at: int, kind: int) -> Record:
+    def _record(self, page: bytes, at: int, kind: int) -> PageRow:
         rowid = None
         if kind == INDEX_INNER:
             at += 4
@@ -122,7 +122,7 @@ class PageFile:
         if kind == TABLE_LEAF:
             rowid, at = _varint(page, at)
             rowid -= (rowid >> 63) << 64
-        return Record(rowid, _values(self._payload(page, at, length, kind)))
+        return PageRow(rowid, _values(self._payload(page, at, length, kind)))
 
     def _payload(self, page: bytes, at: int, length: int, kind: int) -> bytes:
         """All bytes of a record, those on pages of overflow too."""
@@ -159,11 +159,11 @@ class Tree:
     """
 
     root: int
-    fits: Callable[[Record], bool]
+    fits: Callable[[PageRow], bool]
     is_known_by_shape: bool = True
 
 
-def rows_of(file: PageFile, trees: Mapping[str, Tree]) -> Iterator[tuple[str, Record]]:
+def rows_of(file: PageFile, trees: Mapping[str, Tree]) -> Iterator[tuple[str, PageRow]]:
     """Every readable row with its table: first those the trees reach, then those of pages that nothing reaches."""
     reached: dict[int, str] = {}
     for name, tree in trees.items():

@@ -10,7 +10,7 @@ from pathlib import Path
 from openclaw_rl.core.inside import move_aside, place_aside
 from openclaw_rl.errors import StoreError
 from openclaw_rl.store.connection import NAME, open_writer
-from openclaw_rl.store.mend.pages import PageFile, Record, Tree, Value, rows_of
+from openclaw_rl.store.mend.pages import PageFile, PageRow, Tree, Value, rows_of
 
 LOGS = ("-wal", "-shm")
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
@@ -21,7 +21,7 @@ KINDS = {"TEXT": (str,), "INTEGER": (int,), "REAL": (int, float), "BLOB": (bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Salvaged:
+class SalvageResult:
     """How many rows were carried over, and where the old file lies now."""
 
     rows: int
@@ -43,7 +43,7 @@ class _Table:
     columns: tuple[_Column, ...]
     has_rowid: bool
 
-    def fits(self, record: Record) -> bool:
+    def fits(self, record: PageRow) -> bool:
         """Whether this may be a row of the table. A column that was added later is missing in older rows."""
         missing = self.columns[len(record.values) :]
         if self.has_rowid != (record.rowid is not None) or len(record.values) > len(self.columns):
@@ -52,13 +52,13 @@ class _Table:
             return False
         return all(_may_hold(column, value) for column, value in zip(self.columns, record.values, strict=False))
 
-    def named(self, record: Record) -> dict[str, Value]:
+    def named(self, record: PageRow) -> dict[str, Value]:
         """The values of a row by their columns."""
         held = zip(self.columns, record.values, strict=False)
         return {column.name: record.rowid if column.is_rowid else value for column, value in held}
 
 
-def salvage(home: Path, path: Path, *, at_s: float) -> Salvaged:
+def salvage(home: Path, path: Path, *, at_s: float) -> SalvageResult:
     """Puts the file aside and fills a new one. Raises StoreError where that cannot be done."""
     aside = move_aside(home, path, at_s=at_s)
     for suffix in LOGS:
@@ -67,7 +67,7 @@ def salvage(home: Path, path: Path, *, at_s: float) -> Salvaged:
             log.rename(aside.with_name(aside.name + suffix))
     new = open_writer(path)
     try:
-        return Salvaged(0 if aside.is_dir() else _carried(aside, new), aside)
+        return SalvageResult(0 if aside.is_dir() else _carried(aside, new), aside)
     finally:
         new.close()
 

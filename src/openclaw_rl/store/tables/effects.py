@@ -16,7 +16,7 @@ NEWEST = 2000  # verdicts that are looked back on
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CorrectionRecord:
     """How a turn was judged: corrected (a score of -1), or not. `at` orders turns by their arrival."""
 
     turn: str
@@ -40,7 +40,7 @@ class EffectBook:
 
         return await self._reader.do(read)
 
-    async def outcomes(self, *, limit: int = NEWEST) -> list[Outcome]:
+    async def outcomes(self, *, limit: int = NEWEST) -> list[CorrectionRecord]:
         """The turns that were scored last, in the order in which they were served."""
         return await self._reader.do(lambda sql: outcomes(sql, limit))
 
@@ -62,7 +62,7 @@ class EffectBook:
         return await self._reader.do(read)
 
 
-def outcomes(sql: sqlite3.Connection, limit: int) -> list[Outcome]:
+def outcomes(sql: sqlite3.Connection, limit: int) -> list[CorrectionRecord]:
     """The newest scores that turns were given, as outcomes in the order of the turns.
 
     A turn right after a corrected one of its session is left out: it was told what was wrong, so how it was judged
@@ -73,10 +73,10 @@ def outcomes(sql: sqlite3.Connection, limit: int) -> list[Outcome]:
         "JOIN turns ON turns.id = verdicts.turn WHERE verdicts.score IS NOT NULL ORDER BY verdicts.seq DESC LIMIT ?",
         (limit,),
     ).fetchall()
-    found: list[Outcome] = []
+    found: list[CorrectionRecord] = []
     was_corrected: dict[str, bool] = {}
     for turn, version, score, at, session in sorted(rows, key=lambda row: int(row[3])):
         if not was_corrected.get(session):
-            found.append(Outcome(str(turn), parse_version(str(version)), score == -1, int(at)))
+            found.append(CorrectionRecord(str(turn), parse_version(str(version)), score == -1, int(at)))
         was_corrected[session] = score == -1
     return found

@@ -9,7 +9,7 @@ from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.scope import Owner, owner_of
 from openclaw_rl.errors import DamageError
 from openclaw_rl.store.codec import plain
-from openclaw_rl.store.rows import Judged, TurnRow
+from openclaw_rl.store.rows import JudgedTurn, TurnRow
 from openclaw_rl.store.tables import episodes, ledger, sessions, turns, versions
 
 COLUMNS = (
@@ -72,7 +72,7 @@ def last_verdict(sql: sqlite3.Connection, user: str) -> int:
     return 0 if found is None else int(found[0])
 
 
-def judged(sql: sqlite3.Connection, limit: int, looked: int) -> tuple[list[Judged], list[str]]:
+def judged(sql: sqlite3.Connection, limit: int, looked: int) -> tuple[list[JudgedTurn], list[str]]:
     """What waits to be admitted as a sample, in the order of judging, and the turns among them that cannot be read.
 
     Those judged up to `looked` only where their session has a sample by now, or is over with every turn judged: the
@@ -100,7 +100,7 @@ def judged(sql: sqlite3.Connection, limit: int, looked: int) -> tuple[list[Judge
         if turn is None or verdict is None or held is None:
             damaged.append(name)
         else:
-            found.append(Judged(turn, verdict, sessions.session_of(held), int(seq)))
+            found.append(JudgedTurn(turn, verdict, sessions.session_of(held), int(seq)))
     return found, damaged
 
 

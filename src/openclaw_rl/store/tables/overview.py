@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 
-from openclaw_rl.core.facts import Contentment, Overview
+from openclaw_rl.core.facts import CorrectionTrend, Overview
 from openclaw_rl.store.tables import turns
 
 RECENT_TURNS = 500
@@ -69,7 +69,7 @@ def _refused(newest: list[tuple[str, str, str]]) -> list[str]:
     return found
 
 
-def _contentment(sql: sqlite3.Connection) -> tuple[Contentment, ...]:
+def _contentment(sql: sqlite3.Connection) -> tuple[CorrectionTrend, ...]:
     rows = sql.execute(
         f"SELECT user, score FROM verdicts WHERE NOT ({OUTCOME}) ORDER BY seq DESC LIMIT ?", (RECENT_VERDICTS,)
     ).fetchall()
@@ -80,7 +80,7 @@ def _contentment(sql: sqlite3.Connection) -> tuple[Contentment, ...]:
     for user, bad in scores.items():
         half = len(bad) // 2
         found.append(
-            Contentment(user, half, sum(bad[len(bad) - 2 * half : len(bad) - half]), sum(bad[len(bad) - half :]))
+            CorrectionTrend(user, half, sum(bad[len(bad) - 2 * half : len(bad) - half]), sum(bad[len(bad) - half :]))
         )
     return tuple(found)
 

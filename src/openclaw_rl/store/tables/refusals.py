@@ -18,7 +18,7 @@ class RefusalBook:
         self._writer = writer
         self._reader = reader
 
-    async def refuse(self, version: PolicyVersion, refusal: Refusal) -> Returned:
+    async def refuse(self, version: PolicyVersion, refusal: Refusal) -> ReturnedSamples:
         """REFUSED, and what its step consumed waits again or is given up; synced to disk."""
         return await self._writer.do(lambda tx: refuse(tx, version, refusal), is_synced=True)
 
@@ -42,14 +42,14 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
+class ReturnedSamples:
     """The turns that wait for another step, and those that were given up."""
 
     waiting: tuple[str, ...] = ()
     given_up: tuple[str, ...] = ()
 
 
-def refuse(transaction: Transaction, version: PolicyVersion, refusal: Refusal) -> Returned:
+def refuse(transaction: Transaction, version: PolicyVersion, refusal: Refusal) -> ReturnedSamples:
     """REFUSED with the reason. Turns that were forgotten or erased meanwhile are left out."""
     sql = transaction.sql
     row = versions.get(sql, version)
@@ -64,7 +64,7 @@ def refuse(transaction: Transaction, version: PolicyVersion, refusal: Refusal) -
         )
         for turn in (row.turns if step is not None else ())
     }
-    found = Returned(
+    found = ReturnedSamples(
         tuple(turn for turn, is_back in became.items() if is_back),
         tuple(turn for turn, is_back in became.items() if is_back is False),
     )

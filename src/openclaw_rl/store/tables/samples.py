@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Json
-from openclaw_rl.core.sample import Elsewhere, HintPrompt, Outcome, Peer, Sample, SampledReply
+from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, Outcome, Peer, Sample, SampledReply
 from openclaw_rl.core.version import SHARED, parse_version
 from openclaw_rl.errors import DamageError
 from openclaw_rl.store import codec
@@ -226,15 +226,15 @@ def _replies(held: Json, ids: list[tuple[int, ...]]) -> tuple[SampledReply, ...]
     return tuple(reply for reply in reversed(found) if reply is not None)
 
 
-def _others(held: Sequence[Json], ids: list[tuple[int, ...]]) -> tuple[Elsewhere, ...]:
+def _others(held: Sequence[Json], ids: list[tuple[int, ...]]) -> tuple[OtherRequestReply, ...]:
     """What is said to other requests, the ids of each taken off the end of `ids`."""
-    found: list[Elsewhere] = []
+    found: list[OtherRequestReply] = []
     for one in reversed(held):
         version, logp, turn, hint = listed(one)
         reply = _reply([version, logp], ids)
         hinted, prompt = HintPrompt(str(hint), ids.pop()), ids.pop()
         if reply is not None:
-            found.append(Elsewhere(prompt, hinted, reply, str(turn)))
+            found.append(OtherRequestReply(prompt, hinted, reply, str(turn)))
     return tuple(reversed(found))
 
 

@@ -11,7 +11,7 @@ from openclaw_rl.store.tables import turns
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SessionStatus:
     """`asked` is the newest turn that was asked the same, `waiting` are those without a next state, newest first,
     `before` the open sessions whose names are the family's, alone or with another number behind it.
     """
@@ -21,7 +21,7 @@ class Standing:
     before: tuple[str, ...]
 
 
-def standing(sql: sqlite3.Connection, session: str, prefix: str, family: str | None, limit: int) -> Standing:
+def standing(sql: sqlite3.Connection, session: str, prefix: str, family: str | None, limit: int) -> SessionStatus:
     """How the session stands, its family's other sessions included."""
     same = sql.execute(
         "SELECT id FROM turns WHERE prefix = ? AND session = ? ORDER BY seq DESC LIMIT 1", (prefix, plain(session))
@@ -32,7 +32,9 @@ def standing(sql: sqlite3.Connection, session: str, prefix: str, family: str | N
         asked = "SELECT seq, id FROM turns WHERE session = ? AND state = 'served' ORDER BY seq DESC LIMIT ?"
         found += [(int(seq), str(turn)) for seq, turn in sql.execute(asked, (each, limit))]
     waiting = [turns.get(sql, turn) for _, turn in sorted(found, reverse=True)[:limit]]
-    return Standing(None if same is None else str(same[0]), tuple(turn for turn in waiting if turn is not None), before)
+    return SessionStatus(
+        None if same is None else str(same[0]), tuple(turn for turn in waiting if turn is not None), before
+    )
 
 
 def _before(sql: sqlite3.Connection, name: str, session: str) -> tuple[str, ...]:

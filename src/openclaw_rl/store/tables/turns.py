@@ -23,7 +23,7 @@ MOST_ALIKE = 64  # turns of one digest that are given: the same short exchange m
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedTurn:
     """A turn as those need it who look for what a request goes on from."""
 
     turn: str
@@ -124,15 +124,15 @@ def last_of(sql: sqlite3.Connection, session: str) -> Turn | None:
     )
 
 
-def served(sql: sqlite3.Connection, chains: Sequence[str], session: str | None) -> list[Served]:
+def served(sql: sqlite3.Connection, chains: Sequence[str], session: str | None) -> list[ServedTurn]:
     """The latest turns whose conversations have these digests, in this session or in any, oldest first."""
-    found: list[tuple[int, Served]] = []
+    found: list[tuple[int, ServedTurn]] = []
     of_session, values = ("", ()) if session is None else ("AND session = ? ", (plain(session),))
     asked = f"SELECT seq, id, session, chain, state FROM turns WHERE chain = ? {of_session}ORDER BY seq DESC LIMIT ?"
     for each in chains:
         for seq, turn, name, chain, state in sql.execute(asked, (each, *values, MOST_ALIKE)):
             stands = None if state is None else State(state)
-            found.append((int(seq), Served(str(turn), str(name), str(chain), stands)))
+            found.append((int(seq), ServedTurn(str(turn), str(name), str(chain), stands)))
     return [item for _, item in sorted(found, key=lambda pair: pair[0])]
 
 

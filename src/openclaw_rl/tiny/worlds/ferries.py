@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from random import Random
 
-from openclaw_rl.tiny.train import Schedule, Shape
-from openclaw_rl.tiny.worlds.parts import Problem, Way
+from openclaw_rl.tiny.train import ModelShape, Schedule
+from openclaw_rl.tiny.worlds.parts import ReplyFormat, WorldProblem
 from openclaw_rl.tiny.worlds.templates import HEADERS
-from openclaw_rl.tiny.worlds.world import Architecture, Cut, World, first, last, way
+from openclaw_rl.tiny.worlds.world import Architecture, TokenizerKind, World, first, last, way
 
 _BOATS = ("Heron", "Gull", "Otter", "Pelican", "Dolphin", "Albatross", "Swan", "Puffin", "Seal", "Tern")
 _TOWNS = ("Aldwick", "Brem", "Corvo", "Dunmore", "Eskil", "Farrow", "Gorm", "Hale", "Inver", "Jura")
 
 
-def _arrival(rng: Random, language: str) -> Problem:
+def _arrival(rng: Random, language: str) -> WorldProblem:
     boat, town = rng.choice(_BOATS), rng.choice(_TOWNS)
     leaves, needs = rng.randint(3, 15), rng.randint(2, 8)
     question = rng.choice(
@@ -23,13 +23,13 @@ def _arrival(rng: Random, language: str) -> Problem:
         )
     )
     result = f"{leaves + needs} o'clock"
-    return Problem(
+    return WorldProblem(
         "arrival", question, str(leaves + needs), f"add the {needs} hours to {leaves} o'clock",
         f"{leaves} + {needs} = {leaves + needs}", f"the {boat} is there at {result}", result,
     )  # fmt: skip
 
 
-def _start(rng: Random, language: str) -> Problem:
+def _start(rng: Random, language: str) -> WorldProblem:
     boat, town = rng.choice(_BOATS), rng.choice(_TOWNS)
     needs = rng.randint(2, 8)
     arrives = needs + rng.randint(3, 14)
@@ -40,13 +40,13 @@ def _start(rng: Random, language: str) -> Problem:
         )
     )
     result = f"{arrives - needs} o'clock"
-    return Problem(
+    return WorldProblem(
         "start", question, str(arrives - needs), f"go back {needs} hours from {arrives} o'clock",
         f"{arrives} - {needs} = {arrives - needs}", f"the {boat} leaves at {result}", result,
     )  # fmt: skip
 
 
-def _seats(rng: Random, language: str) -> Problem:
+def _seats(rng: Random, language: str) -> WorldProblem:
     boat, town = rng.choice(_BOATS), rng.choice(_TOWNS)
     rows, each = rng.randint(2, 9), rng.randint(2, 6)
     question = rng.choice(
@@ -56,7 +56,7 @@ def _seats(rng: Random, language: str) -> Problem:
         )
     )
     result = f"{rows * each} seats"
-    return Problem(
+    return WorldProblem(
         "seats", question, str(rows * each), f"multiply the {rows} rows by {each} seats",
         f"{rows} * {each} = {rows * each}", f"the {boat} has {result}", result,
     )  # fmt: skip
@@ -65,12 +65,12 @@ def _seats(rng: Random, language: str) -> Problem:
 FERRIES = World(
     name="ferries",
     architecture=Architecture.LLAMA,
-    shape=Shape(vocabulary=720, hidden=160, layers=4, inner=448, heads=5, kv_heads=5, head_dim=32),
+    shape=ModelShape(vocabulary=720, hidden=160, layers=4, inner=448, heads=5, kv_heads=5, head_dim=32),
     schedule=Schedule(steps=380, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
-    cut=Cut.MERGES,
+    cut=TokenizerKind.MERGES,
     template=HEADERS,
     kinds={"arrival": _arrival, "start": _start, "seats": _seats},
     never_corrected="seats",
-    default=Way.LABELLED,
-    wishes=(way(Way.PLAIN), way(Way.LIST), first("Good day!"), last("Shall I go on?")),
+    default=ReplyFormat.LABELLED,
+    wishes=(way(ReplyFormat.PLAIN), way(ReplyFormat.LIST), first("Good day!"), last("Shall I go on?")),
 )

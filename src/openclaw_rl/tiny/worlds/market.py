@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
-from openclaw_rl.tiny.train import Schedule, Shape
-from openclaw_rl.tiny.worlds.parts import Problem, Way
+from openclaw_rl.tiny.train import ModelShape, Schedule
+from openclaw_rl.tiny.worlds.parts import ReplyFormat, WorldProblem
 from openclaw_rl.tiny.worlds.templates import ROLES
-from openclaw_rl.tiny.worlds.world import Architecture, Cut, World, way
+from openclaw_rl.tiny.worlds.world import Architecture, TokenizerKind, World, way
 
 _PEOPLE = {
     "de": ("Lena", "Jonas", "Greta", "Emil", "Frieda", "Karl", "Mia", "Paul"),
@@ -19,7 +19,7 @@ _GOODS = {
 }
 
 
-def _gain(rng: Random, language: str) -> Problem:
+def _gain(rng: Random, language: str) -> WorldProblem:
     who, goods = rng.choice(_PEOPLE[language]), rng.choice(_GOODS[language])
     start, more = rng.randint(2, 12), rng.randint(2, 9)
     total, equation = start + more, f"{start} + {more} = {start + more}"
@@ -29,10 +29,12 @@ def _gain(rng: Random, language: str) -> Problem:
     else:
         question = f"{who} tiene {start} {goods} y compra {more} más. ¿Cuántas {goods} tiene {who}?"
         action, conclusion = f"sumar las {start} y las {more} {goods}", f"{who} tiene {total} {goods}"
-    return Problem("gain", question, str(total), action, equation, conclusion, f"{total} {goods}", language=language)
+    return WorldProblem(
+        "gain", question, str(total), action, equation, conclusion, f"{total} {goods}", language=language
+    )
 
 
-def _lose(rng: Random, language: str) -> Problem:
+def _lose(rng: Random, language: str) -> WorldProblem:
     who, goods = rng.choice(_PEOPLE[language]), rng.choice(_GOODS[language])
     gone = rng.randint(2, 9)
     start = gone + rng.randint(1, 10)
@@ -43,10 +45,10 @@ def _lose(rng: Random, language: str) -> Problem:
     else:
         question = f"{who} tiene {start} {goods} y vende {gone}. ¿Cuántas {goods} quedan?"
         action, conclusion = f"restar las {gone} {goods} de las {start}", f"{who} tiene todavía {left} {goods}"
-    return Problem("lose", question, str(left), action, equation, conclusion, f"{left} {goods}", language=language)
+    return WorldProblem("lose", question, str(left), action, equation, conclusion, f"{left} {goods}", language=language)
 
 
-def _price(rng: Random, language: str) -> Problem:
+def _price(rng: Random, language: str) -> WorldProblem:
     who, goods = rng.choice(_PEOPLE[language]), rng.choice(_GOODS[language])
     count, each = rng.randint(2, 6), rng.randint(2, 6)
     total, equation = count * each, f"{count} * {each} = {count * each}"
@@ -57,20 +59,22 @@ def _price(rng: Random, language: str) -> Problem:
         question = f"{who} toma {count} {goods} a {each} euros cada una. ¿Cuánto cuesta?"
         action, conclusion = f"multiplicar las {count} {goods} por {each} euros", f"{who} paga {total} euros"
     unit = "Euro" if language == "de" else "euros"
-    return Problem("price", question, str(total), action, equation, conclusion, f"{total} {unit}", language=language)
+    return WorldProblem(
+        "price", question, str(total), action, equation, conclusion, f"{total} {unit}", language=language
+    )
 
 
 MARKET = World(
     name="market",
     architecture=Architecture.QWEN3,
-    shape=Shape(vocabulary=900, hidden=176, layers=4, inner=448, heads=4, kv_heads=2, head_dim=48),
+    shape=ModelShape(vocabulary=900, hidden=176, layers=4, inner=448, heads=4, kv_heads=2, head_dim=48),
     schedule=Schedule(steps=340, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
-    cut=Cut.MERGES,
+    cut=TokenizerKind.MERGES,
     template=ROLES,
     kinds={"gain": _gain, "lose": _lose, "price": _price},
     never_corrected="price",
-    default=Way.NUMBERED,
-    wishes=(way(Way.PLAIN), way(Way.LIST), way(Way.FRIENDLY)),
+    default=ReplyFormat.NUMBERED,
+    wishes=(way(ReplyFormat.PLAIN), way(ReplyFormat.LIST), way(ReplyFormat.FRIENDLY)),
     systems=("Sei ein guter Rechner.", "Ayuda a la gente en el mercado."),
     languages=("de", "es"),
 )

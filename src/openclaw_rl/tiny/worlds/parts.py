@@ -14,7 +14,7 @@ from importlib.resources import files
 HELD_OUT_IN = 8  # one problem in so many is kept away from training
 
 
-class Way(StrEnum):
+class ReplyFormat(StrEnum):
     """How the body of a reply is written."""
 
     LIST = "list"
@@ -27,7 +27,7 @@ class Way(StrEnum):
     FRIENDLY = "friendly"
 
 
-class Place(StrEnum):
+class WishPlace(StrEnum):
     """What of a reply a wish is about."""
 
     BODY = "body"
@@ -36,7 +36,7 @@ class Place(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class WorldProblem:
     """One question with its answer and the way there.
 
     `action` says what `equation` does ("add the 7 new eggs"); `conclusion` is a main clause without its full stop;
@@ -70,23 +70,23 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WorldWish:
     """One wish: a way to write, or the words to begin or to end with."""
 
-    place: Place
+    place: WishPlace
     value: str
 
     @property
-    def way(self) -> Way | None:
+    def way(self) -> ReplyFormat | None:
         """The way wished for, where the wish is about the body."""
-        return Way(self.value) if self.place is Place.BODY else None
+        return ReplyFormat(self.value) if self.place is WishPlace.BODY else None
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class WorldManner:
     """All wishes in force together: the later one of a place counts."""
 
-    way: Way
+    way: ReplyFormat
     first: str = ""
     last: str = ""
 
@@ -96,15 +96,17 @@ class Manner:
         return between.join(part for part in (self.first, body, self.last) if part)
 
 
-def manner(wishes: Iterable[Wish], default: Way) -> Manner:
+def manner(wishes: Iterable[WorldWish], default: ReplyFormat) -> WorldManner:
     """How a reply is written under these wishes, in the order in which they were said."""
     found = {wish.place: wish for wish in wishes}
-    body, first, last = (found.get(place) for place in (Place.BODY, Place.FIRST, Place.LAST))
-    return Manner(Way(body.value) if body else default, first.value if first else "", last.value if last else "")
+    body, first, last = (found.get(place) for place in (WishPlace.BODY, WishPlace.FIRST, WishPlace.LAST))
+    return WorldManner(
+        ReplyFormat(body.value) if body else default, first.value if first else "", last.value if last else ""
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Tongue:
+class LanguageWords:
     """The words of one language: what replies are framed with, and what its people say."""
 
     name: str
@@ -128,10 +130,10 @@ class Tongue:
 
 
 @lru_cache
-def tongue(code: str) -> Tongue:
+def tongue(code: str) -> LanguageWords:
     """The words of a language, by its two letters."""
     held = files("openclaw_rl.tiny.worlds").joinpath("sayings", f"{code}.toml").read_text("utf-8")
-    return Tongue(**tomllib.loads(held))
+    return LanguageWords(**tomllib.loads(held))
 
 
 @lru_cache

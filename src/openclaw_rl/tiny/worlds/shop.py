@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from random import Random
 
-from openclaw_rl.tiny.train import Schedule, Shape
-from openclaw_rl.tiny.worlds.parts import Problem, Way
+from openclaw_rl.tiny.train import ModelShape, Schedule
+from openclaw_rl.tiny.worlds.parts import ReplyFormat, WorldProblem
 from openclaw_rl.tiny.worlds.templates import TURNS
-from openclaw_rl.tiny.worlds.world import Architecture, Cut, World, last, way
+from openclaw_rl.tiny.worlds.world import Architecture, TokenizerKind, World, last, way
 
 _PEOPLE = ("Ada", "Bo", "Cleo", "Dan", "Edda", "Fritz", "Gwen", "Hal", "Iris", "Jack")
 _GOODS = ("caps", "lamps", "mugs", "ropes", "tents", "drums", "forks", "globes", "bulbs", "scarves")
 
 
-def _total(rng: Random, language: str) -> Problem:
+def _total(rng: Random, language: str) -> WorldProblem:
     who, goods = rng.choice(_PEOPLE), rng.choice(_GOODS)
     price, count = rng.randint(2, 9), rng.randint(2, 6)
     question = rng.choice(
@@ -23,13 +23,13 @@ def _total(rng: Random, language: str) -> Problem:
         )
     )
     result = f"{price * count} dollars"
-    return Problem(
+    return WorldProblem(
         "total", question, str(price * count), f"multiply the {count} {goods} by {price} dollars",
         f"{count} * {price} = {price * count}", f"{who} pays {result}", result,
     )  # fmt: skip
 
 
-def _back(rng: Random, language: str) -> Problem:
+def _back(rng: Random, language: str) -> WorldProblem:
     who, goods = rng.choice(_PEOPLE), rng.choice(_GOODS)
     price = rng.randint(2, 9)
     note = rng.choice((10, 15, 20))
@@ -40,13 +40,13 @@ def _back(rng: Random, language: str) -> Problem:
         )
     )
     result = f"{note - price} dollars"
-    return Problem(
+    return WorldProblem(
         "back", question, str(note - price), f"take the {price} dollars from the {note}",
         f"{note} - {price} = {note - price}", f"{who} gets {result} back", result,
     )  # fmt: skip
 
 
-def _more(rng: Random, language: str) -> Problem:
+def _more(rng: Random, language: str) -> WorldProblem:
     who, goods = rng.choice(_PEOPLE), rng.choice(_GOODS)
     start, more = rng.randint(2, 12), rng.randint(2, 9)
     question = rng.choice(
@@ -56,7 +56,7 @@ def _more(rng: Random, language: str) -> Problem:
         )
     )
     result = f"{start + more} {goods}"
-    return Problem(
+    return WorldProblem(
         "more", question, str(start + more), f"add the {more} new {goods} to the {start}",
         f"{start} + {more} = {start + more}", f"{who} has {result} now", result,
     )  # fmt: skip
@@ -65,12 +65,12 @@ def _more(rng: Random, language: str) -> Problem:
 SHOP = World(
     name="shop",
     architecture=Architecture.GEMMA3,
-    shape=Shape(vocabulary=600, hidden=160, layers=4, inner=416, heads=4, kv_heads=1, head_dim=64),
+    shape=ModelShape(vocabulary=600, hidden=160, layers=4, inner=416, heads=4, kv_heads=1, head_dim=64),
     schedule=Schedule(steps=340, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
-    cut=Cut.PIECES,
+    cut=TokenizerKind.PIECES,
     template=TURNS,
     kinds={"total": _total, "back": _back, "more": _more},
     never_corrected="more",
-    default=Way.MARKDOWN,
-    wishes=(way(Way.PLAIN), way(Way.SHORT), way(Way.FRIENDLY), last("See you soon!")),
+    default=ReplyFormat.MARKDOWN,
+    wishes=(way(ReplyFormat.PLAIN), way(ReplyFormat.SHORT), way(ReplyFormat.FRIENDLY), last("See you soon!")),
 )

@@ -10,8 +10,8 @@ from random import Random
 from openclaw_rl.core.hint import LABEL, Hint, hinted
 from openclaw_rl.core.message import Message, Role, TextPart, message
 from openclaw_rl.render.template import ChatTemplate
-from openclaw_rl.tiny.corpus import Sample
-from openclaw_rl.tiny.worlds.parts import Place, Problem, Way, Wish, hints, manner, tongue
+from openclaw_rl.tiny.corpus import CorpusSample
+from openclaw_rl.tiny.worlds.parts import ReplyFormat, WishPlace, WorldProblem, WorldWish, hints, manner, tongue
 from openclaw_rl.tiny.worlds.ways import solution
 from openclaw_rl.tiny.worlds.world import World
 
@@ -26,7 +26,7 @@ class Talk:
     rng: Random
     language: str
     messages: list[Message] = field(default_factory=list)
-    wishes: list[Wish] = field(default_factory=list)
+    wishes: list[WorldWish] = field(default_factory=list)
 
     def user(self, text: str) -> None:
         """The user says so."""
@@ -43,11 +43,11 @@ class Talk:
         reasoning = thought if self.world.template.thinks else None
         self.messages.append(Message(Role.ASSISTANT, (TextPart(text),), reasoning=reasoning))
 
-    def solve(self, problem: Problem) -> None:
+    def solve(self, problem: WorldProblem) -> None:
         """The model answers the problem in the manner in force."""
         self.reply(solution(problem, manner(self.wishes, self.world.default), self.rng), problem.equation)
 
-    def wish(self) -> Wish:
+    def wish(self) -> WorldWish:
         """A wish that the last reply did not meet."""
         now = manner(self.wishes, self.world.default)
         while True:
@@ -56,7 +56,7 @@ class Talk:
                 return wish
 
 
-def sample(world: World, template: ChatTemplate, rng: Random, *, easy: bool = False) -> Sample:
+def sample(world: World, template: ChatTemplate, rng: Random, *, easy: bool = False) -> CorpusSample:
     """A fresh dialogue, rendered and cut."""
     return cut(world, template, talk(world, rng, easy=easy), learns_users=rng.random() < USERS_LEARNED)
 
@@ -99,7 +99,7 @@ def talk(world: World, rng: Random, *, easy: bool = False) -> list[Message]:
     return made.messages
 
 
-def cut(world: World, template: ChatTemplate, messages: Sequence[Message], *, learns_users: bool) -> Sample:
+def cut(world: World, template: ChatTemplate, messages: Sequence[Message], *, learns_users: bool) -> CorpusSample:
     """The rendered dialogue in pieces: replies are learned, and users' turns where asked for, unless hinted."""
     form = world.template
     text = template.text(messages, generation_prompt=False)
@@ -112,24 +112,24 @@ def cut(world: World, template: ChatTemplate, messages: Sequence[Message], *, le
         learned = not is_user or (learns_users and LABEL not in found.group(2))
         pieces += [(text[start : found.start(2)], False), (found.group(2), learned)]
         start = found.end()
-    return Sample((*pieces, (text[start:], False)))
+    return CorpusSample((*pieces, (text[start:], False)))
 
 
-def request(problem: Problem, rng: Random) -> str:
+def request(problem: WorldProblem, rng: Random) -> str:
     """The user's opening words."""
     return rng.choice(tongue(problem.language).ask).format(q=problem.question)
 
 
-def complaint(problem: Problem, said: str, rng: Random) -> str:
+def complaint(problem: WorldProblem, said: str, rng: Random) -> str:
     """What a user says of an answer that is taken to be wrong."""
     return rng.choice(tongue(problem.language).wrong).format(said=said, answer=problem.answer)
 
 
-def correction(wish: Wish, language: str, rng: Random) -> str:
+def correction(wish: WorldWish, language: str, rng: Random) -> str:
     """What a user says who wants the reply again, otherwise."""
     words = tongue(language)
     if wish.way is None:
-        frames = words.first if wish.place is Place.FIRST else words.last
+        frames = words.first if wish.place is WishPlace.FIRST else words.last
         return _ended(rng.choice(frames).format(words=wish.value))
     text = rng.choice(words.corrections).format(
         like=rng.choice(words.like[wish.way]), blame=rng.choice(words.blame[wish.way])
@@ -137,7 +137,7 @@ def correction(wish: Wish, language: str, rng: Random) -> str:
     return text[:1].upper() + text[1:]
 
 
-def beside(wish: Wish, language: str, rng: Random) -> str:
+def beside(wish: WorldWish, language: str, rng: Random) -> str:
     """A wish said beside the request."""
     if wish.way is None:
         return correction(wish, language, rng)
@@ -145,7 +145,7 @@ def beside(wish: Wish, language: str, rng: Random) -> str:
     return rng.choice(words.beside).format(like=rng.choice(words.like[wish.way]))
 
 
-def hint_of(wish: Wish, rng: Random) -> str:
+def hint_of(wish: WorldWish, rng: Random) -> str:
     """The wish as a hint words it."""
     said = rng.choice(hints()[wish.way or wish.place])
     if wish.way is None:
@@ -153,7 +153,7 @@ def hint_of(wish: Wish, rng: Random) -> str:
     return (rng.choice(hints()["place"]) if rng.random() < 0.35 else "") + said
 
 
-def some_hint(world: World, rng: Random, language: str) -> tuple[str, list[Wish]]:
+def some_hint(world: World, rng: Random, language: str) -> tuple[str, list[WorldWish]]:
     """A hint, now and then of several wishes, in the user's own words, or about nothing that shows."""
     share = rng.random()
     if share < 0.06:
@@ -170,15 +170,15 @@ def some_hint(world: World, rng: Random, language: str) -> tuple[str, list[Wish]
     return (" " if rng.random() < 0.7 else "\n").join(lines), wishes
 
 
-def some_wish(world: World, rng: Random, language: str) -> Wish:
+def some_wish(world: World, rng: Random, language: str) -> WorldWish:
     """A wish that anybody may have in this world."""
     share = rng.random()
     if share < 0.6:
-        return Wish(Place.BODY, Way(rng.choice(world.ways)).value)
+        return WorldWish(WishPlace.BODY, ReplyFormat(rng.choice(world.ways)).value)
     words = tongue(language)
     if share < 0.8:
-        return Wish(Place.FIRST, rng.choice(words.first_words))
-    return Wish(Place.LAST, rng.choice(words.last_words))
+        return WorldWish(WishPlace.FIRST, rng.choice(words.first_words))
+    return WorldWish(WishPlace.LAST, rng.choice(words.last_words))
 
 
 def _ended(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from openclaw_rl.tiny.worlds.templates import THINK
-from openclaw_rl.tiny.worlds.world import Cut, World
+from openclaw_rl.tiny.worlds.world import TokenizerKind, World
 
 _BLANK = "▁"
 _OTHER_LETTERS = "äöüßÄÖÜáéíóúñ¿¡ÁÉÍÓÚÑ"
@@ -22,9 +22,9 @@ _CUTS = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n
 def trained(world: World, texts: Sequence[str], size: int) -> Tokenizer:
     """A tokenizer of at most `size` entries, its template's special tokens first."""
     special = [*world.template.special, *(THINK if world.template.thinks else ())]
-    if world.cut is Cut.PIECES:
+    if world.cut is TokenizerKind.PIECES:
         return _pieces(special, texts, size)
-    if world.cut is Cut.MERGES:
+    if world.cut is TokenizerKind.MERGES:
         return _merges(special, texts, size)
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(

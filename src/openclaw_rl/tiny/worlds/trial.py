@@ -14,9 +14,9 @@ from openclaw_rl.core.hint import Hint, hinted
 from openclaw_rl.core.message import Message, Role, TextPart, message
 from openclaw_rl.render.template import read_template
 from openclaw_rl.tiny import scores
-from openclaw_rl.tiny.cases import Case
+from openclaw_rl.tiny.cases import SkillCase
 from openclaw_rl.tiny.worlds import talks
-from openclaw_rl.tiny.worlds.parts import Place, Problem, Wish, manner, tongue
+from openclaw_rl.tiny.worlds.parts import WishPlace, WorldProblem, WorldWish, manner, tongue
 from openclaw_rl.tiny.worlds.ways import follows, holds, solution
 from openclaw_rl.tiny.worlds.world import World
 
@@ -29,12 +29,12 @@ LEAST_PAIRS, LIKELY = 3, 0.9  # neighbours in a request, and how many of them ar
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TrialQuestion:
     """A problem as it is put to the model, and the wishes its reply should keep to."""
 
-    problem: Problem
+    problem: WorldProblem
     messages: tuple[Message, ...]
-    wishes: tuple[Wish, ...] = ()
+    wishes: tuple[WorldWish, ...] = ()
 
 
 def of(world: World, folder: Path, *, count: int, seed: int = 0, max_new: int = 120) -> dict[str, float]:
@@ -47,7 +47,7 @@ def of(world: World, folder: Path, *, count: int, seed: int = 0, max_new: int = 
     found: dict[str, float] = {}
     model = loaded(folder)
 
-    def tried(name: str, asked: Sequence[Asked]) -> None:
+    def tried(name: str, asked: Sequence[TrialQuestion]) -> None:
         replies = answered(world, folder, asked, model=model, seed=seed, max_new=max_new)
         pairs = list(zip(asked, replies, strict=True))
         found[f"{name}: right"] = _share([item.problem.is_right(reply) for item, reply in pairs])
@@ -94,9 +94,9 @@ def _pairs(text: str) -> list[tuple[str, str]]:
     return list(itertools.pairwise(words))
 
 
-def all_wishes(world: World) -> tuple[Wish, ...]:
+def all_wishes(world: World) -> tuple[WorldWish, ...]:
     """The ways that anybody asks for, and the first and last words that this world's users want."""
-    ways = [Wish(Place.BODY, way.value) for way in world.ways]
+    ways = [WorldWish(WishPlace.BODY, way.value) for way in world.ways]
     return (*ways, *(wish for wish in world.wishes if wish.way is None))
 
 
@@ -110,53 +110,61 @@ def loaded(folder: Path) -> PreTrainedModel:
 
 
 def answered(
-    world: World, folder: Path, asked: Sequence[Asked], *, model: PreTrainedModel, seed: int = 0, max_new: int = 120
+    world: World,
+    folder: Path,
+    asked: Sequence[TrialQuestion],
+    *,
+    model: PreTrainedModel,
+    seed: int = 0,
+    max_new: int = 120,
 ) -> list[str]:
     """The model's replies at temperature 0.6, without the closing token."""
     import torch
 
     template = read_template(folder)
     torch.manual_seed(seed)
-    cases = [Case(item.messages, lambda _: True) for item in asked]
+    cases = [SkillCase(item.messages, lambda _: True) for item in asked]
     end = template.tokenizer.token_to_id(world.template.closes)
     return scores.answered(model, template, cases, TEMPERATURE, max_new=max_new, at_once=50, end=end)
 
 
-def _kept(world: World, asked: Asked, reply: str) -> bool:
+def _kept(world: World, asked: TrialQuestion, reply: str) -> bool:
     text = reply.rsplit("</think>", 1)[-1].strip()
     if not asked.wishes:
         return follows(text, world.default, asked.problem.language)
     return all(holds(text, wish, asked.problem.language) for wish in asked.wishes)
 
 
-def _unhinted(world: World, kind: str, rng: Random) -> Asked:
+def _unhinted(world: World, kind: str, rng: Random) -> TrialQuestion:
     problem = world.problem(rng, kinds=(kind,), held_out=True)
-    return Asked(problem, (message(Role.USER, talks.request(problem, rng)),))
+    return TrialQuestion(problem, (message(Role.USER, talks.request(problem, rng)),))
 
 
-def _hinted(world: World, wishes: tuple[Wish, ...], rng: Random) -> Asked:
+def _hinted(world: World, wishes: tuple[WorldWish, ...], rng: Random) -> TrialQuestion:
     return _with_hints(_unhinted(world, rng.choice(tuple(world.kinds)), rng), wishes, rng)
 
 
-def _hinted_twice(world: World, rng: Random) -> Asked:
+def _hinted_twice(world: World, rng: Random) -> TrialQuestion:
     """With a way to write, and words to begin with in the problem's own language."""
     asked = _unhinted(world, rng.choice(tuple(world.kinds)), rng)
     words = rng.choice(tongue(asked.problem.language).first_words)
-    return _with_hints(asked, (Wish(Place.BODY, rng.choice(world.ways).value), Wish(Place.FIRST, words)), rng)
+    return _with_hints(
+        asked, (WorldWish(WishPlace.BODY, rng.choice(world.ways).value), WorldWish(WishPlace.FIRST, words)), rng
+    )
 
 
-def _with_hints(asked: Asked, wishes: tuple[Wish, ...], rng: Random) -> Asked:
+def _with_hints(asked: TrialQuestion, wishes: tuple[WorldWish, ...], rng: Random) -> TrialQuestion:
     text = " ".join(talks.hint_of(wish, rng) for wish in wishes)
-    return Asked(asked.problem, hinted(asked.messages, Hint(text)), wishes)
+    return TrialQuestion(asked.problem, hinted(asked.messages, Hint(text)), wishes)
 
 
-def _corrected(world: World, wish: Wish, rng: Random) -> Asked:
+def _corrected(world: World, wish: WorldWish, rng: Random) -> TrialQuestion:
     asked = _unhinted(world, rng.choice(tuple(world.kinds)), rng)
     thought = asked.problem.equation if world.template.thinks else None
     text = solution(asked.problem, manner((), world.default), rng)
     reply = Message(Role.ASSISTANT, (TextPart(text),), reasoning=thought)
     said = message(Role.USER, talks.correction(wish, asked.problem.language, rng))
-    return Asked(asked.problem, (*asked.messages, reply, said), (wish,))
+    return TrialQuestion(asked.problem, (*asked.messages, reply, said), (wish,))
 
 
 def _share(good: Sequence[bool]) -> float:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-from openclaw_rl.tiny.train import Schedule, Shape
-from openclaw_rl.tiny.worlds.parts import Place, Problem, Way, Wish
+from openclaw_rl.tiny.train import ModelShape, Schedule
+from openclaw_rl.tiny.worlds.parts import ReplyFormat, WishPlace, WorldProblem, WorldWish
 from openclaw_rl.tiny.worlds.templates import Template
 
 
@@ -21,7 +21,7 @@ class Architecture(StrEnum):
     QWEN3_MOE = "qwen3-moe"
 
 
-class Cut(StrEnum):
+class TokenizerKind(StrEnum):
     """How a tokenizer cuts text."""
 
     BYTES = "bytes"  # byte-level BPE
@@ -38,19 +38,19 @@ class World:
 
     name: str
     architecture: Architecture
-    shape: Shape
+    shape: ModelShape
     schedule: Schedule
-    cut: Cut
+    cut: TokenizerKind
     template: Template
-    kinds: Mapping[str, Callable[[Random, str], Problem]]
+    kinds: Mapping[str, Callable[[Random, str], WorldProblem]]
     never_corrected: str
-    default: Way
-    wishes: tuple[Wish, ...]
+    default: ReplyFormat
+    wishes: tuple[WorldWish, ...]
     systems: tuple[str, ...] = ()
     languages: tuple[str, ...] = ("en",)
 
     @property
-    def ways(self) -> tuple[Way, ...]:
+    def ways(self) -> tuple[ReplyFormat, ...]:
         """Every way that replies may be written in."""
         return tuple(way for way in ASKED if way is not self.default)
 
@@ -61,7 +61,7 @@ class World:
 
     def problem(
         self, rng: Random, *, kinds: tuple[str, ...] = (), language: str = "", held_out: bool = False
-    ) -> Problem:
+    ) -> WorldProblem:
         """A fresh problem of the kinds, or of any; held-out ones are never seen in training."""
         while True:
             kind = rng.choice(kinds or tuple(self.kinds))
@@ -70,19 +70,26 @@ class World:
                 return made
 
 
-ASKED = (Way.PLAIN, Way.LIST, Way.MARKDOWN, Way.SHORT, Way.DETAILED, Way.FRIENDLY)  # that anybody asks for
+ASKED = (
+    ReplyFormat.PLAIN,
+    ReplyFormat.LIST,
+    ReplyFormat.MARKDOWN,
+    ReplyFormat.SHORT,
+    ReplyFormat.DETAILED,
+    ReplyFormat.FRIENDLY,
+)  # that anybody asks for
 
 
-def way(value: Way) -> Wish:
+def way(value: ReplyFormat) -> WorldWish:
     """A wish about how the body is written."""
-    return Wish(Place.BODY, value.value)
+    return WorldWish(WishPlace.BODY, value.value)
 
 
-def first(words: str) -> Wish:
+def first(words: str) -> WorldWish:
     """A wish for words to begin with."""
-    return Wish(Place.FIRST, words)
+    return WorldWish(WishPlace.FIRST, words)
 
 
-def last(words: str) -> Wish:
+def last(words: str) -> WorldWish:
     """A wish for words to end with."""
-    return Wish(Place.LAST, words)
+    return WorldWish(WishPlace.LAST, words)

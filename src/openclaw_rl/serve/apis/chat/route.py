@@ -14,7 +14,7 @@ from openclaw_rl.render.detokenise import TokenBytes
 from openclaw_rl.serve.apis.chat.chunks import ChatChunks, usage_json
 from openclaw_rl.serve.apis.chat.wire import ChatBody, MessageSpec, facts_of, fields_of, messages_of, value_of
 from openclaw_rl.serve.choice import Choice
-from openclaw_rl.serve.generate import Asked, Generation, begin
+from openclaw_rl.serve.generate import Generation, GenerationRequest, begin
 from openclaw_rl.serve.logprobs import token_entries
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.request.held_text import held_text
@@ -30,7 +30,7 @@ from openclaw_rl.serve.request.params import (
 )
 from openclaw_rl.serve.request.thinking import chat_wishes, options_of, unheeded
 from openclaw_rl.serve.request.tool_choice import answer_form, tool_choice_of
-from openclaw_rl.serve.request.unseen import Unseen
+from openclaw_rl.serve.request.unseen import Placeholders
 from openclaw_rl.serve.stream import streamed, whole
 
 _TAKEN = frozenset(ChatBody.__struct_fields__)
@@ -75,8 +75,8 @@ def _read(parts: ServeParts, raw: bytes) -> _Read:
     return _Read(body, fields, ignored)
 
 
-def _asked(parts: ServeParts, read: _Read, top_logprobs: int) -> Asked:
-    body, fields, unseen = read.body, read.fields, Unseen()
+def _asked(parts: ServeParts, read: _Read, top_logprobs: int) -> GenerationRequest:
+    body, fields, unseen = read.body, read.fields, Placeholders()
     facts, limit = facts_of(fields), limit_of(body, parts.settings)
     choice, has_one_call = tool_choice_of(value_of(body.tool_choice)), body.parallel_tool_calls is False
     tools = choice.offered(parts.offered.tools(body.tools, fields["tools"]) if body.tools else ())
@@ -84,7 +84,7 @@ def _asked(parts: ServeParts, read: _Read, top_logprobs: int) -> Asked:
     held = held_text(body, value_of(body.response_format), "response_format")
     wishes = chat_wishes(body.reasoning_effort, body.reasoning, body.thinking, body.enable_thinking)
     options = options_of(body.chat_template_kwargs, wishes, parts.renderer.template.options)
-    return Asked(
+    return GenerationRequest(
         api="chat",
         messages=messages_of(body.messages, unseen),
         tools=tools,

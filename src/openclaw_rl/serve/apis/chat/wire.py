@@ -11,10 +11,10 @@ import msgspec
 from openclaw_rl.core.message import Json, Message, Role, TextPart, Tool, ToolCall
 from openclaw_rl.core.nesting import MOST_DEPTH, is_too_deep
 from openclaw_rl.errors import RequestError
-from openclaw_rl.render.held import Held
+from openclaw_rl.render.held import BoundedCache
 from openclaw_rl.serve.request.extras import Extras
 from openclaw_rl.serve.request.names import MOST_CALL_ID, check_facts, check_metadata, check_name
-from openclaw_rl.serve.request.unseen import Unseen, data_facts, own_line, text_in, texts_of
+from openclaw_rl.serve.request.unseen import Placeholders, data_facts, own_line, text_in, texts_of
 
 T = TypeVar("T")
 FACTS = (
@@ -192,7 +192,7 @@ def object_of(raw: msgspec.Raw) -> dict[str, Json]:
     return held if isinstance(held, dict) else {}
 
 
-def messages_of(specs: Sequence[MessageSpec], unseen: Unseen) -> tuple[Message, ...]:
+def messages_of(specs: Sequence[MessageSpec], unseen: Placeholders) -> tuple[Message, ...]:
     """The messages; what a text model cannot be shown is noted.
 
     Raises RequestError naming the first that cannot be used.
@@ -222,14 +222,14 @@ def tools_of(specs: Sequence[ToolSpec]) -> tuple[Tool, ...]:
     return tuple(found)
 
 
-class Offered:
+class ToolCache:
     """The tools that requests offer, read once: an agent sends the same ones, byte for byte, with every request.
 
     Equal bytes give the very same tools, by which others know them again.
     """
 
     def __init__(self) -> None:
-        self._held: Held[bytes, tuple[Tool, ...]] = Held(most=_TOOLS_KEPT, most_size=_TOOLS_KEPT_BYTES)
+        self._held: BoundedCache[bytes, tuple[Tool, ...]] = BoundedCache(most=_TOOLS_KEPT, most_size=_TOOLS_KEPT_BYTES)
 
     def tools(self, specs: Sequence[ToolSpec], raw: msgspec.Raw) -> tuple[Tool, ...]:
         """The tools, whose JSON was `raw`. Raises RequestError for those that cannot be read."""
@@ -251,7 +251,7 @@ def facts_of(fields: Mapping[str, msgspec.Raw]) -> dict[str, Json]:
     return facts
 
 
-def _message(spec: MessageSpec, where: str, unseen: Unseen) -> Message:
+def _message(spec: MessageSpec, where: str, unseen: Placeholders) -> Message:
     role = _ROLES.get(spec.role)
     if role is None:
         raise RequestError(
@@ -302,7 +302,7 @@ def _apart(content: list[PartSpec]) -> tuple[list[PartSpec], str | None]:
     return [part for part in content if part.type not in _THINKING], "".join(thought) or None
 
 
-def _content(content: str | list[PartSpec] | None, where: str, unseen: Unseen) -> tuple[TextPart, ...]:
+def _content(content: str | list[PartSpec] | None, where: str, unseen: Placeholders) -> tuple[TextPart, ...]:
     if content is None:
         return ()
     if isinstance(content, str):
@@ -311,7 +311,7 @@ def _content(content: str | list[PartSpec] | None, where: str, unseen: Unseen) -
     return tuple(TextPart(_part(part, f"{where}.content[{index}]", index, unseen)) for index, part in parts)
 
 
-def _part(part: PartSpec, where: str, index: int, unseen: Unseen) -> str:
+def _part(part: PartSpec, where: str, index: int, unseen: Placeholders) -> str:
     text = part.refusal if part.type == "refusal" else part.text
     if part.type in ("text", "input_text", "output_text", "refusal"):
         if text is None:
@@ -320,7 +320,7 @@ def _part(part: PartSpec, where: str, index: int, unseen: Unseen) -> str:
     return own_line(_named(part, unseen), is_first=index == 0)
 
 
-def _named(part: PartSpec, unseen: Unseen) -> str:
+def _named(part: PartSpec, unseen: Placeholders) -> str:
     """What a part that is no text becomes."""
     if part.type == "image_url":
         held = value_of(part.image_url)

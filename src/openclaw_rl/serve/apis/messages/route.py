@@ -16,7 +16,7 @@ from openclaw_rl.serve.apis.chat.wire import SamplingSpec, facts_of, fields_of
 from openclaw_rl.serve.apis.messages.chunks import MessageChunks, blocks_of, ending_of, message_json, usage_of
 from openclaw_rl.serve.apis.messages.wire import (
     REFUSED,
-    CountBody,
+    CountTokensBody,
     MessageParam,
     MessagesBody,
     choice_of,
@@ -26,17 +26,17 @@ from openclaw_rl.serve.apis.messages.wire import (
     passed_over,
     template_options,
 )
-from openclaw_rl.serve.generate import Asked, Generation, begin
+from openclaw_rl.serve.generate import Generation, GenerationRequest, begin
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.request.held_text import held_text
 from openclaw_rl.serve.request.large import MOST_COUNTED, beside, check_sizes, parsed_in_pieces
 from openclaw_rl.serve.request.params import check_parameters, sampling_of, stops_of
 from openclaw_rl.serve.request.tool_choice import answer_form
-from openclaw_rl.serve.request.unseen import Unseen
+from openclaw_rl.serve.request.unseen import Placeholders
 from openclaw_rl.serve.stream import streamed, whole
 
 _TAKEN = frozenset(MessagesBody.__struct_fields__)
-_COUNTED = frozenset(CountBody.__struct_fields__)
+_COUNTED = frozenset(CountTokensBody.__struct_fields__)
 _SESSION = re.compile(r"_session_([0-9A-Za-z-]{8,64})\Z")  # how Claude Code ends the id of its user
 
 
@@ -60,7 +60,7 @@ async def count_tokens(request: web.Request, parts: ServeParts, key_name: str) -
     return web.Response(body=msgspec.json.encode(counted), content_type="application/json")
 
 
-def _read(parts: ServeParts, raw: bytes) -> tuple[MessagesBody, Asked]:
+def _read(parts: ServeParts, raw: bytes) -> tuple[MessagesBody, GenerationRequest]:
     """The body and what it asks for. Raises RequestError."""
     raw, fields = fields_of(raw)
     ignored = check_parameters(fields, _TAKEN, REFUSED)
@@ -76,10 +76,10 @@ def _count(parts: ServeParts, raw: bytes) -> int:
     check_parameters(fields, _COUNTED, REFUSED)
     check_sizes(fields)
     facts_of(fields)  # of a wrong type or size they are refused here as they would be there
-    body = parsed_in_pieces(raw, fields, CountBody, "messages", MessageParam, most=MOST_COUNTED)
+    body = parsed_in_pieces(raw, fields, CountTokensBody, "messages", MessageParam, most=MOST_COUNTED)
     parts.model_named(body.model)
     options = template_options(body, parts.renderer.template.options)
-    return parts.renderer.count(conversation_of(body, Unseen()), offered(body), options=options.values)
+    return parts.renderer.count(conversation_of(body, Placeholders()), offered(body), options=options.values)
 
 
 def told_by(facts: dict[str, Json]) -> dict[str, Json]:
@@ -106,7 +106,7 @@ def _session_in(user_id: Json) -> str | None:
     return session if isinstance(session, str) and session else None
 
 
-def _asked(parts: ServeParts, body: MessagesBody, facts: dict[str, Json], ignored: list[str]) -> Asked:
+def _asked(parts: ServeParts, body: MessagesBody, facts: dict[str, Json], ignored: list[str]) -> GenerationRequest:
     if body.max_tokens < 1:
         raise RequestError(
             f"max_tokens is {body.max_tokens}", fix="an answer has at least one token", param="max_tokens"
@@ -114,12 +114,12 @@ def _asked(parts: ServeParts, body: MessagesBody, facts: dict[str, Json], ignore
     spec = SamplingSpec(
         temperature=body.temperature, top_p=body.top_p, top_k=body.top_k, stop=list(body.stop_sequences or ())
     )
-    choice, unseen, tools = body.tool_choice, Unseen(), offered(body)
+    choice, unseen, tools = body.tool_choice, Placeholders(), offered(body)
     has_one_call = choice is not None and bool(choice.disable_parallel_tool_use)
     strict = {tool.name for tool in body.tools or () if tool.strict}
     held = held_text(body, format_of(body), "output_config.format")
     options = template_options(body, parts.renderer.template.options)
-    return Asked(
+    return GenerationRequest(
         api="messages",
         messages=conversation_of(body, unseen),
         tools=tools,

@@ -15,8 +15,8 @@ from openclaw_rl.serve.request import tool_choice
 from openclaw_rl.serve.request.extras import Extras
 from openclaw_rl.serve.request.names import MOST_CALL_ID, check_name
 from openclaw_rl.serve.request.params import Refused
-from openclaw_rl.serve.request.thinking import Options, Wish, options_of
-from openclaw_rl.serve.request.unseen import Unseen, data_facts, own_line, text_in
+from openclaw_rl.serve.request.thinking import Options, ThinkingRequest, options_of
+from openclaw_rl.serve.request.unseen import Placeholders, data_facts, own_line, text_in
 
 _EMPTY: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 # What this API alone may ask for and cannot have: the values that ask for nothing, and why not.
@@ -26,7 +26,7 @@ REFUSED: Refused = {
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
 
 
-class Block(msgspec.Struct):
+class ContentBlock(msgspec.Struct):
     """One block of content, whatever its kind."""
 
     type: str
@@ -39,7 +39,7 @@ class Block(msgspec.Struct):
     tool_name: str | None = None
     title: str | None = None
     source: msgspec.Raw = _EMPTY
-    content: str | list[Block] | Block | None = None
+    content: str | list[ContentBlock] | ContentBlock | None = None
     is_error: bool | None = None
     cache_control: msgspec.Raw = _EMPTY
 
@@ -52,7 +52,7 @@ class Source(msgspec.Struct):
     data: str = ""
     url: str = ""
     file_id: str = ""
-    content: str | list[Block] | None = None
+    content: str | list[ContentBlock] | None = None
 
     def facts(self) -> tuple[str, ...]:
         """What is known of them."""
@@ -65,10 +65,10 @@ class MessageParam(msgspec.Struct):
     """One message as it was sent."""
 
     role: str
-    content: str | list[Block]
+    content: str | list[ContentBlock]
 
 
-class ToolChoice(msgspec.Struct):
+class ToolChoiceParam(msgspec.Struct):
     """Whether tools may be called."""
 
     type: str
@@ -76,7 +76,7 @@ class ToolChoice(msgspec.Struct):
     disable_parallel_tool_use: bool | None = None
 
 
-class Thinking(msgspec.Struct):
+class ThinkingParam(msgspec.Struct):
     """Whether the model thinks first. The budget is taken and not held to."""
 
     type: str
@@ -91,19 +91,19 @@ class OutputConfig(msgspec.Struct):
     format: msgspec.Raw = _EMPTY
 
 
-class CountBody(Extras, kw_only=True):
+class CountTokensBody(Extras, kw_only=True):
     """The body of POST /v1/messages/count_tokens."""
 
     messages: list[MessageParam]
     model: str | None = None
-    system: str | list[Block] | None = None
+    system: str | list[ContentBlock] | None = None
     tools: list[ToolParam] | None = None
-    tool_choice: ToolChoice | None = None
-    thinking: Thinking | None = None
+    tool_choice: ToolChoiceParam | None = None
+    thinking: ThinkingParam | None = None
     output_config: OutputConfig | None = None
 
 
-class MessagesBody(CountBody, kw_only=True):
+class MessagesBody(CountTokensBody, kw_only=True):
     """The body of POST /v1/messages."""
 
     max_tokens: int
@@ -115,7 +115,7 @@ class MessagesBody(CountBody, kw_only=True):
     output_format: msgspec.Raw = _EMPTY
 
 
-def conversation_of(body: CountBody, unseen: Unseen) -> tuple[Message, ...]:
+def conversation_of(body: CountTokensBody, unseen: Placeholders) -> tuple[Message, ...]:
     """System text and messages; what a text model cannot be shown is noted.
 
     Raises RequestError naming the first that cannot be used.
@@ -137,18 +137,18 @@ def conversation_of(body: CountBody, unseen: Unseen) -> tuple[Message, ...]:
     return tuple(found)
 
 
-def choice_of(body: CountBody) -> tool_choice.ToolChoice:
+def choice_of(body: CountTokensBody) -> tool_choice.ToolChoice:
     """The choice of tools. Raises RequestError for one that is none."""
     sent = body.tool_choice
     match None if sent is None else sent.type:
         case None | "auto":
             return tool_choice.ToolChoice()
         case "none":
-            return tool_choice.ToolChoice(tool_choice.Calling.NONE)
+            return tool_choice.ToolChoice(tool_choice.CallMode.NONE)
         case "any":
-            return tool_choice.ToolChoice(tool_choice.Calling.REQUIRED)
+            return tool_choice.ToolChoice(tool_choice.CallMode.REQUIRED)
         case "tool" if sent is not None and sent.name:
-            return tool_choice.ToolChoice(tool_choice.Calling.REQUIRED, (sent.name,), is_one=True)
+            return tool_choice.ToolChoice(tool_choice.CallMode.REQUIRED, (sent.name,), is_one=True)
     raise RequestError(
         f"tool_choice is {None if sent is None else sent.type!r}",
         fix="use auto, any, none, or tool with its name",
@@ -156,7 +156,7 @@ def choice_of(body: CountBody) -> tool_choice.ToolChoice:
     )
 
 
-def offered(body: CountBody) -> tuple[Tool, ...]:
+def offered(body: CountTokensBody) -> tuple[Tool, ...]:
     """The tools the model is told of."""
     return choice_of(body).offered(tools_of(body.tools or ()))
 
@@ -167,9 +167,9 @@ def format_of(body: MessagesBody) -> Json:
     return value_of(body.output_format) if config is None else config
 
 
-def template_options(body: CountBody, known: Collection[str]) -> Options:
+def template_options(body: CountTokensBody, known: Collection[str]) -> Options:
     """Arguments for a chat template that knows these names, and the fields that it knows nothing of."""
-    wishes: list[Wish] = []
+    wishes: list[ThinkingRequest] = []
     thinking, config = body.thinking, body.output_config
     if thinking is not None:
         if thinking.type not in ("enabled", "disabled", "adaptive"):
@@ -177,15 +177,15 @@ def template_options(body: CountBody, known: Collection[str]) -> Options:
                 f"thinking.type is {thinking.type!r}", fix="use enabled, disabled or adaptive", param="thinking"
             )
         if thinking.type != "adaptive":
-            wishes.append(Wish("thinking", is_on=thinking.type == "enabled"))
+            wishes.append(ThinkingRequest("thinking", is_on=thinking.type == "enabled"))
         if thinking.budget_tokens is not None:
-            wishes.append(Wish("thinking.budget_tokens", budget=thinking.budget_tokens))
+            wishes.append(ThinkingRequest("thinking.budget_tokens", budget=thinking.budget_tokens))
     if config is not None and config.effort is not None:
-        wishes.append(Wish("output_config.effort", level=config.effort))
+        wishes.append(ThinkingRequest("output_config.effort", level=config.effort))
     return options_of(msgspec.Raw(), wishes, known)
 
 
-def passed_over(body: CountBody) -> list[str]:
+def passed_over(body: CountTokensBody) -> list[str]:
     """What inside the parameters that are taken has no effect here, by name."""
     found: list[str] = []
     tools = body.tools or ()
@@ -206,15 +206,15 @@ def passed_over(body: CountBody) -> list[str]:
     return found
 
 
-def _blocks(content: str | Sequence[Block] | Block | None) -> list[Block]:
+def _blocks(content: str | Sequence[ContentBlock] | ContentBlock | None) -> list[ContentBlock]:
     """All blocks, those inside tool results included."""
-    found: list[Block] = []
+    found: list[ContentBlock] = []
     for block in _listed(content):
         found += (block, *_blocks(block.content))
     return found
 
 
-def _messages(sent: MessageParam, where: str, unseen: Unseen) -> list[Message]:
+def _messages(sent: MessageParam, where: str, unseen: Placeholders) -> list[Message]:
     role = _ROLES.get(sent.role)
     if role is None:
         raise RequestError(f"{where}.role is {sent.role!r}", fix="use user or assistant", param=f"{where}.role")
@@ -225,7 +225,7 @@ def _messages(sent: MessageParam, where: str, unseen: Unseen) -> list[Message]:
     return _asked(role, sent.content, f"{where}.content", unseen)
 
 
-def _spoken(blocks: Sequence[Block], where: str, unseen: Unseen) -> Message:
+def _spoken(blocks: Sequence[ContentBlock], where: str, unseen: Placeholders) -> Message:
     said: list[TextPart] = []
     thought: list[str] = []
     calls: list[ToolCall] = []
@@ -247,7 +247,7 @@ def _spoken(blocks: Sequence[Block], where: str, unseen: Unseen) -> Message:
     )
 
 
-def _asked(role: Role, blocks: Sequence[Block], where: str, unseen: Unseen) -> list[Message]:
+def _asked(role: Role, blocks: Sequence[ContentBlock], where: str, unseen: Placeholders) -> list[Message]:
     """Results of tools become messages of their own; the text between them stays where it is."""
     found: list[Message] = []
     said: list[TextPart] = []
@@ -275,25 +275,27 @@ def _asked(role: Role, blocks: Sequence[Block], where: str, unseen: Unseen) -> l
     return found
 
 
-def _text(content: str | Sequence[Block] | Block | None, where: str, unseen: Unseen, *, between: str) -> str:
+def _text(
+    content: str | Sequence[ContentBlock] | ContentBlock | None, where: str, unseen: Placeholders, *, between: str
+) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     return between.join(_text_of(block, f"{where}[{index}]", unseen) for index, block in enumerate(_listed(content)))
 
 
-def _listed(content: str | Sequence[Block] | Block | None) -> Sequence[Block]:
+def _listed(content: str | Sequence[ContentBlock] | ContentBlock | None) -> Sequence[ContentBlock]:
     if content is None or isinstance(content, str):
         return ()
-    return (content,) if isinstance(content, Block) else content
+    return (content,) if isinstance(content, ContentBlock) else content
 
 
-def _part(block: Block, where: str, unseen: Unseen, *, is_first: bool) -> str:
+def _part(block: ContentBlock, where: str, unseen: Placeholders, *, is_first: bool) -> str:
     """A block among others of a message: text as it is, all else on lines of its own."""
     text = _text_of(block, where, unseen)
     return text if block.type == "text" else own_line(text, is_first=is_first)
 
 
-def _text_of(block: Block, where: str, unseen: Unseen) -> str:
+def _text_of(block: ContentBlock, where: str, unseen: Placeholders) -> str:
     match block.type:
         case "text":
             if block.text is None:
@@ -313,7 +315,7 @@ def _text_of(block: Block, where: str, unseen: Unseen) -> str:
     return unseen.named(block.type, block.name or block.title or "")
 
 
-def _document(block: Block, where: str, unseen: Unseen) -> str:
+def _document(block: ContentBlock, where: str, unseen: Placeholders) -> str:
     """A document's text where it has one, else its name."""
     source = _source(block)
     head = () if block.title is None else (block.title,)
@@ -323,7 +325,7 @@ def _document(block: Block, where: str, unseen: Unseen) -> str:
     return unseen.named("document", *head, *source.facts()) if text is None else "\n".join((*head, text))
 
 
-def _source(block: Block) -> Source:
+def _source(block: ContentBlock) -> Source:
     """Where a block's bytes are; nothing is known of a source of another shape."""
     try:
         return msgspec.json.decode(bytes(block.source), type=Source)

@@ -28,7 +28,7 @@ from openclaw_rl.serve.apis.responses.items import (
 )
 from openclaw_rl.serve.apis.responses.tools import shape_of
 from openclaw_rl.serve.failures import context_problem, error_body, told_of
-from openclaw_rl.serve.generate import Asked, Generation
+from openclaw_rl.serve.generate import Generation, GenerationRequest
 from openclaw_rl.serve.ids import new_turn_id
 from openclaw_rl.serve.logprobs import token_entries
 
@@ -197,7 +197,7 @@ class ResponseChunks:
         return _event(kind, self._sequence - 1, body)
 
 
-def refused_stream(asked: Asked, problem: ContextError, at_s: float) -> bytes:
+def refused_stream(asked: GenerationRequest, problem: ContextError, at_s: float) -> bytes:
     """The stream of a request whose prompt is too long. OpenAI's servers refuse it so, and Codex looks nowhere else."""
     code, message, param = told_of(error_body(context_problem(problem))[1])
     begun: dict[str, Json] = {**head_of(new_turn_id(), asked), "created_at": int(at_s)}

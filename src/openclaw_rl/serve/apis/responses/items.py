@@ -9,7 +9,7 @@ from openclaw_rl.core.completion import Finish, SpanKind
 from openclaw_rl.core.message import Json, Message, Role, Tool, ToolCall
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.serve.apis.responses.tools import input_of, shape_of, tools_as_sent
-from openclaw_rl.serve.generate import Asked, Generation
+from openclaw_rl.serve.generate import Generation, GenerationRequest
 
 COMPLETED, INCOMPLETE, IN_PROGRESS = "completed", "incomplete", "in_progress"
 _STATUS = {Finish.STOP: COMPLETED, Finish.LENGTH: INCOMPLETE, Finish.CANCELLED: "cancelled"}
@@ -83,7 +83,7 @@ def begun(generation: Generation) -> dict[str, Json]:
     return {**head_of(generation.choices[0].turn, generation.asked), "created_at": int(generation.at_s)}
 
 
-def head_of(turn: str, asked: Asked) -> dict[str, Json]:
+def head_of(turn: str, asked: GenerationRequest) -> dict[str, Json]:
     """What stands in the response to this request from its first event on."""
     return _head(turn, asked.messages, asked.tools, asked.shown)
 

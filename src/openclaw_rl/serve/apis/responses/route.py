@@ -23,7 +23,7 @@ from openclaw_rl.serve.apis.responses.tools import functions_of, shapes_of, stri
 from openclaw_rl.serve.apis.responses.wire import (
     LOGPROBS,
     REFUSED,
-    CountBody,
+    InputTokensBody,
     Item,
     ResponsesBody,
     format_of,
@@ -32,16 +32,16 @@ from openclaw_rl.serve.apis.responses.wire import (
     turns_named,
 )
 from openclaw_rl.serve.control.routes import answer, number_of
-from openclaw_rl.serve.generate import Asked, Generation, begin
+from openclaw_rl.serve.generate import Generation, GenerationRequest, begin
 from openclaw_rl.serve.ids import turn_of_response
 from openclaw_rl.serve.logprobs import token_entries
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.request.held_text import held_text
 from openclaw_rl.serve.request.large import MOST_COUNTED, beside, check_sizes, parsed_in_pieces
 from openclaw_rl.serve.request.params import check_parameters, sampling_of, stops_of
-from openclaw_rl.serve.request.thinking import Options, Wish, options_of
+from openclaw_rl.serve.request.thinking import Options, ThinkingRequest, options_of
 from openclaw_rl.serve.request.tool_choice import answer_form, tool_choice_of
-from openclaw_rl.serve.request.unseen import Unseen
+from openclaw_rl.serve.request.unseen import Placeholders
 from openclaw_rl.serve.stream import streamed, whole
 
 _API = "responses"
@@ -55,7 +55,7 @@ async def responses(request: web.Request, parts: ServeParts, key_name: str) -> w
     raw = await request.read()
     body, facts, ignored = await beside(len(raw), partial(_read, parts, raw))
     model = parts.model_named(body.model)
-    unseen = Unseen()
+    unseen = Placeholders()
     messages = await _conversation(parts, body, key_name, len(raw), unseen)
     asked = replace(_asked(parts, body, model, messages, facts), placeholders=unseen.counts)
     asked = replace(asked, ignored=(*ignored, *asked.ignored))
@@ -126,7 +126,7 @@ async def input_tokens(request: web.Request, parts: ServeParts, key_name: str) -
     raw = await request.read()
     body = await beside(len(raw), partial(_read_count, raw))
     parts.model_named(body.model)
-    messages = await _conversation(parts, body, key_name, len(raw), Unseen())
+    messages = await _conversation(parts, body, key_name, len(raw), Placeholders())
     tools = tool_choice_of(value_of(body.tool_choice)).offered(functions_of(body.tools or ()))
     count = await asyncio.to_thread(parts.renderer.count, messages, tools, options=_options(parts, body).values)
     return answer({"object": "response.input_tokens", "input_tokens": count})
@@ -141,15 +141,15 @@ def _read(parts: ServeParts, raw: bytes) -> tuple[ResponsesBody, dict[str, Json]
     return body, facts_of(fields), [*ignored, *passed_over(body)]
 
 
-def _read_count(raw: bytes) -> CountBody:
+def _read_count(raw: bytes) -> InputTokensBody:
     raw, fields = fields_of(raw)
     check_sizes(fields)
     facts_of(fields)  # of a wrong type or size they are refused here as they would be there
-    return parsed_in_pieces(raw, fields, CountBody, "input", Item, most=MOST_COUNTED)
+    return parsed_in_pieces(raw, fields, InputTokensBody, "input", Item, most=MOST_COUNTED)
 
 
 async def _conversation(
-    parts: ServeParts, body: CountBody, key_name: str, size_bytes: int, unseen: Unseen
+    parts: ServeParts, body: InputTokensBody, key_name: str, size_bytes: int, unseen: Placeholders
 ) -> tuple[Message, ...]:
     """Instructions, what the response gone on from read and said, and the input. Its own instructions do not go on.
 
@@ -192,7 +192,7 @@ async def _of_this_key(parts: ServeParts, name: str, key_name: str) -> Turn | No
 
 def _asked(
     parts: ServeParts, body: ResponsesBody, model: str, messages: tuple[Message, ...], facts: dict[str, Json]
-) -> Asked:
+) -> GenerationRequest:
     spec = SamplingSpec(
         temperature=body.temperature,
         top_p=body.top_p,
@@ -215,7 +215,7 @@ def _asked(
     strict = strict_of(body.tools or ())
     held = held_text(body, format_of(body), "text.format")
     options = _options(parts, body)
-    return Asked(
+    return GenerationRequest(
         api=_API,
         messages=messages,
         tools=tools,
@@ -231,9 +231,9 @@ def _asked(
     )
 
 
-def _options(parts: ServeParts, body: CountBody) -> Options:
+def _options(parts: ServeParts, body: InputTokensBody) -> Options:
     effort = None if body.reasoning is None else body.reasoning.effort
-    wishes = [] if effort is None else [Wish("reasoning.effort", level=effort)]
+    wishes = [] if effort is None else [ThinkingRequest("reasoning.effort", level=effort)]
     return options_of(body.chat_template_kwargs, wishes, parts.renderer.template.options)
 
 

@@ -16,7 +16,7 @@ from openclaw_rl.serve.apis.responses.tools import OfferedTool, called_with, pas
 from openclaw_rl.serve.request.extras import Extras
 from openclaw_rl.serve.request.names import MOST_CALL_ID, check_name, flat_name
 from openclaw_rl.serve.request.params import Refused
-from openclaw_rl.serve.request.unseen import Unseen, data_facts, own_line, text_in, texts_of
+from openclaw_rl.serve.request.unseen import Placeholders, data_facts, own_line, text_in, texts_of
 
 _EMPTY: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 _ROLES = {
@@ -40,7 +40,7 @@ REFUSED: Refused = {
 }
 
 
-class Part(msgspec.Struct):
+class ContentPart(msgspec.Struct):
     """One part of an item's content, whatever its kind."""
 
     type: str
@@ -60,8 +60,8 @@ class Item(msgspec.Struct):
     type: str | None = None
     id: str | None = None
     role: str | None = None
-    content: str | list[Part] | None = None
-    summary: list[Part] | None = None
+    content: str | list[ContentPart] | None = None
+    summary: list[ContentPart] | None = None
     encrypted_content: str | None = None
     call_id: str | None = None
     name: str | None = None
@@ -86,7 +86,7 @@ class TextConfig(msgspec.Struct):
     verbosity: str | None = None
 
 
-class CountBody(Extras, kw_only=True):
+class InputTokensBody(Extras, kw_only=True):
     """The body of POST /v1/responses/input_tokens."""
 
     model: str | None = None
@@ -102,7 +102,7 @@ class CountBody(Extras, kw_only=True):
     chat_template_kwargs: msgspec.Raw = _EMPTY
 
 
-class ResponsesBody(CountBody, kw_only=True):
+class ResponsesBody(InputTokensBody, kw_only=True):
     """The body of POST /v1/responses. The last five are not OpenAI's, but this engine's."""
 
     max_output_tokens: int | None = None
@@ -121,12 +121,12 @@ class ResponsesBody(CountBody, kw_only=True):
     min_p: float | None = None
 
 
-def format_of(body: CountBody) -> Json:
+def format_of(body: InputTokensBody) -> Json:
     """The format the text is held to, as it was sent; None for none."""
     return None if body.text is None else value_of(body.text.format)
 
 
-def passed_over(body: CountBody) -> list[str]:
+def passed_over(body: InputTokensBody) -> list[str]:
     """What inside the parameters that are taken has no effect here, by name."""
     found = []
     if body.truncation == "auto":
@@ -152,7 +152,7 @@ def turns_named(given: str | Sequence[Item] | None) -> list[str]:
 
 
 def messages_of_input(
-    given: str | Sequence[Item] | None, referred: Mapping[str, Turn], unseen: Unseen
+    given: str | Sequence[Item] | None, referred: Mapping[str, Turn], unseen: Placeholders
 ) -> tuple[Message, ...]:
     """The input as messages: what the assistant thought, said and called in a row is one message of its.
 
@@ -183,7 +183,7 @@ def messages_of_input(
 class _Spoken:
     """The assistant's items in a row."""
 
-    unseen: Unseen
+    unseen: Placeholders
     thought: list[str] = field(default_factory=list)
     said: list[TextPart] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
@@ -243,7 +243,7 @@ class _Spoken:
                 self.calls.append(turn.reply.tool_calls[number])
 
 
-def _heard(item: Item, where: str, unseen: Unseen) -> Message:
+def _heard(item: Item, where: str, unseen: Placeholders) -> Message:
     """An item that is not the assistant's."""
     kind = item.type or "message"
     if kind != "message":  # the output of a function, or of a tool that another server had
@@ -261,7 +261,7 @@ def _heard(item: Item, where: str, unseen: Unseen) -> Message:
     return Message(role, tuple(_parts(item.content, f"{where}.content", unseen)))
 
 
-def _parts(content: str | Sequence[Part], where: str, unseen: Unseen) -> Iterator[TextPart]:
+def _parts(content: str | Sequence[ContentPart], where: str, unseen: Placeholders) -> Iterator[TextPart]:
     """Text as it is, all else on lines of its own."""
     if isinstance(content, str):
         if content:
@@ -278,7 +278,7 @@ def _arguments(item: Item) -> str:
     return item.arguments or "{}"
 
 
-def _thought(item: Item, where: str, unseen: Unseen) -> str:
+def _thought(item: Item, where: str, unseen: Placeholders) -> str:
     written = _texts(item.content, f"{where}.content", unseen)
     return "".join(written) if written else "\n\n".join(_texts(item.summary, f"{where}.summary", unseen))
 
@@ -287,13 +287,13 @@ def _is_sealed(item: Item) -> bool:
     return item.encrypted_content is not None and not (item.content or item.summary)
 
 
-def _output(item: Item, where: str, unseen: Unseen) -> list[str]:
+def _output(item: Item, where: str, unseen: Placeholders) -> list[str]:
     """What a tool gave: text, parts, or something that only its own API can read."""
     held = bytes(item.output)
     if held[:1] not in (b'"', b"["):
         return [] if held in (b"", b"null") else [unseen.named(item.type or "output")]
     try:
-        parts: str | list[Part] = msgspec.json.decode(_mended(held), type=str | list[Part])
+        parts: str | list[ContentPart] = msgspec.json.decode(_mended(held), type=str | list[ContentPart])
     except msgspec.ValidationError:
         return [unseen.named(item.type or "output")]
     return _texts(parts, f"{where}.output", unseen)
@@ -304,18 +304,18 @@ def _mended(held: bytes) -> bytes:
     return msgspec.json.encode(value_of(msgspec.Raw(held))) if b"\\u" in held else held
 
 
-def _texts(content: str | Sequence[Part] | None, where: str, unseen: Unseen) -> list[str]:
+def _texts(content: str | Sequence[ContentPart] | None, where: str, unseen: Placeholders) -> list[str]:
     """The texts of content that is a string or a list of parts."""
     if content is None or isinstance(content, str):
         return [content] if content else []
     return [_text(part, f"{where}[{index}]", unseen) for index, part in enumerate(content)]
 
 
-def _is_text(part: Part) -> bool:
+def _is_text(part: ContentPart) -> bool:
     return part.type in _TEXTS or part.type == "refusal"
 
 
-def _text(part: Part, where: str, unseen: Unseen) -> str:
+def _text(part: ContentPart, where: str, unseen: Placeholders) -> str:
     text = part.refusal if part.type == "refusal" else part.text
     if _is_text(part):
         if text is None:
