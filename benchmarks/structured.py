@@ -180,7 +180,7 @@ def _judge(bench: Bench, schema: dict[str, Json], sampled: list[SampledToken]) -
 
 def _reason(problem: RequestError) -> str:
     """The library's words up to the schema they quote."""
-    return problem.problem.removeprefix("the answer cannot be held to this format: ")[:90]
+    return problem.problem.removeprefix("the answer cannot be constrained to this format: ")[:90]
 
 
 async def _speed(bench: Bench, *, rounds: int) -> Figures:

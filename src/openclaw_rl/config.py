@@ -49,9 +49,9 @@ class Config:
     """A model folder, a name on the Hugging Face hub, or `bundled` for the toy model in the package. Change it always
     for real use: name your own model."""
     carry: Carry = Carry.WEIGHTS
-    """What a user's accepted hints do: only teach the `weights`, only stand in the prompt as a `memory`, or stand there
-    as a `bridge` until the weights follow without them. Change it when a correction should have an effect from the next
-    request on (memory or bridge), and changing prompts is acceptable."""
+    """How a user's accepted hints are used: `weights` (only for training), `memory` (only in the prompt) or `bridge`
+    (in the prompt until the weights follow them without it). Change it when a correction should have an effect from the
+    next request on (memory or bridge), and changing prompts is acceptable."""
     engine: LocalEngineSettings = field(default_factory=LocalEngineSettings)
     """How tokens are computed."""
     serve: ServeSettings = field(default_factory=ServeSettings)
@@ -179,17 +179,17 @@ def _table(file: Path) -> dict[str, Json]:
         table: dict[str, Json] = tomllib.loads(file.read_text("utf-8"))
     except OSError as problem:
         raise ConfigError(
-            f"{file} cannot be read: {problem.strerror}", fix="name a TOML file that is there"
+            f"{file} cannot be read: {problem.strerror}", fix="give the path of an existing TOML file"
         ) from problem
     except ValueError as problem:
-        raise ConfigError(f"{file} is no TOML: {problem}", fix="mend the line it names") from problem
+        raise ConfigError(f"{file} is not valid TOML: {problem}", fix="correct that line") from problem
     for secret in SECRETS:
         part, _, key = secret.partition(".")
         section = table.get(part)
         if isinstance(section, dict) and section.get(key):
             raise ConfigError(
                 f"{file} holds the secret {secret}",
-                fix="take it out; secrets come from the environment or the command line alone",
+                fix="remove it; secrets are read from the environment or the command line only",
             )
     return table
 
@@ -213,7 +213,7 @@ def _build(kind: type[T], table: Mapping[str, Json], where: str) -> T:
         if key not in names:
             near = difflib.get_close_matches(key, names, n=1)
             fix = f"did you mean {where}{near[0]}?" if near else f"known here: {', '.join(names)}"
-            raise ConfigError(f"{where}{key} is no setting", fix=fix)
+            raise ConfigError(f"{where}{key} is not a setting", fix=fix)
         values[key] = _value(hints[key], value, f"{where}{key}")
     try:
         return kind(**values)
@@ -233,5 +233,5 @@ def _value(kind: object, value: Json, name: str) -> object:
         # Words from the environment are strings: "3" is taken for a number where one is wanted.
         converted: object = msgspec.convert(value, kind, strict=not isinstance(value, str))
     except msgspec.ValidationError as problem:
-        raise ConfigError(f"{name} is {value!r}: {problem}", fix="give a value of that type") from problem
+        raise ConfigError(f"{name} is {value!r}: {problem}", fix="give a value of the type that is named") from problem
     return converted

@@ -78,7 +78,7 @@ def test_an_id_is_listed_whole_in_a_narrow_terminal_and_in_a_pipe(home: Path, mo
         (("retire", "hint-none"), "there is no hint hint-none"),
         (("edit", "hint-none", "x y"), "there is no hint hint-none"),
         (("remove", "hint-none"), "there is no hint hint-none"),
-        (("add", "  "), "the hint says nothing"),
+        (("add", "  "), "the hint is empty"),
     ],
 )
 def test_what_cannot_be_done_is_said(home: Path, words: tuple[str, ...], problem: str) -> None:

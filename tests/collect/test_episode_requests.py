@@ -70,7 +70,7 @@ async def test_a_side_request_of_an_episode_is_no_step(tmp_path: Path) -> None:
         ({"X-Episode-Id": "unknown"}, {}, 404, "there is no episode key:unknown"),
         (EPISODE | {"X-Episode-Step": "two"}, {}, 400, "episode.step is 'two'"),
         (EPISODE | {"X-Episode-Group-Size": "0"}, {}, 400, "episode.group_size is 0"),
-        ({}, {"episode": "e1"}, 400, "episode is no object"),
+        ({}, {"episode": "e1"}, 400, "episode is not an object"),
         ({}, {"episode": {"id": "e1", "task": ["a"]}}, 400, "episode.task is"),
         ({"X-Episode-Id": "over", "X-Episode-Task": "pens"}, {}, 409, "episode key:over has ended"),
         ({"X-Episode-Id": "over", "X-Episode-Task": "nuts"}, {}, 409, "another one's"),

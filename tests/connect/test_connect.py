@@ -51,7 +51,7 @@ async def test_openclaw_is_connected_and_the_server_recognises_its_turns(server:
     assert "session from the Runtime line" in said
 
     code, _, said = await _connect(server, "openclaw", "--no-test")
-    assert code == 0 and "is right already" in said
+    assert code == 0 and "is already correct" in said
     assert [each.name for each in path.parent.iterdir()] == ["openclaw.json"]
 
     code, printed, _ = await _connect(server, "openclaw", "--print", "--extension")
@@ -114,7 +114,7 @@ async def _other_clients_files_are_written_and_restored(server: Server) -> None:
     )
     profile = server.home / ".codex" / "openclaw-rl.config.toml"
     code, _, said = await _connect(server, "codex", "--undo")
-    assert code == 0 and "holds nothing of this command's" in said and profile.exists()  # it is the user's by now
+    assert code == 0 and "has no entry of this command" in said and profile.exists()  # it is the user's by now
     listed = server.home / ".continue" / "config.yaml"
     code, _, said = await _connect(server, "continue", "--no-test")
     assert code == 0 and "OpenClaw-RL" in listed.read_text("utf-8")

@@ -172,7 +172,7 @@ def test_entries_go_in_beside_others_and_out_again() -> None:
         "provider": {"other": {"a": 1}},
     }
     assert without_entries(with_entries({}, NAMED["aider"].entries(TARGET)), NAMED["aider"].entries(TARGET)) == {}
-    with pytest.raises(ConfigError, match="provider of the configuration is no object"):
+    with pytest.raises(ConfigError, match="provider in the configuration is not an object"):
         with_entries({"provider": []}, entries)
 
 

@@ -71,7 +71,7 @@ async def test_a_folder_that_was_used_tells_why_nothing_is_learned(home: Path) -
     report = await examine(home)
     assert not report.is_healthy
     assert [said for stage, said in mend(report)] == [
-        "none of 20 main turns has a next state: nobody was seen to answer a reply",
+        "none of 20 main turns has a next state: no request continued from a served reply",
         "the last 20 main turns all belong to one session",
     ]
     assert report.story.startswith("20 main turns, 0 have a next state, 0 judged 0, 0 ready; a step needs 16; ")
@@ -89,9 +89,9 @@ async def test_a_wrong_setting_a_taken_port_and_an_open_key_are_told(home: Path)
         told = mend(await examine(home))
     assert [stage for stage, _ in told] == ["key", "port"]
     assert told[0][1].endswith("can be read by others")
-    assert f"127.0.0.1:{port} cannot be listened on" in told[1][1]
+    assert f"cannot listen on 127.0.0.1:{port}" in told[1][1]
     (home / "config.toml").write_text("[serve]\nprot = 1\n", "utf-8")
-    assert ("settings", "serve.prot is no setting") in mend(await examine(home))
+    assert ("settings", "serve.prot is not a setting") in mend(await examine(home))
 
 
 async def test_a_damaged_store_and_one_of_another_program_are_told(home: Path) -> None:

@@ -116,22 +116,22 @@ TROUBLES = [
     (
         seen(WELL, paired=0),
         "collect",
-        "none of 12 main turns has a next state: nobody was seen to answer a reply",
+        "none of 12 main turns has a next state: no request continued from a served reply",
     ),
     (
         seen(WELL, paired=0, unnamed=12, sessions=12),
         "collect",
-        "no session could be told: each of the last 12 main turns stands alone in one of its own",
+        "no sessions were recognised: each of the last 12 main turns is alone in its session",
     ),
     (seen(WELL, main=20, sessions=1), "collect", "the last 20 main turns all belong to one session"),
     (replace(WELL, judge_error="refused"), "judge", "the judge does not answer, 2 turns wait: refused"),
-    (replace(WELL, calls=50, calls_limit=50), "judge", "today's 50 calls to the judge are spent; 2 turns wait"),
+    (replace(WELL, calls=50, calls_limit=50), "judge", "today's limit of 50 judge calls is used up; 2 turns wait"),
     (
         seen(WELL, scores={None: 5, 1: 5}),
         "judge",
         "the judge gave no valid vote on 5 of the last 10 turns",
     ),
-    (seen(WELL, scores={1: 20}), "judge", "the judge voted 1 on each of the last 20 turns, which tells nothing"),
+    (seen(WELL, scores={1: 20}), "judge", "the judge voted 1 on each of the last 20 turns, which gives no information"),
     (
         seen(WELL, refused_in_a_row=3, refused_why="it loops"),
         "publish",
@@ -236,7 +236,7 @@ def test_what_may_well_be_right_is_not_called_wrong(signs: Signs) -> None:
 
 
 def test_a_spent_budget_is_not_told_as_a_judge_that_is_away_too() -> None:
-    spent = replace(WELL, calls=50, calls_limit=50, judge_error="today's 50 calls to the judge are spent")
+    spent = replace(WELL, calls=50, calls_limit=50, judge_error="today's limit of 50 judge calls is used up")
     assert [stage for stage, _ in told(spent)] == ["judge"]
 
 

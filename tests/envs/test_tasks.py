@@ -169,7 +169,7 @@ async def test_tasks_that_need_a_root_are_skipped_where_there_is_none(tmp_path: 
     boxes = PlainBoxes.open()
     (one,) = (await checked(tmp_path, boxes)).checked
     await boxes.aclose()
-    assert (one.verdict, one.reason) == (TaskVerdict.SKIPPED, "the task needs a box with a root of its own")
+    assert (one.verdict, one.reason) == (TaskVerdict.SKIPPED, "the task needs a box with its own root file system")
 
 
 def test_rows_that_are_broken_are_named_by_their_line(tmp_path: Path) -> None:

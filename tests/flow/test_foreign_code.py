@@ -71,7 +71,7 @@ def test_serve_refuses_a_model_that_brings_its_own_code(model: Path, tmp_path: P
     arguments = ["serve", "--model", str(model), "--home", str(tmp_path / "fresh"), "--port", "0"]
     result = CliRunner().invoke(app, arguments, input="y\n" * 9)
     assert isinstance(result.exception, ModelError)
-    assert "brings code of its own, which is not run" in result.exception.problem
+    assert "needs Python code from its own folder, which is never run" in result.exception.problem
     assert not was_left(mark)
 
 
@@ -80,7 +80,7 @@ def test_the_doctor_says_so_too_and_asks_for_no_leave(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 9))
     said = [item.said for item in installation_findings(Config(home=tmp_path, model=str(model)), is_live=True)]
-    assert any("brings code of its own, which is not run" in text for text in said), said
+    assert any("needs Python code from its own folder, which is never run" in text for text in said), said
     assert not was_left(mark)
 
 

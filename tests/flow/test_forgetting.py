@@ -255,7 +255,7 @@ async def test_another_model_than_the_one_that_was_trained_is_refused(tmp_path: 
     home = await make_home(tmp_path / "a", model)
     await lived(home, with_canary=True)
     await erased(home, ForgetTarget(user="ann"))
-    with pytest.raises(ConfigError, match="was trained on the model bytes, and other is given"):
+    with pytest.raises(ConfigError, match="was trained on the model bytes, and other was given"):
         await rebuild(home.store, home.config, tiny_model(tmp_path / "other"))
     held = await home.store.forgettings.unfinished()
     assert held is not None and held.phase is Phase.REBUILDING

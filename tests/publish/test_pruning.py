@@ -235,7 +235,7 @@ async def test_who_asks_for_a_version_without_weights_is_told_how_they_are_made_
         await flow.publish(number)
     kept.now_s += LEFT_S
     assert await kept.once() == [1, 2]
-    said = r"weights of version shared\.1 are not kept any more.*replay --version shared\.1 --restore"
+    said = r"weights of version shared\.1 were pruned.*replay --version shared\.1 --restore"
     comparison = Comparison(flow.store, flow.engine, letters(), flow.served, ())
     with pytest.raises(AdapterError, match=said):
         await rollback(flow.store, version(1), served=flow.served)

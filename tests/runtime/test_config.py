@@ -62,7 +62,7 @@ def test_nested_tables_and_closed_sets_of_words_are_read(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[train]\nbatch_sise = 4\n", r"train\.batch_sise is no setting.*Did you mean train\.batch_size"),
+        ("[train]\nbatch_sise = 4\n", r"train\.batch_sise is not a setting.*Did you mean train\.batch_size"),
         ("[train]\nbatch_size = 'four'\n", r"train\.batch_size is 'four'"),
         ("[train]\nbatch_size = 0\n", r"train: batch_size is 0"),
         ("[trainer.method]\nname = 'magic'\n", r"trainer\.method\.name is 'magic'"),

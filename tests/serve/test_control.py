@@ -138,7 +138,7 @@ async def test_a_turn_shows_what_it_was_made_into(
     await store.admit(sample)
     async with http.get(f"/v1/rl/turns/{name}") as answer:
         lesson = (await answer.json())["lesson"]
-    assert lesson["explained"] == "the teacher reads the hint behind the request, and shows 1 reply of its own"
+    assert lesson["explained"] == "the teacher reads the hint after the request, and shows 1 reply of its own"
     assert lesson["hints"] == ["Greet the user."] and lesson["score"] == -1.0 and lesson["own"] is None
     assert lesson["shown"] == [{"reply": {"role": "assistant", "content": "Hello friend!"}, "version": "shared.0"}]
 

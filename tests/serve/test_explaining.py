@@ -45,7 +45,7 @@ def test_the_way_of_a_turn_is_told_from_its_kind_to_its_end() -> None:
 @pytest.mark.parametrize(
     ("verdict", "said"),
     [
-        (Verdict("t", None, VerdictSource.VOTES, votes(None, None)), "judged by nobody: none of 2 votes was valid"),
+        (Verdict("t", None, VerdictSource.VOTES, votes(None, None)), "not judged: none of the 2 votes was valid"),
         (Verdict("t", 1, VerdictSource.FEEDBACK), "judged 1 by the user's feedback"),
         (Verdict("t", -1, VerdictSource.ENVIRONMENT), "judged -1 by the status the tools reported"),
     ],
@@ -57,7 +57,7 @@ def test_who_judged_is_told(verdict: Verdict, said: str) -> None:
 def test_a_judge_who_was_asked_nothing_is_explained() -> None:
     nothing = Verdict("t", None, VerdictSource.VOTES)
     row = TurnRow(TURN, State.JUDGED, None, SAID, nothing)
-    assert "judged by nobody: all that was said is quoted, so none of it is its owner's own words" in explained(row)
+    assert "not judged: the next message is all quotation, so none of it is the user's own words" in explained(row)
     given = NextState("t", (message(Role.TOOL, "x"),), NextStateSource.TOOL)
     assert any("nobody said anything" in each for each in explained(TurnRow(TURN, State.JUDGED, None, given, nothing)))
 
@@ -97,11 +97,11 @@ def test_a_lesson_says_what_a_turn_is_learned_from_as() -> None:
     ]
     assert told == [
         "it is learned from by its score alone",
-        "the teacher reads the hint behind the request",
-        "the teacher reads the hint behind the request, and shows 2 replies of its own",
-        "nobody corrected it: it rides along, and holds the policy where the base model is",
-        "nobody corrected it: it rides along, and holds the policy to what these hints ask for",
+        "the teacher reads the hint after the request",
+        "the teacher reads the hint after the request, and shows 2 replies of its own",
+        "nobody corrected it: it is a rehearsal sample, and keeps the policy where the base model is",
+        "nobody corrected it: it is a rehearsal sample, and keeps the policy to what these hints ask for",
         "accepted after corrections, it answers what was asked first; the teacher reads the whole conversation",
-        "it was said behind hints: the policy learns to say it without them",
+        "it was sampled with hints in the prompt: the policy learns to give it without them",
         "it is learned from by the outcome of its episode, 1",
     ]

@@ -177,7 +177,7 @@ REFUSED: list[tuple[dict[str, object], str]] = [
     ({"stop_sequences": [""]}, "stop_sequences holds an empty text"),
     ({"stop_sequences": ["x"] * 17}, "stop_sequences holds 17"),
     ({"tools": READ, "tool_choice": {"type": "tool", "name": "read"}}, "force a call"),
-    ({"tools": [{"name": "read"}]}, "input_schema is no object"),
+    ({"tools": [{"name": "read"}]}, "input_schema is not an object"),
     ({"tools": [{"type": "custom", "input_schema": {}}]}, "has no name"),
     ({"thinking": {"type": "between_tools"}}, "thinking.type"),
     ({"max_tokens": 0}, "at least one token"),

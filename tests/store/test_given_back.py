@@ -1,4 +1,4 @@
-"""What a refused version learned from waits again, so many times; then it is given up by name."""
+"""What a refused version learned from waits again, so many times; then it was given up by name."""
 
 from __future__ import annotations
 

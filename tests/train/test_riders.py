@@ -162,7 +162,7 @@ async def test_nor_of_somebody_who_may_not_teach_any_more(tmp_path: Path) -> Non
 
 
 async def test_a_failure_may_be_that_of_what_was_read_again(tmp_path: Path) -> None:
-    """The one sample that teaches is not blamed: it is tried without it before anything is given up."""
+    """The one sample that teaches is not blamed: it is tried without it before anything was given up."""
     async with flowing(tmp_path, wants=Wants.HINT, settings=replace(SETTINGS, batch_size=1, min_batch=1)) as flow:
         await flow.store.hints.adopt("ann", Hint("Be brief."), turn=None, at_s=1.0)
         flow.trainer.answer = lambda samples: (

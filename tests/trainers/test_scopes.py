@@ -90,7 +90,7 @@ def test_peft_reads_the_two_as_one_and_says_the_same(
     trainer.step(own_batch(recorder))
     both = trainer.export(tmp_path / "ann.1", ANN_ONE)
     praised = own_batch(recorder)[0]
-    other = Recorder(trainer_model)  # peft changes the model it is given
+    other = Recorder(trainer_model)  # peft changes the model it was given
     other.model = PeftModel.from_pretrained(other.model, str(both.folder)).eval()
     theirs = torch.tensor(other.logp(praised.prompt, praised.response))
     assert float((theirs - policy_logp(trainer, praised)).abs().max()) < 1e-5

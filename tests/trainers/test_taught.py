@@ -45,7 +45,7 @@ def forward_gradient(trainer: LoraTrainer, sample: Sample) -> list[torch.Tensor]
 
 
 def gradient_of(trainer: LoraTrainer, sample: Sample, monkey: pytest.MonkeyPatch) -> list[torch.Tensor]:
-    """What the optimiser is given for a step over the sample; the step itself is not taken."""
+    """What the optimiser was given for a step over the sample; the step itself is not taken."""
     found: list[torch.Tensor] = []
     parameters = list(dict(trainer.model.named()).values())
 

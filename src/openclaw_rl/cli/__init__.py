@@ -53,7 +53,7 @@ COMMANDS: dict[str, _Source] = {  # in the order of the help
     "keys": _Source("openclaw_rl.cli.keys", is_group=True),
     "tasks": _Source("openclaw_rl.cli.tasks", True, "Look at tasks for agents before anyone learns from them."),
     "eval": _Source("openclaw_rl.cli.eval", True, "Measure whether a model learns what its users want."),
-    "tiny": _Source("openclaw_rl.tiny.cli", True, "Make the bundled model again, or score it."),
+    "tiny": _Source("openclaw_rl.tiny.cli", True, "Rebuild the bundled model, or score it."),
 }
 
 

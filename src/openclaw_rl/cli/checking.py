@@ -17,7 +17,7 @@ app = typer.Typer()
 @app.command()
 def check(
     home: Home = None,
-    repair: Annotated[bool, typer.Option("--repair", help="Mend what can be mended.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Repair what can be repaired.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Verify an installation's folder: the store, the ledger, every turn's data, every version's files.
@@ -36,7 +36,7 @@ def check(
         print(json.dumps({**asdict(report), "is_sound": report.is_sound, "server": server and server.pid}))
     else:
         if server is not None:
-            say.print(f"a server runs on {escape(str(at))} (process {server.pid}); what it has under way is left out")
+            say.print(f"a server runs on {escape(str(at))} (process {server.pid}); its unfinished work is not checked")
         for item in report.findings:
             mark = "[green]mended[/]" if item.is_mended else "[red]found[/]"
             say.print(f"{mark} {escape(item.what)}", soft_wrap=True)
@@ -45,7 +45,7 @@ def check(
         say.print(_summary(report.turns, report.versions, len(report.findings), is_sound=report.is_sound))
         if not report.is_sound and not repair:
             first = "`" if server is None else "stop the server; then `"
-            say.print(f"{first}openclaw-rl check --repair` mends what can be mended, and removes nothing.")
+            say.print(f"{first}openclaw-rl check --repair` repairs what it can, and removes nothing.")
     raise typer.Exit(0 if report.is_sound else 1)
 
 

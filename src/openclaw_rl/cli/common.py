@@ -37,7 +37,7 @@ def home_of(given: Path | None, *, needs_store: bool = True) -> Path:
         what = f"{store} is a folder, not a store" if store.is_dir() else f"{home} holds versions but no store"
         raise ConfigError(what, fix=MAKE_STORE)
     if not store.is_file():
-        raise ConfigError(f"{home} holds no store", fix="name the folder a server was started with, by --home")
+        raise ConfigError(f"{home} holds no store", fix="give --home the folder that a server was started with")
     return home
 
 

@@ -27,7 +27,7 @@ def connect(
     client: Annotated[str, typer.Argument(help="Which client; `--list` names them.")] = "",
     *,
     lists: Annotated[bool, typer.Option("--list", help="Name the clients and what is done for each.")] = False,
-    prints: Annotated[bool, typer.Option("--print", help="Print what would be set, and write nothing.")] = False,
+    prints: Annotated[bool, typer.Option("--print", help="Print what would be written, and write nothing.")] = False,
     url: Annotated[
         str | None,
         typer.Option("--url", help="The server's address. [default: that of the server running on the home]"),
@@ -37,7 +37,7 @@ def connect(
     ] = None,
     home: Home = None,
     file: Annotated[
-        Path | None, typer.Option("--file", help="The client's configuration file, where it is elsewhere.")
+        Path | None, typer.Option("--file", help="The client's configuration file, if it is not in the usual place.")
     ] = None,
     extension: Annotated[
         bool,
@@ -50,7 +50,7 @@ def connect(
         bool, typer.Option("--thinking", help="OpenClaw: the model thinks before it answers, as Qwen3 does.")
     ] = False,
     undo: Annotated[
-        bool, typer.Option("--undo", help="Take out of the client's file what this command wrote.")
+        bool, typer.Option("--undo", help="Remove from the client's file what this command wrote.")
     ] = False,
     test: Annotated[bool, typer.Option("--test/--no-test", help="Send a test turn. It teaches nothing.")] = True,
 ) -> None:
@@ -145,7 +145,7 @@ def _changed(client: ClientRecipe, target: Target, before: str, path: Path) -> s
     if client.block:
         return with_block(before, client.lines(target), client.anchor, client.head)
     if before and not before.startswith(OURS):
-        raise ConfigError(f"{path} was not written by this command", fix="use --print, and put it in by hand")
+        raise ConfigError(f"{path} was not written by this command", fix="use --print, and add the entry by hand")
     return client.whole(target)
 
 
@@ -154,13 +154,13 @@ def _undo(client: ClientRecipe | None, file: Path | None, *, prints: bool) -> No
     path = file or (openclaw.config_path() if client is None else client.path())
     before = None if path is None else old_text(path)
     if path is None or before is None or (client is not None and not client.is_written):
-        say.print("there is no file that was written; what was set in a shell ends with it", soft_wrap=True)
+        say.print("nothing was written to a file; variables set in a shell end with that shell", soft_wrap=True)
         return
     after = _restored(client, before, path)
     if prints:
         print(after, end="")
     elif after == before:
-        say.print(f"{escape(str(path))} holds nothing of this command's", soft_wrap=True)
+        say.print(f"{escape(str(path))} has no entry of this command", soft_wrap=True)
     elif after.strip():
         _tell(put(path, after))
     else:
@@ -182,7 +182,7 @@ def _restored(client: ClientRecipe | None, before: str, path: Path) -> str:
 
 def _tell(written: FileChange) -> None:
     if not written.has_changed:
-        say.print(f"{escape(str(written.path))} is right already", soft_wrap=True)
+        say.print(f"{escape(str(written.path))} is already correct", soft_wrap=True)
         return
     before = f"; the old one is {written.backup.name}" if written.backup else ""
     did = "wrote" if written.path.exists() else "took away"

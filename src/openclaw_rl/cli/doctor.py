@@ -25,10 +25,10 @@ def doctor(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say in plain words whether the installation is sound, and why nothing is learned where nothing is.
+    """Check whether the installation is sound and, if nothing is learned, say why.
 
     Asks the running server where there is one, else looks into the store; changes nothing. Lines marked `mend` need
-    you, `note` is worth knowing. Ends with 1 where there is something to mend, else with 0.
+    you, `note` is worth knowing. Exits with 1 if something needs to be fixed, else with 0.
     """
     from openclaw_rl.doctor.report import examine
 

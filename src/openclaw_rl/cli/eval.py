@@ -39,8 +39,9 @@ Judge = Annotated[
     str,
     typer.Option(
         "--judge",
-        help="Who judges: nothing for the judge of the settings, the base URL of another, or `scripted` for one that "
-        "knows every wish (an ablation: it tells the judge's mistakes from those of learning).",
+        help="Who judges: leave it out for the judge of the settings, give the base URL of another, "
+        "or `scripted` for one that "
+        "knows every wish (an ablation that separates the judge's mistakes from those of learning).",
     ),
 ]
 Recipe = Annotated[
@@ -52,7 +53,8 @@ Problems = Annotated[
     typer.Option("--problems", help="Word problems in GSM8K's JSONL form. [default: the bundled model's own kind]"),
 ]
 Folder = Annotated[
-    Path, typer.Option("--folder", help="Where finished trials are kept; under the same conditions none is run twice.")
+    Path,
+    typer.Option("--folder", help="Where finished trials are kept. A trial with the same conditions is not run again."),
 ]
 AtOnce = Annotated[int, typer.Option("--at-once", help="Trials under way at the same time, a server each.", min=1)]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the figures to this file, too.")]
@@ -61,7 +63,7 @@ Results = Annotated[
     Path | None,
     typer.Option("--results", help="A Markdown document whose section for this is written anew, with its picture."),
 ]
-Quick = Annotated[bool, typer.Option("--quick", help="Few seeds, sessions and problems: for a look, not for figures.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Few seeds, sessions and problems: a quick look, not figures.")]
 
 
 @app.command()
@@ -77,7 +79,7 @@ def personalization(
             help="A method's name, a TOML file of settings, all, or ablations; may be given again. [default: all]",
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", help="So many seeds, from 0 on.", min=1)] = 5,
+    seeds: Annotated[int, typer.Option("--seeds", help="How many seeds, starting at 0.", min=1)] = 5,
     sessions: Annotated[
         int, typer.Option("--sessions", help="Sessions of each user until a method is given up.", min=1)
     ] = 20,
@@ -133,7 +135,7 @@ def wishes(
         typer.Option("--carry", help="weights, memory or bridge; may be given again. [default: all three]"),
     ] = None,
     seeds: Annotated[
-        int, typer.Option("--seeds", help="So many seeds, from 0 on; each teaches in another order.", min=1)
+        int, typer.Option("--seeds", help="How many seeds, starting at 0. Each uses another order of wishes.", min=1)
     ] = 5,
     sessions: Annotated[
         int, typer.Option("--sessions", help="Sessions for each wish until it is given up.", min=1)

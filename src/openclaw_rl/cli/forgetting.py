@@ -38,8 +38,8 @@ def forget(
     turn: Annotated[str | None, typer.Option("--turn", help="A turn, and what goes on from it.")] = None,
     episode: Annotated[str | None, typer.Option("--episode", help="An episode with all its turns.")] = None,
     before: Annotated[str | None, typer.Option("--before", help="All older than a day or moment: 2026-01-31.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go, and leave it.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be erased, and change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     remake: Annotated[
         bool, typer.Option("--remake/--no-remake", help="Make versions again now, or at the next start.")
     ] = True,
@@ -54,8 +54,9 @@ def forget(
 
     Turns that repeat it go too, and hints drawn from it. Versions that saw it are removed and made again from the last
     one that never did, without it; they pass the gate like any other. A certificate of what was removed is printed and
-    kept. Where a server runs it does all this itself while it serves on, also where this command is ended by Ctrl-C;
-    asked again, it shows how far that has come. Killed in the middle, it is finished by the next call or next start.
+    kept. If a server is running, it does all this itself while it serves, even if this command is ended by Ctrl-C. The
+    command then shows how far it has come when it is called again. A forgetting that is killed is finished by the next
+    call or the next start.
     """
     from openclaw_rl.config import read_config
     from openclaw_rl.home.folder import address_of
@@ -178,14 +179,18 @@ def _print_certificate(at: Path, certificate: Certificate) -> None:
 @app.command()
 def replay(
     *,
-    version: Annotated[str | None, typer.Option("--version", help="Which one. [default: the one trained last]")] = None,
+    version: Annotated[
+        str | None, typer.Option("--version", help="Which version. [default: the one trained last]")
+    ] = None,
     method: Annotated[str | None, typer.Option("--method", help="Another method: binary, opd, combine, ...")] = None,
     rank: Annotated[int | None, typer.Option("--rank", help="Another rank of the LoRA weights.", min=1)] = None,
     model: Annotated[
         str | None, typer.Option("--model", help="The model served; another one takes over what can be carried over.")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="A new folder for the adapter.")] = None,
-    into: Annotated[Path | None, typer.Option("--into", help="A new home folder, for another model say.")] = None,
+    into: Annotated[
+        Path | None, typer.Option("--into", help="A new home folder, for example for another model.")
+    ] = None,
     as_version: Annotated[
         bool, typer.Option("--as-version", help="Make it a version that meets the gate at the next start.")
     ] = False,
@@ -213,7 +218,7 @@ def replay(
     changed = replaying.ReplayChanges(None if method is None else Method(method), rank)
     if restore:
         if version is None or changed != replaying.ReplayChanges() or out or into or as_version:
-            raise ConfigError("--restore makes one version again as it was", fix="give it with --version alone")
+            raise ConfigError("--restore restores one version exactly as it was", fix="combine it with --version only")
         report = asyncio.run(replaying.restore(settings, named_version(version)))
     else:
         report = asyncio.run(

@@ -56,7 +56,7 @@ def add(text: Text, user: User = None, home: Home = None) -> None:
 
 @app.command()
 def edit(name: Name, text: Text, home: Home = None) -> None:
-    """Put other words in a hint's place, also where it was retired."""
+    """Replace a hint's words, even if it was retired."""
     from openclaw_rl.owner.hints import change_hint
 
     print(asyncio.run(change_hint(home_of(home), name, text=text)))
@@ -64,7 +64,7 @@ def edit(name: Name, text: Text, home: Home = None) -> None:
 
 @app.command()
 def retire(name: Name, home: Home = None) -> None:
-    """Take a hint out of every prompt, but keep it; the user's asking again brings it back."""
+    """Remove a hint from every prompt, but keep it. If the user asks for it again, it is used again."""
     from openclaw_rl.owner.hints import change_hint
 
     print(asyncio.run(change_hint(home_of(home), name)))

@@ -44,7 +44,7 @@ Served = Annotated[
 Votes = Annotated[int, typer.Option("--votes", help="Votes for each case.", min=1)]
 AtOnce = Annotated[int, typer.Option("--at-once", help="Cases under way at the same time.", min=1)]
 Out = Annotated[Path | None, typer.Option("--json", help="Write every case with its verdict to this file.")]
-Quick = Annotated[bool, typer.Option("--quick", help="A few cases of each kind only.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Use only a few cases of each kind.")]
 
 
 @app.command()
@@ -144,7 +144,7 @@ async def _first_model(url: str, key: str) -> str:
     except (OpenAIError, IndexError) as problem:
         raise JudgeError(
             f"{url} does not say which models it has: {problem}",
-            fix=f"see whether it is up, put its key into {KEY}, or name a model: --judge-model",
+            fix=f"check that it is running, put its key into {KEY}, or name a model with --judge-model",
         ) from problem
 
 

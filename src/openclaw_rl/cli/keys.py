@@ -33,9 +33,9 @@ def add(
             "learned from), admin (see everybody's turns, roll back).",
         ),
     ] = "chat,feedback",
-    requests: Annotated[int, typer.Option("--requests-a-minute", help="0 for the settings' own.", min=0)] = 0,
-    tokens: Annotated[int, typer.Option("--tokens-a-minute", help="0 for the settings' own.", min=0)] = 0,
-    body: Annotated[int, typer.Option("--max-body-bytes", help="0 for the settings' own.", min=0)] = 0,
+    requests: Annotated[int, typer.Option("--requests-a-minute", help="0 for the value in the settings.", min=0)] = 0,
+    tokens: Annotated[int, typer.Option("--tokens-a-minute", help="0 for the value in the settings.", min=0)] = 0,
+    body: Annotated[int, typer.Option("--max-body-bytes", help="0 for the value in the settings.", min=0)] = 0,
     home: Home = None,
 ) -> None:
     """Make a key and print it, once: only its hash is kept.
@@ -70,7 +70,7 @@ def listed(home: Home = None) -> None:
 
 @app.command()
 def revoke(name: Name, home: Home = None) -> None:
-    """Refuse a key from now on; its turns stay, and those not learned from yet never will be."""
+    """Revoke a key. Its turns stay; those that were not learned from yet never will be."""
     from openclaw_rl.home.keys import revoke_key
 
     revoke_key(_folder(home), name)
@@ -87,7 +87,7 @@ def _rights(scopes: str) -> frozenset[Right]:
     words = [word.strip() for word in scopes.split(",") if word.strip()]
     unknown = [word for word in words if word not in frozenset(Right)]
     if unknown:
-        raise ConfigError(f"{unknown[0]!r} is no scope", fix=f"use {', '.join(Right)}")
+        raise ConfigError(f"{unknown[0]!r} is not a scope", fix=f"use {', '.join(Right)}")
     return frozenset(Right(word) for word in words)
 
 

@@ -114,7 +114,7 @@ def turns(
     *,
     session: Annotated[str | None, typer.Option("--session", help="Only of this session, by its full name.")] = None,
     state: Annotated[str | None, typer.Option("--state", help="Only in this state: dropped, ready, trained...")] = None,
-    limit: Annotated[int, typer.Option("--limit", help="At most so many, the newest.", min=1, max=500)] = 20,
+    limit: Annotated[int, typer.Option("--limit", help="At most this many, the newest.", min=1, max=500)] = 20,
     home: Home = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -147,7 +147,7 @@ def turns(
 def export(
     out: Annotated[Path, typer.Argument(help="The JSONL file to write.")],
     home: Home = None,
-    user: Annotated[str | None, typer.Option("--user", help="Only what this user said and was told.")] = None,
+    user: Annotated[str | None, typer.Option("--user", help="Only this user's turns.")] = None,
     side: Annotated[bool, typer.Option("--side/--no-side", help="Side requests too, marked by their kind.")] = True,
 ) -> None:
     """Write every turn with its next state, votes, score and hints as one line of JSON each.

@@ -37,7 +37,10 @@ def serve(
     tls_key: Annotated[Path | None, typer.Option("--tls-key", help="The PEM file with its private key.")] = None,
     plain_public: Annotated[
         bool | None,
-        typer.Option("--plain-public", help="Listen without TLS on an address that others reach; docs/security.md."),
+        typer.Option(
+            "--plain-public",
+            help="Allow listening without TLS on an address that others can reach; see docs/security.md.",
+        ),
     ] = None,
     learn: Annotated[bool, typer.Option("--learn/--no-learn", help="Judge, train and publish while serving.")] = True,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more, conversation text included.")] = False,
@@ -77,9 +80,9 @@ def serve(
 def demo(
     out: Annotated[Path, typer.Option("--out", help="Where the report goes.")] = Path("demo"),
     sessions: Annotated[int, typer.Option("--sessions", help="At most this many sessions.", min=1)] = 24,
-    seed: Annotated[int, typer.Option("--seed", help="Which student, which problems.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Random seed: chooses the student and the problems.")] = 0,
 ) -> None:
-    """Watch the bundled model adopt a preference from being corrected; takes a few minutes."""
+    """Watch the bundled model learn a preference from corrections. Takes a few minutes."""
     from openclaw_rl.evals.demo.run import run_demo
 
     run_in_order(run_demo(out, sessions=sessions, seed=seed))

@@ -29,7 +29,9 @@ def top() -> None:
 @app.command("check")
 def check(
     folder: Annotated[Path, typer.Argument(help="A task, or a folder with tasks of any known format.")],
-    box: Annotated[BoxKind, typer.Option("--box", help="How boxes are made. `plain` has no walls.")] = BoxKind.AUTO,
+    box: Annotated[
+        BoxKind, typer.Option("--box", help="How boxes are made. `plain` does not isolate anything.")
+    ] = BoxKind.AUTO,
     at_once: Annotated[int, typer.Option("--at-once", help="How many tasks at a time.", min=1)] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

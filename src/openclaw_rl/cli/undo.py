@@ -64,7 +64,7 @@ def versions(
         out.print(f"versions made before {escape(str(found['before']))} are not shown; --all shows them")
         out.print(f"served: {escape(', '.join(_texts(found['current'])))}")
     if found.get("frozen_since") is not None:
-        out.print("[yellow]training is frozen; `openclaw-rl unfreeze` lets it go on[/]")
+        out.print("[yellow]training is frozen; `openclaw-rl unfreeze` resumes it[/]")
 
 
 @app.command()
@@ -96,7 +96,7 @@ def unpin(
 
 @app.command()
 def freeze(home: Home = None) -> None:
-    """Train nothing from now on; turns are served and judged, and wait. Kept through restarts."""
+    """Stop training. Turns are still served and judged, and wait. Stays in force after a restart."""
     from openclaw_rl.owner.versions import freeze as order
 
     print(asyncio.run(order(home_of(home), is_frozen=True)))
@@ -104,7 +104,7 @@ def freeze(home: Home = None) -> None:
 
 @app.command()
 def unfreeze(home: Home = None) -> None:
-    """Let training go on."""
+    """Resume training."""
     from openclaw_rl.owner.versions import freeze as order
 
     print(asyncio.run(order(home_of(home), is_frozen=False)))

@@ -62,10 +62,10 @@ class CollectSettings:
     within one conversation."""
 
     sweep_s: float = 30.0
-    """Seconds between looks for sessions that are over."""
+    """Seconds between checks for sessions that have ended."""
 
     control_tokens: tuple[str, ...] = ("NO_REPLY", "HEARTBEAT_OK")
-    """Whole replies that are signals to the client rather than answers; they are never learned from. Change it when
+    """Replies that are signals to the client and not answers. They are never learned from. Change it when
     your client uses other signal words."""
 
     known_conversations: int = 50_000

@@ -28,7 +28,7 @@ def collect_findings(facts: StoreFacts) -> Iterator[Finding]:
         yield Finding(
             Level.MEND,
             "collect",
-            f"none of {many(main, 'main turn')} has a next state: nobody was seen to answer a reply",
+            f"none of {many(main, 'main turn')} has a next state: no request continued from a served reply",
             "have the client send the whole conversation with each request, with replies as they were served, or name "
             "the session (X-Session-Id), or POST /v1/feedback",
         )
@@ -36,7 +36,7 @@ def collect_findings(facts: StoreFacts) -> Iterator[Finding]:
             yield Finding(
                 Level.MEND,
                 "collect",
-                f"no session could be told: each of the last {seen.main} main turns stands alone in one of its own",
+                f"no sessions were recognised: each of the last {seen.main} main turns is alone in its session",
                 "have the client send X-Session-Id, or the earlier messages of the conversation",
             )
     yield from _spoken(seen.told)

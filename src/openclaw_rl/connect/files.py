@@ -38,7 +38,7 @@ def put(path: Path, text: str, *, now_s: float | None = None) -> FileChange:
         _replace(path, text, mode=0o600 if before is None else path.stat().st_mode & 0o777)
     except OSError as problem:
         raise ConfigError(
-            f"{path} cannot be written: {problem.strerror or problem}", fix="use --print, and put it in by hand"
+            f"{path} cannot be written: {problem.strerror or problem}", fix="use --print, and add the entry by hand"
         ) from problem
     return FileChange(path, has_changed=True, backup=backup)
 

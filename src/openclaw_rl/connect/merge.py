@@ -12,7 +12,7 @@ from openclaw_rl.errors import ConfigError
 BEGIN = "# >>> openclaw-rl: from here to the other mark is written by `openclaw-rl connect`"
 END = "# <<< openclaw-rl"
 _OWN = "openclaw-rl"
-_BY_HAND = "use --print, and put it in by hand"
+_BY_HAND = "use --print, and add the entry by hand"
 
 
 def with_entries(held: Mapping[str, Json], entries: Mapping[str, Json]) -> dict[str, Json]:
@@ -24,7 +24,7 @@ def with_entries(held: Mapping[str, Json], entries: Mapping[str, Json]) -> dict[
             found[name] = copy.deepcopy(value)
             continue
         if inner is not None and not isinstance(inner, dict):
-            raise ConfigError(f"{name} of the configuration is no object", fix=_BY_HAND)
+            raise ConfigError(f"{name} in the configuration is not an object", fix=_BY_HAND)
         found[name] = with_entries(inner or {}, value)
     return found
 
@@ -79,7 +79,7 @@ def without_block(text: str) -> str:
             kept.append(line)
     if is_ours:
         raise ConfigError(
-            f"the line {END!r} is missing", fix="put it back behind the entry of openclaw-rl, or take both out"
+            f"the line {END!r} is missing", fix="put it back after the entry of openclaw-rl, or remove both marks"
         )
     return "".join(kept)
 

@@ -76,8 +76,8 @@ def parsed(text: str | None, path: Path) -> dict[str, Json]:
         held: Json = json.loads(text)
     except ValueError as problem:
         raise ConfigError(
-            f"{path} is no plain JSON ({problem}), and writing it anew would lose its comments",
-            fix="use --print, and put the entries in by hand",
+            f"{path} is not plain JSON ({problem}), and rewriting it would lose its comments",
+            fix="use --print, and add the entries by hand",
         ) from problem
     if not isinstance(held, dict):
         raise ConfigError(f"{path} holds no JSON object", fix="check the file")

@@ -81,7 +81,8 @@ def found_address(home: Path, given: str | None) -> str:
     running = address_of(home)
     if running is None:
         raise ConfigError(
-            f"no server runs on {home}", fix="start `openclaw-rl serve`, or say where it is: --url http://HOST:PORT"
+            f"no server runs on {home}",
+            fix="start `openclaw-rl serve`, or give its address with --url http://HOST:PORT",
         )
     return running.url
 
@@ -93,7 +94,7 @@ def found_key(home: Path, given: str | None) -> str:
     path = home / KEY
     key = path.read_text("utf-8").strip() if path.is_file() else ""
     if not key:
-        raise ConfigError(f"{home} holds no API key", fix="give it by --api-key")
+        raise ConfigError(f"{home} holds no API key", fix="give it with --api-key")
     return key
 
 
@@ -181,12 +182,12 @@ async def _asked(
     except (TimeoutError, aiohttp.ClientError) as problem:
         raise ConfigError(
             f"nothing answers at {url} ({problem or type(problem).__name__})",
-            fix="start `openclaw-rl serve`, or say where it is: --url http://HOST:PORT",
+            fix="start `openclaw-rl serve`, or give its address with --url http://HOST:PORT",
         ) from problem
     if status == 401:
         raise ConfigError(
             "the server does not take this API key",
-            fix="give the right one by --api-key; the server's own is in the file api_key of its home folder",
+            fix="give the right key with --api-key; the server's own key is in the file api_key of its home folder",
         )
     if status >= 400:
         raise ConfigError(

@@ -13,7 +13,7 @@ READ_ONLY = frozenset({errno.EROFS})
 NOT_OURS = frozenset({errno.EACCES, errno.EPERM})
 BROKEN = frozenset({errno.EIO})
 LEAST_BYTES = 128 << 10  # what a store needs to be opened at all
-FREE_SPACE = "free some space on it and try again; what was acknowledged before is safe"
+FREE_SPACE = "free some space on it and try again; what was acknowledged before is stored safely"
 
 
 def unwritable(place: Path, problem: OSError) -> DiskError:
@@ -24,7 +24,7 @@ def unwritable(place: Path, problem: OSError) -> DiskError:
     if problem.errno in READ_ONLY:
         return DiskError(
             f"{place} cannot be written: it is on a disk that is mounted read-only",
-            fix="mount it writable, or copy the folder to another disk and name that by --home",
+            fix="mount it writable, or copy the folder to another disk and give that copy with --home",
         )
     if problem.errno in BROKEN:
         return DiskError(

@@ -37,8 +37,8 @@ def remove(home: Path, path: Path) -> None:
     """
     if not is_inside(home, path):
         raise StoreError(
-            f"{path} leads out of {home}, to {path.resolve()}; nothing there is removed",
-            fix="put the files themselves in place of the link, so that the folder holds what is its own",
+            f"{path} points outside {home}, to {path.resolve()}; nothing there was removed",
+            fix="replace the link by the files it points to, so that the folder holds its own files",
         )
     try:
         if path.is_dir() and not path.is_symlink():
@@ -48,7 +48,7 @@ def remove(home: Path, path: Path) -> None:
     except OSError as problem:
         raise StoreError(
             f"{path} cannot be removed: {problem.strerror}",
-            fix="make the home folder and all in it writable, then run the command again",
+            fix="make the home folder and everything in it writable, then run the command again",
         ) from problem
 
 
@@ -76,15 +76,16 @@ def move_aside(home: Path, path: Path, *, at_s: float, name: str | None = None) 
     """
     if not is_inside(home, path):
         raise StoreError(
-            f"{path} leads out of {home}, to {path.resolve()}; nothing there is moved",
-            fix="put the files themselves in place of the link, so that the folder holds what is its own",
+            f"{path} points outside {home}, to {path.resolve()}; nothing there was moved",
+            fix="replace the link by the files it points to, so that the folder holds its own files",
         )
     place = place_aside(home, name or path.name, at_s=at_s)
     try:
         path.rename(place)
     except OSError as problem:
         raise StoreError(
-            f"{path} cannot be put aside: {problem.strerror}", fix="make the home folder writable, and free some space"
+            f"{path} cannot be moved to the folder aside: {problem.strerror}",
+            fix="make the home folder writable, and free some space",
         ) from problem
     return place
 

@@ -81,7 +81,7 @@ WHAT_TO_DO: dict[str, str] = {
     DropReason.LOOP: "raise the temperature, or go back a version by `openclaw-rl rollback`",
     DropReason.CONTROL_TOKEN: "nothing, where most requests need no answer; collect.control_tokens names these words",
     DropReason.NO_NEXT_STATE: "have clients send the conversation along, or POST /v1/feedback",
-    DropReason.NOT_FOLLOWED: "nothing: other answers to the same were gone on with",
+    DropReason.NOT_FOLLOWED: "nothing: the conversation continued from another answer to the same request",
     DropReason.NO_SIGNAL: "nothing, where users are content; else see what the judge votes: `openclaw-rl turns`",
     DropReason.NO_SPREAD: "use tasks that the model solves sometimes, larger groups, or give steps scores",
     DropReason.ENVIRONMENT_FAILED: "see why by `openclaw-rl inspect --episodes`; mend the task or its grader",
@@ -93,7 +93,7 @@ WHAT_TO_DO: dict[str, str] = {
     DropReason.TOO_MANY: "see who sends so much, or raise teach.user_samples_a_day",
     DropReason.IN_VAIN: "see whether what is asked for contradicts itself, or the judge errs; teach.in_vain_turns",
     DropReason.MEMORY_ONLY: "set carry to weights or bridge, if the weights are to learn too",
-    DropReason.LEARNED: "nothing: it is said without its hints as well",
+    DropReason.LEARNED: "nothing: the model gives this reply without its hints as well",
     DropReason.TOO_LONG: "raise train.max_sample_tokens, where memory allows",
     DropReason.TOO_DEAR: "raise trainer.timeout_s or trainer.threads, or train on a GPU, and start the server again: "
     "they wait for a step then; or lower train.max_sample_tokens to leave such turns out",
@@ -101,6 +101,6 @@ WHAT_TO_DO: dict[str, str] = {
     DropReason.NOT_FINITE: "lower trainer.lr, or train in float32",
     DropReason.NOT_LEARNABLE: "see why by `openclaw-rl versions` and what was asked for by `openclaw-rl turns`; lower "
     "trainer.lr, use a model that follows the hint when it reads it, or carry = memory",
-    DropReason.DAMAGED: "see to the disk, and run `openclaw-rl check`",
+    DropReason.DAMAGED: "check the disk, and run `openclaw-rl check`",
     DropReason.TRAINER_FAILED: "see the server's log for why the trainer failed",
 }

@@ -55,4 +55,4 @@ def named_version(name: str) -> PolicyVersion:
     try:
         return parse_version(name)
     except ValueError:
-        raise ConfigError(f"{name!r} is no version", fix="write a number, or a name such as shared.3") from None
+        raise ConfigError(f"{name!r} is not a version", fix="write a number, or a name such as shared.3") from None

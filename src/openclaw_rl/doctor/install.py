@@ -204,8 +204,8 @@ def _check_configuration(folder: Path) -> None:
     except (OSError, ValueError, KeyError) as problem:
         if "custom code" in str(problem):
             raise ModelError(
-                f"{folder} brings code of its own, which is not run",
-                fix="use a model that transformers knows by itself",
+                f"{folder} needs Python code from its own folder, which is never run",
+                fix="use a model that transformers supports without extra code",
             ) from problem
         first = str(problem).strip().partition("\n")[0]
         raise ModelError(f"{folder / 'config.json'} cannot be used: {first}", fix="upgrade transformers") from problem

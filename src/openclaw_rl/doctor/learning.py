@@ -82,7 +82,7 @@ def gathered(facts: StoreFacts, loop: Loop, stages: Sequence[Finding]) -> tuple[
             Level.MEND,
             stage,
             why,
-            "see the server's log; answers are served all the same, and the stage is begun again by itself",
+            "see the server's log; answers are served all the same, and the stage restarts by itself",
         )
         for stage, why in loop.broken.items()
     ]

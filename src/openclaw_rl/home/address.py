@@ -64,8 +64,8 @@ async def taken(settings: ServeSettings) -> AsyncIterator[BoundAddress]:
                 sockets.append(one)
         except OSError as problem:
             raise ConfigError(
-                f"{settings.host}:{settings.port} cannot be listened on: {problem.strerror or problem}",
-                fix="stop what listens there, or give another --port (0 takes any free one)",
+                f"the server cannot listen on {settings.host}:{settings.port}: {problem.strerror or problem}",
+                fix="stop the program that uses this port, or give another --port (0: any free port)",
             ) from problem
         yield BoundAddress(tuple(sockets), tls)
 

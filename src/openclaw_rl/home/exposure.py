@@ -44,8 +44,9 @@ def check_exposure(settings: ServeSettings) -> None:
     if is_loopback(settings.host) or settings.tls_cert or settings.plain_public:
         return
     raise ConfigError(
-        f"{settings.host} is reached by others, and without TLS they could read keys and conversations on the way",
-        fix="give --tls-cert and --tls-key, listen on 127.0.0.1 behind something that does TLS, "
+        f"{settings.host} can be reached from other machines, and without TLS others could read keys "
+        "and conversations in transit",
+        fix="give --tls-cert and --tls-key, listen on 127.0.0.1 behind a proxy that does TLS, "
         "or give --plain-public where the network itself is trusted",
     )
 

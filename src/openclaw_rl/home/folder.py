@@ -17,7 +17,7 @@ from openclaw_rl.store.lock import holder_of
 
 log = logging.getLogger(__name__)
 KEY = "api_key"
-KEY_FIX = "put it back from a copy, or remove it: a new key is made at the next start"
+KEY_FIX = "restore it from a backup, or remove it: a new key is created at the next start"
 ADDRESS = "server.json"
 
 

@@ -43,7 +43,7 @@ def kept_keys(home: Path) -> tuple[KnownKey, ...]:
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise StoreError(
             f"{path} cannot be read: {problem}",
-            fix="put it back from a copy; or remove it, and make the keys again by `openclaw-rl keys add`",
+            fix="restore it from a backup; or remove it, and create the keys again with `openclaw-rl keys add`",
         ) from problem
 
 
@@ -58,14 +58,14 @@ def last_used(home: Path) -> Mapping[str, float]:
 def add_key(home: Path, name: str, rights: frozenset[Right], limits: Limits = NO_LIMITS) -> str:
     """A new key, told once: only its hash is kept. Raises ConfigError for a name that is taken or cannot be one."""
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"{name!r} is no name for a key", fix="use up to 64 letters, digits and . _ @ -")
+        raise ConfigError(f"{name!r} is not a valid key name", fix="use up to 64 letters, digits and . _ @ -")
     if not rights:
-        raise ConfigError(f"the key {name} would be good for nothing", fix=f"name scopes: {', '.join(Right)}")
+        raise ConfigError(f"the key {name} would have no rights", fix=f"give at least one scope: {', '.join(Right)}")
     key = f"sk-openclaw-{secrets.token_urlsafe(24)}"
     with _changing(home) as kept:
         if name in _TAKEN or any(item.name == name for item in kept):
             raise ConfigError(
-                f"there is a key named {name}", fix="give another name; the turns of a revoked key keep theirs"
+                f"there is a key named {name}", fix="choose another name; the turns of a revoked key keep its name"
             )
         kept.append(KnownKey(name, key_digest(key), rights, limits, made_s=time.time()))
     return key

@@ -73,6 +73,6 @@ def _from_hub(name: str) -> Path:
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as problem:
         first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
         raise ModelError(
-            f"{name} is neither a folder here nor to be had from the hub ({first})",
+            f"{name} is neither a local folder nor available from the hub ({first})",
             fix="check the name and the network, or give the path of a folder",
         ) from problem

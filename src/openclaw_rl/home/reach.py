@@ -67,7 +67,7 @@ async def asking(
             yield response
     except (aiohttp.ClientError, ValueError, TimeoutError) as problem:
         raise StoreError(
-            f"the server at {address.url} does not answer: {problem}", fix="see whether it runs, and ask again"
+            f"the server at {address.url} does not answer: {problem}", fix="check that it is running, and try again"
         ) from problem
 
 
@@ -76,8 +76,8 @@ async def answer_of(response: aiohttp.ClientResponse) -> dict[str, Json]:
     answer = await response.json(content_type=None)
     if response.status == 401:
         raise ConfigError(
-            "the running server was given another key than the home folder keeps",
-            fix="start the server without --api-key, or ask it over HTTP with that key",
+            "the running server uses another API key than the one in its home folder",
+            fix="start the server without --api-key, or call its HTTP API with that key",
         )
     if response.status != 200 or not isinstance(answer, dict):
         error = answer.get("error") if isinstance(answer, dict) else None

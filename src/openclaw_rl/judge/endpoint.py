@@ -80,7 +80,7 @@ class EndpointChat:
                     self._not_before_s = self.clock() + min(problem.after_s, LONGEST_WAIT_S)
                 if attempt == self.retries:
                     raise JudgeError(
-                        f"{self.url} does not answer: {problem}", fix="see whether it is running and reachable"
+                        f"{self.url} does not answer: {problem}", fix="check that it is running and reachable"
                     ) from problem
             if self._not_before_s <= self.clock():  # it did not say when to come back
                 await self.pause(min(self.retry_s * 2**attempt, LONGEST_WAIT_S))
@@ -110,8 +110,8 @@ def _answer(text: str, url: str) -> str:
         content = json.loads(text)["choices"][0]["message"]["content"]
     except (ValueError, KeyError, IndexError, TypeError, RecursionError) as problem:
         raise JudgeError(
-            f"{url} answers with something else than a chat completion: {_shortened(text)}",
-            fix="judge.url must be the base URL of an OpenAI-style API, up to and with /v1",
+            f"{url} did not answer with a chat completion: {_shortened(text)}",
+            fix="judge.url must be the base URL of an OpenAI-style API, including /v1",
         ) from problem
     return content if isinstance(content, str) else ""
 

@@ -98,7 +98,7 @@ class LlmJudge:
             except TimeoutError:
                 failure = JudgeError(
                     f"the judge did not answer within {self.settings.timeout_s:g} s",
-                    fix="see whether it is running, or raise judge.timeout_s",
+                    fix="check that it is running, or raise judge.timeout_s",
                 )
         return failure
 
@@ -123,7 +123,7 @@ class LlmJudge:
         limit = self.settings.daily_calls
         if limit and not await self.budget.spend_judge_call(int(self.now() // _DAY_S), limit):
             raise JudgeError(
-                f"today's {limit} calls to the judge are spent",
+                f"today's limit of {limit} judge calls is used up",
                 fix="wait for tomorrow (UTC), or raise judge.daily_calls",
             )
 

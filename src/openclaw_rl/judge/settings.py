@@ -44,7 +44,7 @@ class JudgeSettings:
     votes: int = 3
     """How many times each question is asked. Use 1 to save calls, 5 for a noisy judge."""
     temperature: float = 0.6
-    """How freely a judge answers; at 0 all votes are the same."""
+    """Sampling temperature of the judge. At 0 all votes are the same."""
     max_tokens: int = 512
     """The longest answer of a judge; a judge that thinks aloud needs more. Change it when the judge thinks aloud and is
     cut off (the doctor says so)."""
@@ -68,15 +68,15 @@ class JudgeSettings:
     """Whose words may become a hint: the judge's, the user's own next words, or both. Change it when only the user's
     own words may become hints, or a weak judge words them badly."""
     hint_when: HintWhen = HintWhen.ALWAYS
-    """Whether hints are asked for always, or only where the score is not +1 (fewer calls, one after the other). Change
-    it when calls to the judge should be saved."""
+    """When the judge is asked for a hint: always, or only if the score is not +1 (fewer calls, but one after the
+    other). Change it when calls to the judge should be saved."""
     device: str = "auto"
-    """Where a judge model of its own runs: cpu, cuda, cuda:1 ..., or auto. Change it with a judge model on this
+    """Where a separate local judge model runs: cpu, cuda, cuda:1 ..., or auto. Change it with a judge model on this
     machine."""
     threads: int = 1
-    """CPU threads of a judge model of its own. Change it with a judge model on a CPU."""
+    """CPU threads of a separate local judge model. Change it with a judge model on a CPU."""
     nice: int = 10
-    """Priority of a judge model of its own; 19 gives way to everything."""
+    """Nice value of a separate local judge model's process; 19 is the lowest priority."""
     tool_votes: bool = True
     """Whether a judge votes on tool results that do not say themselves whether they worked. Change it when tool results
     say little and votes on them are wrong."""

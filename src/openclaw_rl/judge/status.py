@@ -33,7 +33,7 @@ def judge_findings(facts: StoreFacts, status: JudgeStatus, *, is_live: bool) -> 
         yield Finding(
             Level.MEND,
             "judge",
-            f"today's {status.calls_limit} calls to the judge are spent; {many(waiting, 'turn')} wait",
+            f"today's limit of {status.calls_limit} judge calls is used up; {many(waiting, 'turn')} wait",
             "wait for tomorrow (UTC), or raise judge.daily_calls",
         )
     elif status.last_error:
@@ -58,6 +58,6 @@ def judge_findings(facts: StoreFacts, status: JudgeStatus, *, is_live: bool) -> 
         yield Finding(
             Level.MEND,
             "judge",
-            f"the judge voted {next(iter(scores))} on each of the last {total} turns, which tells nothing",
+            f"the judge voted {next(iter(scores))} on each of the last {total} turns, which gives no information",
             "look at its votes: `openclaw-rl turns ID`; use a larger judge if they are wrong",
         )

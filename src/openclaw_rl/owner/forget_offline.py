@@ -79,7 +79,8 @@ def check_alone(home: Path) -> None:
     address = address_of(home)
     if address is not None:
         raise StoreError(
-            f"a server runs on {home} (process {address.pid}), and what it holds in memory cannot be taken from it",
+            f"a server runs on {home} (process {address.pid}), and what it holds in memory cannot be "
+            "erased from outside",
             fix="run `openclaw-rl forget`, which asks the server to do it",
         )
 

@@ -82,7 +82,7 @@ def _taken(home: Path, name: str) -> str:
 
 def _words(text: str) -> str:
     if not text.strip():
-        raise ConfigError("the hint says nothing", fix="write one to three sentences")
+        raise ConfigError("the hint is empty", fix="write one to three sentences")
     return text.strip()
 
 

@@ -38,7 +38,7 @@ async def turns_of(
 ) -> list[dict[str, Json]]:
     """The newest turns, each in a line: what it was, how it was judged, what became of it and why."""
     if state is not None and state not in set(State):
-        raise ConfigError(f"{state!r} is no state of a turn", fix=f"use one of {', '.join(State)}")
+        raise ConfigError(f"{state!r} is not a state of a turn", fix=f"use one of {', '.join(State)}")
     if address_of(home) is not None:
         query = {"limit": str(limit), "session": session, "state": state}
         words = urlencode({name: value for name, value in query.items() if value is not None})
@@ -57,7 +57,7 @@ async def turn_of(home: Path, name: str) -> dict[str, Json]:
     async with opened(home, to_read=True) as store:
         row = await store.row(turn_of_response(name))
     if row is None:
-        raise ConfigError(f"there is no turn {name}", fix="`openclaw-rl turns` lists them")
+        raise ConfigError(f"there is no turn {name}", fix="`openclaw-rl turns` lists the turns")
     return turn_json(row)
 
 

@@ -129,7 +129,9 @@ def read_prompts(path: Path) -> list[str]:
     try:
         lines = [line.strip() for line in path.read_text("utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as problem:
-        raise ConfigError(f"{path} cannot be read: {problem}", fix="name a text file with a prompt a line") from problem
+        raise ConfigError(
+            f"{path} cannot be read: {problem}", fix="give a text file with one prompt per line"
+        ) from problem
     return [_prompt(line) for line in lines]
 
 

@@ -56,7 +56,7 @@ class Comparison:
         rows = [await self._row(version) for version in versions]
         asked = [tuple(prompt) for prompt in prompts] or await self._recent()
         if not asked:
-            raise ConfigError("nothing was asked yet to compare versions on", fix="give --prompts")
+            raise ConfigError("no conversation is stored yet to compare the versions on", fix="give --prompts")
         async with AsyncExitStack() as stack:
             for row in rows:
                 if row is not None:

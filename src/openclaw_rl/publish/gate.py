@@ -167,7 +167,7 @@ class Gate:
         if length + SHORTER < self.settings.margins.length_min * min(told, given):
             attempt.against = (
                 f"its trial replies have {length:.0f} tokens, {given:.0f} before, and {told:.0f} are those of the base "
-                "model that is told what its users wish for"
+                "model with its users' hints in the prompt"
             )
 
     def _weigh(self, attempt: GateTrial, groups: Sequence[Sequence[DepartureShare]]) -> None:

@@ -101,8 +101,8 @@ class PublishSettings:
     )  # fmt: skip
 
     gate: bool = True
-    """Whether versions are tried at all; their files are checked in any case. Use false only in experiments: versions
-    are then served untested."""
+    """Whether versions must pass the gate before they are served. Their files are always checked. Use false only in
+    experiments: versions are then served untested."""
     strictness: Strictness = Strictness.NORMAL
     """How narrow the margins of the gate and of the watch are: low, normal or high. Each margin can be set by itself
     too (`openclaw-rl settings --advanced`). Use high when a bad version would cost much, low when the gate refuses
@@ -120,8 +120,8 @@ class PublishSettings:
     probe_tokens: int = 160
     """The longest such reply. Change it when your users' replies are much longer or shorter."""
     probe_prompt_tokens: int = 4096
-    """Prompts longer than this are not used for trying a version, but one where all are. Change it when your prompts
-    are longer than 4,096 tokens and the gate should see them."""
+    """Prompts longer than this are not used at the gate. If all prompts are longer, one of them is used. Change it when
+    your prompts are longer than 4,096 tokens and the gate should see them."""
     probe_margin: float | None = None
     """How much larger than its parent's the share of degenerate replies may be; 0.25 with normal strictness."""
     length_max: float | None = None
@@ -131,7 +131,7 @@ class PublishSettings:
     """How much shorter they may be than those given before and than what the base model says, told what the user wishes
     for: this share of the shorter of the two, less 4 tokens; 0.5 with normal strictness."""
     probe_others: int = 4
-    """How many prompts beside those a version is tried on: of others, of kinds that nobody corrected, and of nobody."""
+    """How many further prompts the gate uses: other users' prompts, kinds that nobody corrected, and generated ones."""
     departs_max: float | None = None
     """How many replies to its users' prompts may say what the base model would not, told what they wish for or not: a
     share that is reckoned from the chances of their tokens; 0.04 with normal strictness."""
@@ -144,35 +144,36 @@ class PublishSettings:
     """How much more of a trial reply, in the mean, may have stood in it already than in those given before; 0.25 with
     normal strictness."""
     wish_turns: int = 4
-    """On how many hinted turns of the step, and on how many of earlier steps, it is measured whether wishes are met."""
+    """On how many hinted turns of this step, and of earlier steps, the gate measures whether hints are followed."""
     wish_margin: float | None = None
     """How much further, in nats a token, a version may be from what the hints would have said than the served one; 0.05
     with normal strictness."""
     give_back: int = 1
-    """How often what a refused version learned from is learned again, each time more gently; after that it is given up
-    as not learnable. 0 gives it up at once. Use 0 to give refused corrections up at once, more to try them longer."""
+    """How often the samples of a refused version are trained again, each time with a smaller learning rate. After that
+    they are dropped as not_learnable. 0: drop them at once. Use 0 to give refused corrections up at once, more to try
+    them longer."""
     tasks: str = ""
     """A file of probe tasks, a JSON object a line: `prompt`, and `expect`, a regular expression for the answer. Change
     it when the model must not lose a skill that you can test."""
     task_margin: float = 0.1
-    """How much smaller the share of probe tasks done may be than the served version's, or the best one's before it.
-    Change it with publish.tasks: how many failures are allowed."""
+    """By how much the share of solved probe tasks may fall below the served version's, or below the best earlier
+    version's. Change it with publish.tasks: how many failures are allowed."""
     task_tokens: int = 256
     """The longest answer to a probe task. Change it with publish.tasks: when answers are longer."""
     watch_turns: int = 40
-    """Over how many judged turns a version is compared with what was served before; one that does worse is taken back.
-    0 compares none. Use 0 when you decide yourself about rollbacks; more to notice small losses."""
+    """Over how many judged turns a served version is compared with the one before it. A version that does worse is
+    rolled back. 0: no comparison. Use 0 when you decide yourself about rollbacks; more to notice small losses."""
     watch_chance: float | None = None
     """The chance, for each version, that one that does no worse is taken back; 0.005 with normal strictness."""
     keep_loaded: int = 2
-    """How many versions stay loaded: the one being served, and those before it for a quick way back. Change it when you
+    """How many versions stay loaded: the served one and those before it, for a quick rollback. Change it when you
     go back often, or memory is short."""
     keep_versions: int = 20
-    """Of how many versions that passed the gate, the newest of each scope, the weights stay on the disk, beside those
-    in use; `replay --restore` makes the others again. 0 keeps all. Change it when the disk is small, or you must be
+    """How many versions that passed the gate keep their weights on disk, in each scope, besides those in use. `replay
+    --restore` restores older ones. 0: keep all. Change it when the disk is small, or you must be
     able to go back further."""
     retry_s: float = 5.0
-    """The pause after an engine could not try a version; it doubles each time, up to five minutes."""
+    """Seconds to wait after the engine could not test a version. Doubles each time, up to five minutes."""
 
     @property
     def margins(self) -> Margins:

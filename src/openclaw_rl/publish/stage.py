@@ -174,7 +174,7 @@ class PublishStage:
             held = await self.store.turn(turn)
             if held is None or held.user != user:
                 return False
-        words = f"{user} corrected as often as before, so what was learned since {version} was learned in vain"
+        words = f"{user} corrected as often as before, so what was learned since {version} had no effect"
         return await self._take_back(rows, current, newer[-1], words, {})
 
     async def _take_back(

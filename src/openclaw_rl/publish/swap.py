@@ -205,7 +205,7 @@ class ServedVersions:
             ]
             if not idle:
                 raise EngineError(
-                    f"all {self.room} versions the engine may hold are in use", fix="raise engine.max_versions"
+                    f"all {self.room} versions that the engine may load are in use", fix="raise engine.max_versions"
                 )
             await self._unload(min(idle, key=self._is_own))
 
@@ -240,7 +240,7 @@ async def rollback(store: Store, version: PolicyVersion, *, served: ServedVersio
     row = await servable(store, version)
     pinned = await store.orders.pinned(version.scope)
     if pinned is not None:
-        raise ConfigError(f"version {pinned} is pinned", fix="`openclaw-rl unpin` first, or pin another version")
+        raise ConfigError(f"version {pinned} is pinned", fix="run `openclaw-rl unpin` first, or pin another version")
     if served is None:
         await store.set_current(version, why=BY_HAND)
         return
@@ -286,7 +286,7 @@ async def servable(store: Store, version: PolicyVersion) -> VersionRow | None:
     row = await store.version(version)
     if row is None:
         known = ", ".join(str(item.version) for item in await store.keeping.page(limit=NAMED))
-        raise ConfigError(f"there is no version {version}", fix=f"name one that there is, the newest are {known}")
+        raise ConfigError(f"there is no version {version}", fix=f"name an existing version; the newest are {known}")
     if row.status is not VersionStatus.LIVE:
         raise ConfigError(
             f"version {version} was refused: {row.why}"

@@ -35,7 +35,7 @@ def read_tasks(path: Path) -> tuple[ProbeTask, ...]:
         lines = path.read_text("utf-8").splitlines()
     except OSError as problem:
         raise ConfigError(
-            f"the probe tasks {path} cannot be read: {problem.strerror}", fix="mend publish.tasks, or leave it out"
+            f"the probe tasks {path} cannot be read: {problem.strerror}", fix="correct publish.tasks, or leave it out"
         ) from problem
     found = []
     for number, line in enumerate(lines, 1):
@@ -46,7 +46,7 @@ def read_tasks(path: Path) -> tuple[ProbeTask, ...]:
             task = ProbeTask((message(Role.USER, str(held["prompt"])),), re.compile(str(held["expect"])))
         except (ValueError, KeyError, TypeError, re.error) as problem:
             raise ConfigError(
-                f"line {number} of {path} is no probe task ({problem})",
+                f"line {number} of {path} is not a probe task ({problem})",
                 fix='write {"prompt": "...", "expect": "a regular expression"}',
             ) from problem
         found.append(task)

@@ -20,7 +20,7 @@ def verified(adapter: Adapter) -> Manifest:
     """The manifest of a folder that is what it should be. Blocks; raises AdapterError with what is damaged."""
     fix = f"roll back with `openclaw-rl rollback`, or restore {adapter.folder} from a backup"
     if not adapter.folder.is_dir():
-        raise AdapterError(f"the folder of version {adapter.version} is gone: {adapter.folder}", fix=fix)
+        raise AdapterError(f"the folder of version {adapter.version} is missing: {adapter.folder}", fix=fix)
     weights = files_of(adapter.folder)[1]
     if not (adapter.folder / weights).exists():
         held = sorted(path.name for path in adapter.folder.glob("*.bin"))
@@ -36,7 +36,7 @@ def verified(adapter: Adapter) -> Manifest:
         raise AdapterError(f"the weights of version {adapter.version} are truncated: {cut} bytes are missing", fix=fix)
     if digest != adapter.digest or digest != manifest.digest:
         raise AdapterError(
-            f"version {adapter.version} is not what was trained: its files have digest {digest[:12]}, "
+            f"version {adapter.version} was changed after training: its files have digest {digest[:12]}, "
             f"not {adapter.digest[:12]}",
             fix=fix,
         )
@@ -48,8 +48,8 @@ def verified(adapter: Adapter) -> Manifest:
 def without_weights(version: PolicyVersion) -> AdapterError:
     """The error of whoever asks for a version that was pruned."""
     return AdapterError(
-        f"the weights of version {version} are not kept any more",
-        fix=f"stop the server and make them again by `openclaw-rl replay --version {version} --restore`, "
+        f"the weights of version {version} were pruned",
+        fix=f"stop the server and restore them with `openclaw-rl replay --version {version} --restore`, "
         "or choose a newer version",
     )
 

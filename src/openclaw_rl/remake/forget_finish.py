@@ -81,7 +81,7 @@ async def finish_beside(store: Store, home: Path) -> None:
     due = [held for held in await store.forgettings.all() if held.phase is Phase.COMPACTING]
     if due:
         seconds = await store.forgettings.compact()
-        log.info("wrote the store anew seconds=%.3f", seconds)
+        log.info("rewrote the store seconds=%.3f", seconds)
     for held in due:
         await store.forgettings.note(replace(held, phase=Phase.REBUILDING))
         log.info("erased forgetting=%s", held.id)
@@ -99,7 +99,8 @@ async def rebuild(
     while (held := await store.forgettings.unfinished()) is not None:
         if held.phase is not Phase.REBUILDING:
             raise StoreError(
-                "something forgotten is not erased yet", fix="start the server anew, which erases it first"
+                "a forgetting has not been finished: some of it is not erased yet",
+                fix="restart the server; it erases the rest first",
             )
         done.append(await _rebuilt(store, config, model, held, served=served))
     return done

@@ -182,9 +182,10 @@ async def replay(
         names = {past_step(row).model for row in line} - {""}
         is_other = is_model_given and bool(names) and names != {model.name}
         if is_other and as_version:
+            others = ", ".join(sorted(names))
             raise ConfigError(
-                f"a version for {model.name} cannot stand beside those for {', '.join(sorted(names))}: ids differ",
-                fix="give --into a new home folder, and serve that with the new model",
+                f"a version for {model.name} cannot be kept together with those for {others}: the token ids differ",
+                fix="give a new home folder with --into, and serve that with the new model",
             )
         carry = (
             CarryOver(ChatRenderer(await asyncio.to_thread(read_template, model), config.render)) if is_other else None
@@ -247,12 +248,14 @@ async def restore(config: Config, version: PolicyVersion) -> ReplayReport:
 
 def _check(line: Sequence[VersionRow], target: PolicyVersion, folders: Sequence[Path], *, is_shared: bool) -> None:
     if not line:
-        raise ConfigError(f"version {target} stands on no step", fix="`openclaw-rl versions` lists those that do")
+        raise ConfigError(f"no training step made version {target}", fix="`openclaw-rl versions` lists those that do")
     for folder in folders:
         if folder.exists() and any(folder.iterdir()):
             raise ConfigError(f"{folder} is not empty", fix="give a new folder")
     if is_shared and target.scope != SHARED:
-        raise ConfigError(f"{target} is an own version and stands on a shared one", fix="replay the shared version")
+        raise ConfigError(
+            f"{target} is a user's or agent's own version, based on a shared one", fix="replay the shared version"
+        )
 
 
 def _report(target: PolicyVersion, model: Path, one: _Replay) -> ReplayReport:

@@ -113,7 +113,8 @@ def put_back(home: Path, adapter: Adapter, made: Path) -> None:
     """
     if not adapter.folder.resolve().is_relative_to(home.resolve()):
         raise StoreError(
-            f"{adapter.folder} leads out of {home}; nothing is written there", fix="put the folder itself there"
+            f"{adapter.folder} points outside {home}; nothing was written there",
+            fix="replace the link by the folder itself",
         )
     try:
         adapter.folder.mkdir(parents=True, exist_ok=True)
@@ -129,7 +130,7 @@ def put_back(home: Path, adapter: Adapter, made: Path) -> None:
         verified(adapter)
     except OSError as problem:
         raise StoreError(
-            f"the weights of {adapter.version} cannot be put back: {problem}", fix="see to the disk"
+            f"the weights of {adapter.version} cannot be put back: {problem}", fix="check the disk"
         ) from problem
     except AdapterError as problem:
         raise StoreError(problem.problem, fix="restore its folder from a backup") from problem

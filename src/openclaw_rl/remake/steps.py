@@ -158,7 +158,7 @@ class StepReplayer:
     async def _trainer_for(self, past: PastStep) -> TrainerProcess:
         if self.is_same_model and past.model and past.model != self.model.name:
             raise ConfigError(
-                f"version {past.version} was trained on the model {past.model}, and {self.model.name} is given",
+                f"version {past.version} was trained on the model {past.model}, but {self.model.name} was given",
                 fix="give the model it was trained on, by --model",
             )
         try:

@@ -39,7 +39,7 @@ class CallForm:
 def unforced(what: str) -> RequestError:
     """The refusal of what a form of calls cannot be held to."""
     return RequestError(
-        f"calls cannot be held to this in the form in which the model writes them: {what}",
+        f"tool calls cannot be constrained to this schema in the model's own format: {what}",
         fix="simplify the tool's schema, or leave the choice of tools to the model",
         code="unsupported_format",
         param="tools",

@@ -27,7 +27,7 @@ def ends_of_replies(template: ChatTemplate, named: Sequence[int]) -> tuple[int, 
         found = {one: None for one in found if one in special}
     if not found:
         raise ModelError(
-            "nothing in the model's folder says how a reply ends, so replies would never end",
+            "no file in the model's folder names an end-of-reply token, so replies would never end",
             fix="name it: `eos_token` in tokenizer_config.json, or `eos_token_id` in generation_config.json",
         )
     return tuple(found)

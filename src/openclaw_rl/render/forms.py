@@ -63,7 +63,7 @@ def grammar_of(form: AnswerForm, speech: Speech) -> Grammar | None:
         calls = call_form(speech.family, lark, form.tools, is_fenced=speech.is_fenced)
     if form.needs_call and calls is None:
         raise RequestError(
-            "this model's template has no form for tool calls, so none can be forced",
+            "this model's chat template has no format for tool calls, so none can be forced",
             fix="leave tool_choice out",
             code="unsupported_parameter",
             param="tool_choice",

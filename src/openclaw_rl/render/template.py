@@ -158,7 +158,7 @@ def _settings(folder: Path) -> dict[str, Json]:
     try:
         settings = json.loads(path.read_text("utf-8"))
     except ValueError as problem:
-        raise ModelError(f"{path} is no JSON: {problem}", fix="copy the model folder again") from problem
+        raise ModelError(f"{path} is not valid JSON: {problem}", fix="copy the model folder again") from problem
     return settings if isinstance(settings, dict) else {}
 
 

@@ -62,10 +62,11 @@ class Forgetter:
         asked = QueuedForgetting(what, has_records, asyncio.get_running_loop().create_future())
         if await self.parts.store.forgettings.unfinished() is not None or self._asked.full():
             raise RequestError(
-                "something else is still being forgotten, or its versions are made again",
+                "another forgetting is still under way, or its versions are being rebuilt",
                 fix="ask again when it is done: GET /v1/rl/forget shows how far it has come"
                 if self.learns
-                else "this server does not learn, so it makes none: stop it and run `openclaw-rl forget`",
+                else "this server was started with --no-learn and rebuilds no versions: stop it and "
+                "run `openclaw-rl forget`",
                 status=409,
                 code="conflict",
             )

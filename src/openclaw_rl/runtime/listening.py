@@ -149,6 +149,6 @@ def _generation_config(folder: Path) -> dict[str, Json]:
     try:
         held = json.loads(path.read_text("utf-8"))
     except ValueError:
-        log.warning("%s is no JSON; sampling falls back to temperature 1", path)
+        log.warning("%s is not valid JSON; sampling falls back to temperature 1", path)
         return {}
     return held if isinstance(held, dict) else {}

@@ -54,7 +54,7 @@ def error_body(problem: BaseException) -> tuple[int, bytes]:
             message, param = _what_and_where(str(problem))
             return 400, _encoded(message, 400, param, "invalid_type")
         case msgspec.DecodeError():
-            return 400, _encoded(f"the body is no valid JSON: {problem}", 400, None, "invalid_json")
+            return 400, _encoded(f"the body is not valid JSON: {problem}", 400, None, "invalid_json")
         case web.HTTPRequestEntityTooLarge():
             return 413, _encoded("the request body is larger than this server accepts", 413, None, "body_too_large")
         case web.HTTPException():

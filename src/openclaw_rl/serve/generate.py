@@ -299,7 +299,7 @@ def _holdable(parts: ServeParts, asked: GenerationRequest) -> GenerationRequest:
         return asked
     if asked.form.is_needed:
         raise RequestError(
-            "the engine that serves here cannot hold an answer to a format or force a call",
+            "this server's engine cannot constrain an answer to a format or force a tool call",
             fix="leave it out",
             code="unsupported_parameter",
             param=asked.form.param,

@@ -35,8 +35,8 @@ class ServeSettings:
     tls_key: str = ""
     """The PEM file with the certificate's private key. Change it with serve.tls_cert."""
     plain_public: bool = False
-    """Listen on an address that others reach without TLS, because something in front of the server does it. Change it
-    when a proxy in front does TLS, or the network is trusted."""
+    """Allow listening without TLS on an address that others can reach, for example behind a proxy that does TLS. Change
+    it when a proxy in front does TLS, or the network is trusted."""
     allowed_origins: tuple[str, ...] = ()
     """The web pages, by origin, whose scripts may read answers; empty for none. Change it when a web page calls the
     server from a browser."""
@@ -58,7 +58,7 @@ class ServeSettings:
     """The most tokens of an answer whatever a request names; 0 leaves it to the context length. Change it when no
     answer may be longer than this, whatever the client asks."""
     temperature: float | None = None
-    """Where the request names none; unset takes the model's own generation settings, else 1. Change it when clients
+    """Used if a request names no temperature. If unset: the model's own default, else 1. Change it when clients
     name none and the model's own default is not what you want."""
     top_p: float | None = None
     """Where the request names none; unset takes the model's own, else 1. Change it when clients name none and the
@@ -72,9 +72,9 @@ class ServeSettings:
     max_choices: int = 16
     """The most answers (`n`) one request may ask for."""
     max_buffer_bytes: int = 256 * 1024
-    """How far a client may lag behind its stream before sampling's hand-over waits for it."""
+    """How many bytes of its stream a client may leave unread before its answer waits."""
     stalled_s: float = 120.0
-    """A client that has not caught up with its stream for so long is cut off, as one that went away. Change it when
+    """A client that has not caught up with its stream after this many seconds is disconnected. Change it when
     clients stop reading for longer than two minutes, for example behind a debugger."""
     body_s: float = 60.0
     """A request's body must have arrived within this time."""
@@ -85,7 +85,7 @@ class ServeSettings:
     """How many connections may be open at once, idle ones included; one too many is answered 503 and closed. Change it
     when more clients connect, or when strangers may connect."""
     finish_s: float = 600.0
-    """How long a server that was asked to stop finishes what it is answering; what takes longer is cut off. Change it
+    """After a stop signal, how many seconds running answers may take to finish. What takes longer is cut off. Change it
     when a stop should end sooner; match it to the grace period of systemd or Kubernetes."""
 
     def __post_init__(self) -> None:

@@ -52,8 +52,9 @@ def damaged(what: str, path: Path | None = None) -> DamageError:
     )
     return DamageError(
         f"the store {'' if path is None else f'{path} '}is damaged: {words}",
-        fix="stop the server and let `openclaw-rl check --repair` mend what it can, or move store.db and store.db-wal "
-        "aside and put a copy back",
+        fix="stop the server and run `openclaw-rl check --repair`, which repairs what it can, or "
+        "move store.db and store.db-wal "
+        "away and restore a backup",
     )
 
 

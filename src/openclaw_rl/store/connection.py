@@ -16,7 +16,9 @@ from openclaw_rl.store.migrations import NEWEST, migrate
 NAME = "store.db"
 SCHEMA_VERSION = NEWEST
 APPLICATION_ID = 0x4F43524C  # "OCRL", so that another program's file is not taken for a store
-MAKE_STORE = "put store.db back from a copy, or let `openclaw-rl check --repair` make a store from the versions"
+MAKE_STORE = (
+    "restore store.db from a backup, or run `openclaw-rl check --repair`, which makes a store from the versions"
+)
 CHECK_UP_TO_BYTES = 512 << 20  # a full check reads the whole file; above this size an opening would take too long
 
 
@@ -71,8 +73,8 @@ def open_to_look(path: Path) -> sqlite3.Connection:
         has_log = log.exists() and log.stat().st_size > 0
         if has_log and cannot_write and isinstance(said, DiskError):
             raise DiskError(
-                f"{log} holds what was written last, and cannot be read where nothing can be written",
-                fix="copy the whole folder to a disk that can be written, and name the copy by --home",
+                f"{log} holds the latest commits, and SQLite cannot read it on a disk without write access",
+                fix="copy the whole folder to a writable disk, and give the copy with --home",
             ) from problem
         if has_log or not isinstance(said, DiskError):
             raise said from problem
@@ -132,13 +134,15 @@ def in_plain_words(problem: sqlite3.Error | UnicodeDecodeError, path: Path | Non
         return DiskError(f"the store cannot be written: {said}", fix="make the folder and store.db writable")
     if "disk I/O" in said:
         return DiskError(
-            f"the store cannot be written: {said}", fix="free space on the disk, or mend it; nothing was half written"
+            f"the store cannot be written: {said}", fix="free space on the disk, or repair it; nothing was half written"
         )
     if "unable to open" in said:
         where = path or Path("the store")
-        return StoreError(f"{where} cannot be opened: {said}", fix="see who may read and write its folder")
+        return StoreError(f"{where} cannot be opened: {said}", fix="check the permissions of its folder")
     if "locked" in said or "busy" in said:
-        return StoreError(f"the store is held by another program: {said}", fix="close whatever has store.db open")
+        return StoreError(
+            f"the store is held by another program: {said}", fix="close the program that has store.db open"
+        )
     return damaged(said, path)
 
 

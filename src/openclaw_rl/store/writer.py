@@ -102,7 +102,7 @@ class Writer:
         self, work: Callable[[Transaction], Result], *, is_synced: bool = False, is_alone: bool = False
     ) -> asyncio.Future[Result]:
         if self._is_closed:
-            raise StoreError("the store is closed", fix="nothing is lost: what was acknowledged is in it")
+            raise StoreError("the store is closed", fix="nothing is lost: every acknowledged turn is stored")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
 

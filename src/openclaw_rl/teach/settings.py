@@ -54,55 +54,57 @@ class TeachSettings:
     )  # fmt: skip
 
     most: int = 12
-    """How many of a user's hints may be in use at once, or heeded by a teacher; the newest are. Change it when users
+    """How many of a user's hints are in use at once: the newest. A teacher reads at most as many. Change it when users
     have more standing wishes than 12."""
     most_bridged: int = 3
-    """How many stand in a prompt with a bridge: the older ones are being learned, and many drown each other. Change it
-    with hints.use = bridge: when a strong model keeps more hints apart."""
+    """How many hints are put into a prompt with carry = bridge. Older ones are being learned, and many at once
+    interfere. Change it with hints.use = bridge: when a strong model keeps more hints apart."""
     max_tokens: int = 400
-    """How many tokens they may take together. Change it when hints are long, or the context is short."""
+    """How many tokens a user's hints in use may take together. Change it when hints are long, or the context is
+    short."""
     rehearse: bool = True
     """Whether a teacher also reads what else the user has asked for, retired hints included; with shown_replies only
     what the reply follows already. Use false for the published methods, where the teacher reads the hint of the turn
     alone."""
     own_replies: bool = True
-    """Whether the weights are also taught on replies of their own to the prompt without hints, sampled for it."""
+    """Whether the policy is also trained on its own replies to the prompt without hints. They are sampled for this."""
     shown_replies: bool = True
-    """Whether a corrected turn is also taught on what the base model says behind the hint, sampled for it, and not at
-    all where the hint changes nothing. Holds where the teacher is the base model and the form of distillation tail. Use
-    false for the published methods, or when sampling demonstrations takes too long."""
+    """Whether a corrected turn is also trained on demonstrations: replies of the base model with the hint in its
+    prompt. If the hint changes nothing, the turn is not trained on. Needs the base model as teacher and the tail form.
+    Use false for the published methods, or when sampling demonstrations takes too long."""
     shown_variants: int = 3
-    """How many such replies are sampled at temperature 1 beside the likeliest, so that other ways to say it are taught,
-    too. Take fewer when the engine is busy."""
+    """How many demonstrations are sampled at temperature 1 besides the likeliest one, so that other wordings are
+    learned too. Take fewer when the engine is busy."""
     elsewhere: int = 8
-    """To how many other requests the base model's reply with a general hint is taught beside the corrected one, so that
-    the wish is learned and not the example: the user's own earlier ones, then such as the base model makes up. Up to
-    three in the middle of conversations come on top. Take fewer when the engine is busy; more when only the corrected
-    example is learned."""
+    """On how many other requests a general hint is also demonstrated, so that the wish is learned and not the example.
+    These are the user's own earlier requests, then requests that the base model generates. Up to three requests in the
+    middle of conversations are added. Take fewer when the engine is busy; more when only the corrected example is
+    learned."""
     probes: int = 8
-    """On how many different requests of the user, answered behind a hint, the weights must follow without it."""
+    """On how many different requests the weights must follow a hint without seeing it, before it is retired."""
     replies: int = 2
-    """How many replies of the weights' own to each of these, without the hint, are sampled for it."""
+    """How many replies without the hint are sampled for each of these requests."""
     probe_tokens: int = 256
-    """The longest reply that is sampled for trying or teaching. Change it when your users' replies are longer than 256
-    tokens."""
+    """The longest reply sampled for these checks and for demonstrations, in tokens. Change it when your users' replies
+    are longer than 256 tokens."""
     retire_gap: float = 0.03
-    """How many nats a token a hint may still add to what was said behind it, and be retired all the same."""
+    """A hint is retired although it still adds up to this many nats a token to replies that were sampled with it."""
     same_words_a_day: int = 100
-    """How often in a day (UTC) one user may teach the same correction; further ones are dropped. 0 for no limit. Change
+    """How often a day (UTC) one user may repeat the same correction. Further ones are dropped. 0: no limit. Change
     it when a program repeats one correction."""
     user_samples_a_day: int = 0
     """How many samples a day (UTC) one user may give; further ones are dropped. 0 for no limit. Change it when a user
     must not teach without bound."""
     in_vain_turns: int = 8
-    """What was learned from a user is taken back once they corrected at least half of their last so many replies, of as
-    many before, and hardly fewer, and ask for the same again and again, or for this and that in turn; in that case
-    learning from them rests for four times as many turns, too. 0 turns this off. Use 0 when you decide yourself about
-    rollbacks; higher for users who correct often."""
+    """Detects corrections that have no effect. Compares a user's last N replies with the N before. If at least half of
+    both were corrected, and the number hardly falls, although the user keeps asking for the same thing, what was
+    learned from them since is rolled back. If they alternate between opposite wishes, learning from them also pauses
+    for 4 N turns. 0 turns this off. Use 0 when you decide yourself about rollbacks; higher for users who correct
+    often."""
     baseline: Baseline = Baseline.EMA
-    """What is taken off a score: nothing, or a moving average of that user's recent ones."""
+    """What is subtracted from a score: nothing (none), or a moving average of the user's recent scores (ema)."""
     baseline_decay: float = 0.9
-    """How much of the moving average stays at each score; it starts at 0."""
+    """Decay of that moving average. It starts at 0."""
 
     def __post_init__(self) -> None:
         if min(self.most, self.most_bridged, self.max_tokens, self.shown_variants, self.elsewhere) < 0:

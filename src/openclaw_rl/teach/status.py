@@ -64,7 +64,8 @@ def _in_vain(facts: StoreFacts) -> Iterator[Finding]:
             Level.MEND,
             "learn",
             f"{one.user} corrected {one.later} of the last {one.judged} replies and {one.earlier} of the {one.judged} "
-            f"before, over {tried}: what this user teaches does not add up",
+            f"before, over {tried}: training has no effect for this user",
             "see what was asked for (`openclaw-rl hints list`, `openclaw-rl turns`): wishes that contradict each other "
-            "cannot be learned, and a judge that errs teaches at random; `openclaw-rl rollback` goes back",
+            "cannot be learned, and a wrong judge teaches at random. `openclaw-rl rollback` returns "
+            "to an earlier version",
         )

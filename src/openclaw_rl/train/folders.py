@@ -47,7 +47,7 @@ def check_digest(adapter: Adapter) -> None:
     if found != adapter.digest:
         raise AdapterError(
             f"{adapter.folder} has digest {found[:12]}, not {adapter.digest[:12]} as exported",
-            fix="see whether the disk is full or failing; the step is taken again",
+            fix="check whether the disk is full or failing; the step is repeated",
         )
 
 

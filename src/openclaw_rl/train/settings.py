@@ -19,45 +19,45 @@ class TrainSettings:
     ADVANCED: ClassVar[frozenset[str]] = frozenset({"retry_max_s", "retry_s", "step_share"})
 
     scopes: Scopes = Scopes.SHARED
-    """Whose adapters there are: shared, user, agent, shared+user or shared+agent; own ones stand on the shared one.
-    Change it when each user or agent should have an adapter."""
+    """Who has an adapter: shared, user, agent, shared+user or shared+agent. With a +, own adapters are added to the
+    shared one. Change it when each user or agent should have an adapter."""
     batch_size: int = 16
-    """How many samples with a signal make a step due at once. Change it when many samples arrive at once and steps
-    should be larger or smaller."""
+    """A step starts at once when this many samples with a signal are ready. Change it when many samples arrive at once
+    and steps should be larger or smaller."""
     min_batch: int = 1
-    """How many are enough once the oldest has waited `max_wait_s`; never more than `batch_size`. Change it when single
-    corrections should not make a step."""
+    """A step starts with this many samples once the oldest has waited `max_wait_s`. At most `batch_size`. Change it
+    when single corrections should not make a step."""
     riders: int = 4
-    """How many replies that nobody corrected ride along in a step, so that what was learned before holds. Change it
-    when earlier learning is lost (more), or steps take too long (fewer)."""
+    """How many rehearsal samples (replies that nobody corrected) are added to a step, so that earlier learning is kept.
+    Change it when earlier learning is lost (more), or steps take too long (fewer)."""
     rides_again: int = 8
     """Of how many such replies of each kind, the newest, some are read again where a step has room for more riders; 0:
     each rides once. Change it with train.rehearsal_samples: when wishes fade that nobody mentioned for long."""
     max_wait_s: float = 0.0
-    """How long a sample waits for others before a smaller step is taken. Change it with train.min_batch above 1: how
-    long to wait for more."""
+    """How many seconds a sample waits for others before a smaller step starts. Change it with train.min_batch above 1:
+    how long to wait for more."""
     max_lag: int = 16
-    """Samples from more than this many served versions ago are dropped as stale. Change it when samples are dropped as
-    stale (raise), or old replies should not teach (lower)."""
+    """Samples that were sampled more than this many served versions ago are dropped as stale. Change it when samples
+    are dropped as stale (raise), or old replies should not teach (lower)."""
     max_sample_tokens: int = 32768
-    """Turns longer than this, prompt and answer together, are not trained on. OpenClaw's own words take 12,000 and
-    more. Change it when turns are dropped as too_long, or steps need too much memory."""
+    """Turns longer than this, prompt and answer together, are not trained on. OpenClaw's own prompt takes 12,000 tokens
+    and more. Change it when turns are dropped as too_long, or steps need too much memory."""
     step_share: float = 0.33
-    """How much of trainer.timeout_s a step may take, by what earlier ones took. It holds as many samples as fit; a
-    sample that would take longer alone is set aside (too_dear), and looked at again at each start."""
+    """Which share of trainer.timeout_s a step may take, estimated from earlier steps. A step gets as many samples as
+    fit. A sample that alone would take longer is set aside (`too_dear`) and considered again at each start."""
     user_share: float = 0.5
-    """How much of `batch_size` may come from one user in a step of a shared version, where several users teach. Change
+    """Which share of `batch_size` may come from one user in a step of a shared version, if several users teach. Change
     it when one user teaches much more than the others."""
     train_window: str = ""
-    """Hours of the local day in which steps are taken, such as 22-6 or 22:30-6:15; empty for any time. Change it when
+    """Local hours during which steps may start, such as 22-6 or 22:30-6:15; empty for any time. Change it when
     steps should be taken at night only."""
     idle_s: float = 0.0
-    """Steps are taken only when nobody was served for so long; 0 for no such wait. Change it when steps slow answers
-    down on a small machine."""
+    """Steps start only after the server has been idle for this many seconds. 0: at any time. Change it when steps slow
+    answers down on a small machine."""
     retry_s: float = 5.0
-    """The first pause after a step that failed; it doubles with each further failure."""
+    """Seconds to wait after a failed step. Doubles with each further failure."""
     retry_max_s: float = 300.0
-    """The longest such pause."""
+    """The longest wait after failed steps, in seconds."""
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:

@@ -57,7 +57,8 @@ def _too_dear(facts: StoreFacts) -> Iterator[Finding]:
     if aside:
         level = Level.MEND if aside >= ASIDE * facts.count("trained") else Level.NOTE
         said = (
-            f"{many(aside, 'sample')} set aside: a step over one of them takes more time or memory than there is here"
+            f"{many(aside, 'sample')} set aside: a step with one of them needs more time or memory "
+            "than this machine has"
         )
         yield Finding(level, "train", said, WHAT_TO_DO[DropReason.TOO_DEAR])
 
@@ -65,5 +66,5 @@ def _too_dear(facts: StoreFacts) -> Iterator[Finding]:
 def _after(error: str) -> str:
     """What to do about a step that failed."""
     if "disk is full" in error or "No space left" in error:
-        return "free some space; the step is taken again by itself"
+        return "free some space; the step is repeated automatically"
     return "see the server's log"

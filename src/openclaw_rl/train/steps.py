@@ -191,7 +191,7 @@ class ScopeSteps:
         dear = self.affordable.beyond([sample for sample in ready if self._teaches(sample)])
         for turn, seconds in dear.items():
             log.warning(
-                "too dear: turn=%s takes about %.0f s alone, a step may take %.0f s",
+                "too costly: turn=%s alone takes about %.0f s, a step may take %.0f s",
                 turn, seconds, self.parts.costs.limit_s,
             )  # fmt: skip
         gone = {turn for turn, _ in old}

@@ -25,8 +25,9 @@ log = logging.getLogger(__name__)
 FILES = (WEIGHTS, CONFIG, FULL_WEIGHTS, FULL_CONFIG, STATE, FACTS)
 FORMAT = 1
 UNREADABLE_FIX = (
-    "stop the server and run `openclaw-rl check --repair`, which puts a damaged trainer state aside so that training "
-    "goes on from the weights; or roll back to an earlier version"
+    "stop the server and run `openclaw-rl check --repair`, which moves a damaged trainer state to "
+    "aside/, so that training "
+    "continues from the weights; or roll back to an earlier version"
 )
 
 
@@ -102,7 +103,7 @@ def read(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> Checkpoint:
     if {name: tuple(tensor.shape) for name, tensor in weights.items()} != dict(shapes):
         raise AdapterError(
             f"the weights in {folder} do not fit this model, its rank or trainer.parameters",
-            fix="train with the settings they were made by, or roll back to version 0 first",
+            fix="train with the settings they were made with, or roll back to version 0 first",
         )
     if not all(bool(tensor.isfinite().all()) for tensor in (*whole.values(), *state.values())):
         raise AdapterError(f"the adapter in {folder} is not finite", fix="roll back to an earlier version")
@@ -165,7 +166,7 @@ def _facts_of_manifest(folder: Path) -> dict[str, Json]:
 
 
 def _unreadable(folder: Path, problem: Exception) -> AdapterError:
-    return AdapterError(f"{folder} holds no adapter to go on from ({problem})", fix=UNREADABLE_FIX)
+    return AdapterError(f"{folder} holds no adapter that training can continue from ({problem})", fix=UNREADABLE_FIX)
 
 
 def _version(named: Json) -> PolicyVersion | None:

@@ -98,7 +98,8 @@ class FullModel:
         """Nothing can lie under a model that is trained whole. Raises AdapterError for weights."""
         if weights:
             raise AdapterError(
-                "a model of which every weight trains stands on nothing", fix="set train.scopes to shared"
+                "with trainer.parameters = full a version cannot be based on a shared one",
+                fix="set train.scopes to shared",
             )
 
     def config(self, rank: int, alpha: float) -> dict[str, Json]:

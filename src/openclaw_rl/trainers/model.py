@@ -194,8 +194,8 @@ def _refuse_fetched_attention(folder: Path) -> None:
     keys = ("attn_implementation", "_attn_implementation") if isinstance(told, dict) else ()
     if foreign := [told[key] for key in keys if told.get(key) is not None and told[key] not in BUILT_IN_ATTENTION]:
         raise ModelError(
-            f"{folder} asks for an attention of its own ({foreign[0]}), which is not run",
-            fix="take attn_implementation out of its config.json",
+            f"{folder} asks for a custom attention implementation ({foreign[0]}), which is never run",
+            fix="remove attn_implementation from its config.json",
         )
 
 

@@ -80,15 +80,16 @@ class MethodSettings:
     )  # fmt: skip
 
     name: Method = Method.TOPK
-    """Which terms there are: binary, opd, combine, hybrid or topk. Change it when you want the published methods, or
-    the scores to teach as well."""
+    """Which loss terms are used: binary, opd, combine, hybrid or topk (docs/methods.md). Change it when you want the
+    published methods, or the scores to teach as well."""
     w_rl: float | None = None
-    """Weight of the score's advantage; left out, the method's own. Change it in experiments with the weight of
+    """Weight of the score's advantage. If unset, the method's default. Change it in experiments with the weight of
     scores."""
     w_opd: float | None = None
-    """Weight of the hint's advantage; left out, the method's own. Change it in experiments with the weight of hints."""
+    """Weight of the hint's advantage. If unset, the method's default. Change it in experiments with the weight of
+    hints."""
     w_distill: float | None = None
-    """Weight of top-k distillation; left out, the method's own. Change it in experiments with the weight of
+    """Weight of top-k distillation. If unset, the method's default. Change it in experiments with the weight of
     distillation."""
     w_outcome: float = 1.0
     """Weight of the advantage of an episode's steps, whatever the method takes of conversations. Use 0 when nothing is
@@ -103,9 +104,9 @@ class MethodSettings:
     clip: float = 1.0
     """Bound on the hint's advantage of one token, in nats; 0 is off."""
     clip_low: float = 0.2
-    """How far below 1 a ratio may fall and still be pushed down."""
+    """Lower clip range of the importance ratio (1 - clip_low)."""
     clip_high: float = 0.28
-    """How far above 1 a ratio may rise and still be pushed up."""
+    """Upper clip range of the importance ratio (1 + clip_high)."""
     tis_clip: float = 2.0
     """Cap on the ratio to the version that sampled; 0 is off."""
     step_coefficient: float = 1.0
@@ -114,12 +115,12 @@ class MethodSettings:
     """Whether each token weighs the same, or each reply."""
     hint_selection: HintSelection | None = None
     """Which of a turn's hints is learned from: longest, shortest, sequence (most overlap of top tokens), token (the
-    same token by token) or contrary (behind which a corrected reply is least likely; sequence for others); left out,
-    contrary for the tail form and else sequence."""
+    same token by token) or contrary (the hint under which a corrected reply is least likely; sequence for other
+    replies). If unset: contrary for the tail form, else sequence."""
     distill: Distill | None = None
-    """Form of top-k distillation; left out, `selected`, and `tail` for the method topk."""
+    """Form of top-k distillation: selected or tail. If unset: tail for the method topk, else selected."""
     top_k: int = 0
-    """How many tokens are compared at each position; 0 is the form's own, 4 or 50."""
+    """How many tokens are compared at each position. 0: the form's default (selected 4, tail 50)."""
     subset: Literal["student", "teacher", "overlap", "union"] = "union"
     """Whose top tokens the selected form compares: student, teacher, overlap or union."""
     divergence: Literal["reverse", "forward", "jsd"] = "forward"
@@ -131,7 +132,7 @@ class MethodSettings:
     """Folder or hub name of the teacher where that is a model of its own; its tokenizer must be the same. Change it
     with trainer.method.teacher = model."""
     ema_decay: float = 0.95
-    """How much of the moving average stays at each step."""
+    """Decay of the moving average at each step (teacher = ema)."""
 
     def __post_init__(self) -> None:
         if min(self.kl_beta, self.clip, self.tis_clip, self.top_k, self.w_outcome) < 0:
@@ -206,42 +207,44 @@ class TrainerSettings:
     """Which layers are adapted: all-linear (experts and their routers excepted), or names with commas between them.
     Change it when only some layers should be adapted."""
     lr: float | None = None
-    """Learning rate. Of LoRA steps of several updates toward a teacher it is the first one, 1e-3 where left out: it
-    grows while the distance falls and halves where it rises. Of others it is the only one; left out, 1e-2 for models
-    under 100 M parameters and 2e-4 above (full: 1e-4 and 1e-5). Change it when the doctor says that versions are
-    refused or nothing is learned."""
+    """Learning rate. For LoRA steps that make several updates toward a teacher it is the rate of the first update; it
+    then grows while the distance falls and is halved when it rises. For all other steps it is fixed. If unset: 1e-3 for
+    the former; for the latter 1e-2 below 100 M parameters and 2e-4 above (full: 1e-4 and 1e-5). Change it when the
+    doctor says that versions are refused or nothing is learned."""
     weight_decay: float = 0.0
     """AdamW's decay of the LoRA weights."""
     beta1: float = 0.5
-    """AdamW's decay of the mean gradient: low, since what the last step learned is no direction for the next one."""
+    """AdamW's beta1. Low, because the direction of the last step does not help the next one."""
     beta2: float = 0.999
-    """AdamW's decay of the mean squared gradient."""
+    """AdamW's beta2."""
     updates: int = 40
-    """Most updates of the optimiser in one step toward a teacher's top-k distribution; any other objective has one.
+    """The most optimiser updates in one step toward a teacher's top-k distribution. Other objectives make one update.
     Change it when steps take too long (fewer) or the gate refuses because nothing changed (more)."""
     enough: float = 0.03
-    """A step ends early once the distance to the teacher is this share of what it was, or a thousandth of a nat a
-    token; 0 makes all updates."""
+    """A step ends early once the distance to the teacher has fallen to this share of its first value, or to 0.001 nats
+    a token. 0: always make all updates."""
     still_norm: float = 0.35
-    """Gradients well below this norm move the weights in proportion, longer ones at the full rate; 0 is plain AdamW."""
+    """A gradient well below this norm moves the weights in proportion to its norm, a larger one at the full rate. 0:
+    plain AdamW."""
     grad_clip: float = 1.0
     """Largest norm of a gradient; longer ones are scaled down to it."""
     seed: int = 0
-    """What the first LoRA weights are drawn from."""
+    """Random seed of the initial LoRA weights."""
     prompts: Literal["auto", "constant", "exact"] = "auto"
-    """Whether the gradient also flows through how prompts are read. With `constant` a step reads each prompt once, by
-    the weights it starts from, and its updates touch replies alone; with `exact` every update reads prompts anew.
-    `auto` is constant for LoRA steps of several updates toward a teacher, and exact for all others."""
+    """Whether gradients flow through the prompt tokens. `constant`: a step computes each prompt once, with the weights
+    it starts from, and takes gradients through reply tokens only. `exact`: each update computes the prompts again, with
+    gradients. `auto`: constant for LoRA steps of several updates toward a teacher, else exact."""
     max_tokens_per_pass: int = 2048
-    """Tokens in one forward and backward pass, beside those that all of it shares; bounds memory. A longer sequence
-    goes alone. Change it when the trainer runs out of memory (lower), or has much (higher)."""
+    """Tokens in one forward and backward pass, not counting the shared prefix. Bounds memory. A longer sequence is
+    computed alone. Change it when the trainer runs out of memory (lower), or has much (higher)."""
     logits_per_chunk: int = 1 << 20
-    """Logits that exist at once."""
+    """How many logits are in memory at once."""
     recompute_layers: bool = False
-    """Whether activations are computed again in the backward pass: a third more time, far less memory. Passes of more
-    than 8,192 tokens always do, and those for which a GPU has too little memory free."""
+    """Whether to use activation checkpointing: a third more time, far less memory. It is always used for passes of more
+    than 8,192 tokens, and when a GPU has too little free memory."""
     scopes_in_memory: int = 2
-    """How many scopes' weights and moments the trainer keeps at hand; others are read from disk when they are due."""
+    """For how many scopes the trainer keeps weights and optimiser state in memory. Others are read from disk when
+    needed."""
     device: str = "auto"
     """cpu, cuda, or auto: cuda where there is one. Change it when the trainer has a GPU of its own."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -250,10 +253,10 @@ class TrainerSettings:
     threads: int = 1
     """CPU threads of the trainer's process. Change it when steps on a CPU are slow and cores are idle."""
     nice: int = 19
-    """Priority of the trainer's process; 19 gives way to everything."""
+    """Nice value of the trainer's process; 19 is the lowest priority."""
     timeout_s: float = 1800.0
-    """How long one step may take before its process is ended; steps are made to fit into train.step_share of it. Change
-    it when samples are set aside as too costly (raise)."""
+    """How many seconds a step may take before its process is killed. Steps are sized to fit into train.step_share of
+    this. Change it when samples are set aside as too costly (raise)."""
 
     def __post_init__(self) -> None:
         if min(self.rank, self.threads, self.max_tokens_per_pass, self.logits_per_chunk, self.updates) < 1:

@@ -15,7 +15,7 @@ def check_same_vocabulary(student: Path, teacher: Path) -> None:
     if digests[0] != digests[1]:
         raise ConfigError(
             f"the teacher {teacher} has another vocabulary than the model {student} "
-            f"(digests {digests[1][:12]} and {digests[0][:12]}): its probabilities would be of other tokens",
+            f"(digests {digests[1][:12]} and {digests[0][:12]}): its probabilities would belong to other tokens",
             fix="name a teacher of the same family with the same tokenizer, or leave trainer.method.teacher_model out",
         )
 
@@ -28,7 +28,7 @@ def vocabulary_digest(folder: Path) -> str:
         pieces |= {str(item["content"]): int(item["id"]) for item in body.get("added_tokens", [])}
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise ConfigError(
-            f"{folder} has no tokenizer.json that tells its vocabulary ({problem!r})",
+            f"{folder} has no tokenizer.json with its vocabulary ({problem!r})",
             fix="name a folder that holds the tokenizer beside the weights",
         ) from problem
     listed = sorted((number, text) for text, number in pieces.items())

@@ -61,7 +61,7 @@ def _rename(weights: Weights) -> None:
         ("modules_to_save", _as_is, {"modules_to_save": ["lm_head"]}),
         ("alpha_pattern", _as_is, {"alpha_pattern": {"q_proj": 3}}),
         ("target_parameters", _as_is, {"target_parameters": ["experts.gate_up_proj"]}),
-        ("is no LoRA adapter", _as_is, {"peft_type": "IA3"}),
+        ("is not a LoRA adapter", _as_is, {"peft_type": "IA3"}),
         ("has r 'four'", _as_is, {"r": "four"}),
         ("has shapes", _as_is, {"r": 8}),
         ("only half of a LoRA pair", lambda weights: weights.pop(UP), {}),

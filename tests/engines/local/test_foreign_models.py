@@ -61,7 +61,7 @@ def test_a_model_that_needs_code_of_its_own_is_refused_whatever_is_answered_at_t
     model_of: Callable[[str], Path], tmp_path: Path, mark: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 9))
-    with pytest.raises(ModelError, match="brings code of its own, which is not run"):
+    with pytest.raises(ModelError, match="needs Python code from its own folder, which is never run"):
         open_core(with_code(model_of("qwen3"), tmp_path / "own", mark, kind="own"))
     assert not was_left(mark)
 
@@ -88,7 +88,7 @@ def test_an_attention_that_a_configuration_names_is_not_fetched(
 async def test_the_engines_process_refuses_such_a_model_without_asking_anybody(
     model_of: Callable[[str], Path], tmp_path: Path, mark: Path
 ) -> None:
-    with pytest.raises(ModelError, match="brings code of its own, which is not run"):
+    with pytest.raises(ModelError, match="needs Python code from its own folder, which is never run"):
         await LocalEngine.start(with_code(model_of("qwen3"), tmp_path / "own", mark, kind="own"))
     assert not was_left(mark)
 

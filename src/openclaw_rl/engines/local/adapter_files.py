@@ -80,7 +80,9 @@ def _read_config(adapter: Adapter) -> dict[str, object]:
     if digest != adapter.digest:
         raise _bad(adapter, f"its digest is {digest[:12]}..., not {adapter.digest[:12]}...: the files were changed")
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
-        raise AdapterError(f"adapter {adapter.version} in {adapter.folder} is no LoRA adapter", fix="export it as LoRA")
+        raise AdapterError(
+            f"adapter {adapter.version} in {adapter.folder} is not a LoRA adapter", fix="export it as LoRA"
+        )
     for key, plain in PLAIN.items():
         value = config.get(key, plain)
         if value != plain and value not in ({}, []):
@@ -105,12 +107,12 @@ def _pairs(
         elif key.endswith(".lora_B.weight") and dot:
             ups[name] = tensor
         else:
-            raise _bad(adapter, f"it holds {key}, which is no LoRA weight of a linear layer")
+            raise _bad(adapter, f"it holds {key}, which is not a LoRA weight of a linear layer")
     if not downs or downs.keys() != ups.keys():
         raise _bad(adapter, "some linears have only half of a LoRA pair")
     for name, down in downs.items():
         if name not in linears:
-            raise _bad(adapter, f"it adapts {name}, which is no linear layer of this model")
+            raise _bad(adapter, f"it adapts {name}, which is not a linear layer of this model")
         want = (rank, linears[name][0]), (linears[name][1], rank)
         have = tuple(down.shape), tuple(ups[name].shape)
         if have != want:

@@ -315,7 +315,7 @@ class LocalEngine:
         """The child ended: asked to, while it started, or by dying."""
         self._is_up = False
         self._fail_suspects()
-        gone = EngineError("the engine's process ended while it started", fix="see its messages above")
+        gone = EngineError("the engine's process ended while it started", fix="read its messages above")
         if self._starting is not None and not self._starting.done():
             self._starting.set_exception(gone)
         elif link is self._link and self._info is not None and not self._is_closing and self._reviving is None:
@@ -331,7 +331,7 @@ class LocalEngine:
                 stream.fail(
                     EngineError(
                         "the engine's process ended again and again while it worked on this request",
-                        fix="see its messages in the server's log; change the request before it is sent again",
+                        fix="read its messages in the server's log, and change the request before you send it again",
                     )
                 )
 
@@ -381,7 +381,7 @@ class LocalEngine:
             self._send(wire.Unload(version))
 
     def _give_up(self, problem: str) -> None:
-        self._broken = EngineError(problem, fix="look at the engine's messages, mend the cause and start again")
+        self._broken = EngineError(problem, fix="read the engine's messages, remove the cause and start again")
         self._fail_all(self._broken)
 
     async def _resume(self) -> None:

@@ -42,7 +42,11 @@ class GrammarCompiler:
         if len(self._asked) >= MOST_WAITING:
             future = Future()
             future.set_exception(
-                RequestError(f"{MOST_WAITING} formats wait to be compiled", fix="try again in a moment", code="busy")
+                RequestError(
+                    f"{MOST_WAITING} answer formats are already waiting to be compiled",
+                    fix="try again in a moment",
+                    code="busy",
+                )
             )
             self._rouse()
         else:

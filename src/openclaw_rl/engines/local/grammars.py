@@ -69,7 +69,7 @@ class Grammars:
             from llguidance import LLMatcher, LLParserLimits, LLTokenizer
         except ModuleNotFoundError as error:
             raise RequestError(
-                f"answers cannot be held to a format here: {error.name} is not installed",
+                f"answers cannot be constrained to a format here: {error.name} is not installed",
                 fix=INSTALL,
                 code="unsupported_parameter",
             ) from error
@@ -102,7 +102,7 @@ def _in_lark(text: str) -> str:
             try:
                 part["lark_grammar"] = any_to_lark(part.pop("gbnf"))
             except Exception as error:  # the library has no kind of its own for all that it finds wrong
-                raise _refused(f"the grammar is no GBNF: {error}") from error
+                raise _refused(f"the grammar is not valid GBNF: {error}") from error
     return json.dumps(held)
 
 
@@ -122,7 +122,7 @@ def _follow(matcher: LLMatcher) -> None:
 
 def _refused(why: str) -> RequestError:
     return RequestError(
-        f"the answer cannot be held to this format: {why}",
+        f"the answer cannot be constrained to this format: {why}",
         fix="simplify the schema or grammar, or leave it out",
         code="unsupported_format",
     )

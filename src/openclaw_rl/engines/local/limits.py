@@ -26,7 +26,7 @@ def check_score(prompt: Prompt, start: int, info: EngineInfo) -> None:
     if len(prompt) > info.context_length:
         raise RequestError(
             f"{len(prompt)} tokens to score, the context of {info.name} is {info.context_length}",
-            fix="shorten what is scored",
+            fix="score a shorter text",
             code="context_length_exceeded",
         )
     _check_ids(prompt, info)

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 SMALL = 100_000_000  # parameters below which bfloat16 is slower than float32 on a CPU
 ATTENTIONS = {"full_attention", "sliding_attention"}
 PROBE_TOKENS = 48
-OWN_CODE = "use a model that transformers knows by itself: code that comes with a model is not run"
+OWN_CODE = "use a model that transformers supports without extra code: code that comes with a model is never run"
 
 
 class Forward(Protocol):
@@ -152,7 +152,9 @@ def _config(model: str) -> PreTrainedConfig:
         return AutoConfig.from_pretrained(str(folder) if folder.is_dir() else model, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
         if "custom code" in str(error):
-            raise ModelError(f"{model} brings code of its own, which is not run", fix=OWN_CODE) from error
+            raise ModelError(
+                f"{model} needs Python code from its own folder, which is never run", fix=OWN_CODE
+            ) from error
         raise ModelError(
             f"the configuration of {model!r} cannot be read: {_first_line(error)}",
             fix="check the path, or download the model first",
@@ -170,7 +172,7 @@ def _dtype(name: str, config: PreTrainedConfig, device: torch.device) -> torch.d
             empty = AutoModelForCausalLM.from_config(config, attn_implementation="eager", trust_remote_code=False)
     except ValueError as error:
         raise ModelError(
-            f"{config.model_type} is no causal language model: {_first_line(error)}",
+            f"{config.model_type} is not a causal language model: {_first_line(error)}",
             fix="give a model that generates text",
         ) from error
     count = sum(parameter.numel() for parameter in empty.parameters())
@@ -230,7 +232,9 @@ def _probe(model: PreTrainedModel, probe: Tensor, depth: int) -> tuple[Tensor, A
         ) from error
     if sorted(seen.layers) != list(range(depth)):
         raise ModelError(
-            f"{depth - len(seen.layers)} of the model's {depth} layers attend in a way of their own", fix=OTHER_MODEL
+            f"{depth - len(seen.layers)} of the model's {depth} layers use an attention that the "
+            "engine does not support",
+            fix=OTHER_MODEL,
         )
     return reference, seen
 

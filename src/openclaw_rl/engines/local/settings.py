@@ -26,33 +26,33 @@ class LocalEngineSettings:
     """`float32`, `bfloat16` or `float16`; `auto` is float32 below 100 M parameters on a CPU, else bfloat16. Change it
     when memory is short, or when the automatic number format is not the one you want."""
     threads: int = 1
-    """CPU threads of the engine; 2 only pay without a trainer beside it and for real model sizes. Change it when the
-    model runs on a CPU with idle cores."""
+    """CPU threads of the engine. 2 pay off only without a trainer on the same cores, and for models of real size.
+    Change it when the model runs on a CPU with idle cores."""
     nice: int = 0
-    """Priority of the engine's process; 19 gives way to everything."""
+    """Nice value of the engine's process; 19 is the lowest priority."""
     max_rows: int = 16
-    """Requests that decode at once. Change it when more requests should be answered at the same time, or when memory is
-    short."""
+    """How many requests decode at the same time. Change it when more requests should be answered at the same time, or
+    when memory is short."""
     max_waiting: int = 256
-    """Requests that wait for a row; one more is answered 429. Change it when clients should wait longer, or be refused
-    earlier, under load."""
+    """How many further requests may wait. One more is answered with 429. Change it when clients should wait longer, or
+    be refused earlier, under load."""
     max_versions: int = 8
-    """Adapters that are loaded at once. Change it when many users or agents have adapters of their own."""
+    """How many adapters are loaded at the same time. Change it when many users or agents have adapters of their own."""
     max_full_versions: int = 2
-    """Copies of the whole model loaded at once beside the base, where every weight is trained; each takes memory."""
+    """With trainer.parameters = full: how many full copies of the model are loaded besides the base model."""
     cache_tokens: int = 0
     """Tokens whose keys and values are kept, running rows included; 0 leaves it to `cache_bytes`."""
     cache_bytes: int = 0
     """Memory for keys and values; 0 takes two contexts or 1 GiB, whichever is more, in a quarter of the free. Change it
     when conversations are long and memory is free, or when the GPU is shared with the trainer."""
     step_target_ms: float = 25.0
-    """How long a step may take that reads a prompt beside running rows. Change it when running answers pause too long
-    while a long prompt is read (lower), or long prompts wait too long (higher)."""
+    """The longest decode step, in milliseconds, while a prompt is read and other answers are running. Change it when
+    running answers pause too long while a long prompt is read (lower), or long prompts wait too long (higher)."""
     seed: int | None = None
-    """Makes requests that bring no seed of their own repeatable; unset, they are not. Change it when answers must be
-    repeatable, as in tests."""
+    """Random seed for requests that send none. If unset, their answers are not repeatable. Change it when answers must
+    be repeatable, as in tests."""
     max_restarts: int = 3
-    """How often a dead engine process is started again within ten minutes."""
+    """How often a dead engine process is restarted within ten minutes."""
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:

@@ -72,7 +72,7 @@ def cached_base(above: Path, owner: int) -> tuple[Path, Path | None]:
             shutil.rmtree(new)
     facts = place.lstat()
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != owner or facts.st_mode & 0o077:
-        raise BoxError(f"{place} is not what this program made there", fix="remove it")
+        raise BoxError(f"{place} was changed since this program made it", fix="remove it")
     return place / "base", place / "python" if (place / "python" / "pytest").exists() else None
 
 

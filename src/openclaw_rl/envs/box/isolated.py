@@ -115,9 +115,9 @@ class IsolatedBoxes:
     async def create(self, spec: BoxSpec, *, at: Snapshot | None = None) -> IsolatedBox:
         """A new box, in the state of a snapshot where one is given."""
         if self._is_closed:
-            raise BoxError("these boxes were closed", fix="open boxes anew")
+            raise BoxError("these boxes were closed", fix="open the boxes again")
         if at is not None and not isinstance(at, Layers):
-            raise BoxError(f"{at.name} is no snapshot of such a box")
+            raise BoxError(f"{at.name} is not a snapshot of this kind of box")
         layers = at if at is not None else self._base(spec)
         self._made += 1
         name = f"b{self._made}"
@@ -167,7 +167,7 @@ class IsolatedBoxes:
             return Layers((str(self._host_base),), is_host=True)
         folder = Path(spec.base)
         if not (folder / "bin" / "bash").exists():
-            raise BoxError(f"{folder} is no root folder: it has no bin/bash", fix="give one, or `host`")
+            raise BoxError(f"{folder} is not a root folder: it has no bin/bash", fix="give one, or `host`")
         owner = self._uid if self._uid is not None else os.getuid()
         if folder.stat().st_uid != owner:
             raise BoxError(

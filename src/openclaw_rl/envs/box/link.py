@@ -70,7 +70,7 @@ class KeeperLink:
         message = json.dumps({"op": op, **fields}).encode()
         if len(message) > MOST_MESSAGE_BYTES:
             raise BoxError(
-                f"a request of {len(message)} bytes is too large", fix="write what is long to a file in the box first"
+                f"a request of {len(message)} bytes is too large", fix="write long content to a file in the box first"
             )
         read, write = os.pipe()
         try:
@@ -78,7 +78,7 @@ class KeeperLink:
                 await self._send(message, [*fds, write])
         except OSError as problem:
             close_all([read])
-            raise BoxError("the process that makes boxes is gone", fix="make the boxes anew") from problem
+            raise BoxError("the process that makes boxes has ended", fix="make the boxes again") from problem
         except BaseException:
             close_all([read])
             raise

@@ -75,7 +75,7 @@ class PlainBoxes:
     async def create(self, spec: BoxSpec, *, at: Snapshot | None = None) -> PlainBox:
         """A new box."""
         if at is not None and not isinstance(at, Copy):
-            raise BoxError(f"{at.name} is no snapshot of such a box")
+            raise BoxError(f"{at.name} is not a snapshot of this kind of box")
         self._made += 1
         box = PlainBox(self, self.place / f"b{self._made}", spec, at)
         await box.reset()

@@ -66,7 +66,10 @@ async def open_boxes(kind: BoxKind = BoxKind.AUTO) -> Boxes:
     if boxes is None:
         raise BoxError(
             f"no boxes can be made here: {'; '.join(f'{name}: {why}' for name, why in refused.items())}",
-            fix="install bubblewrap and allow user namespaces, use docker or podman, or choose `plain`, without walls",
+            fix=(
+                "install bubblewrap and allow user namespaces, use docker or podman, or choose "
+                "`plain`, which does not isolate anything"
+            ),
         )
     return boxes[1]
 

@@ -32,7 +32,7 @@ async def build(folder: Path, spec: BoxSpec, boxes: Boxes, *, timeout_s: float) 
         return BuiltEnvironment(replace(spec, base=image), None)
     if not boxes.has_root:
         raise UnsupportedTaskError(
-            "the task needs a box with a root of its own", fix="install bubblewrap, or use docker or podman"
+            "the task needs a box with its own root file system", fix="install bubblewrap, or use docker or podman"
         )
     recipe = recipe_of(folder)
     box = await boxes.create(replace(spec, workdir="/", env={}))

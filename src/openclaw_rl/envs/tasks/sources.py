@@ -27,7 +27,7 @@ DEEPEST = 4
 def find_sources(folder: Path) -> list[TaskSource]:
     """Every source in a folder and below. TaskError where there is no task at all."""
     if not folder.is_dir():
-        raise TaskError(f"{folder} is no folder", fix="give a folder with tasks; docs/environments.md says which")
+        raise TaskError(f"{folder} is not a folder", fix="give a folder with tasks; docs/environments.md says which")
     found = [*_sources(folder, 0)]
     if not found:
         raise TaskError(

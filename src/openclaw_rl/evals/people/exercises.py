@@ -113,7 +113,7 @@ def read_exercises(file: Path) -> FileExercises:
     rest = tuple(problem for problem in whole if not _is_measured(problem))
     if not measured or not rest:
         raise ConfigError(
-            f"{file} holds {len(whole)} problems", fix="give it some dozen: a third of them are kept for measuring"
+            f"{file} holds {len(whole)} problems", fix="give it a few dozen: a third of them is used for measuring only"
         )
     return FileExercises(file.name, rest, measured)
 
@@ -125,7 +125,8 @@ def _problem(line: str, where: str) -> world.Problem | None:
         question, answer, solution = str(body["question"]), str(body["answer"]), str(body.get("solution", ""))
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise ConfigError(
-            f"{where} is no problem in GSM8K's form: {problem}", fix='write {"question": ..., "answer": "... #### 42"}'
+            f"{where} is not a problem in GSM8K's format: {problem}",
+            fix='write {"question": ..., "answer": "... #### 42"}',
         ) from problem
     told, _, result = (solution if "####" in solution else answer).rpartition("####")
     value = rules.number_in(result.strip() or answer)

@@ -101,11 +101,13 @@ class ModelVoice:
             )
         except OpenAIError as problem:
             raise EngineError(
-                f"the played user does not answer: {problem}", fix="see whether its endpoint is up"
+                f"the model that plays the user does not answer: {problem}", fix="check that its endpoint is running"
             ) from problem
         said = (answer.choices[0].message.content or "").strip()
         if not said:
-            raise EngineError("the played user said nothing", fix="choose another model for --users")
+            raise EngineError(
+                "the model that plays the user returned an empty reply", fix="choose another model for --users"
+            )
         return said
 
 

@@ -178,7 +178,7 @@ def read_recipe(file: Path) -> dict[str, Json]:
     except OSError as problem:
         raise ConfigError(f"{file} cannot be read: {problem.strerror}", fix="name a TOML file") from problem
     except ValueError as problem:
-        raise ConfigError(f"{file} is no TOML: {problem}", fix="mend the line it names") from problem
+        raise ConfigError(f"{file} is not valid TOML: {problem}", fix="correct that line") from problem
     return table
 
 

@@ -145,7 +145,9 @@ def _prompt(body: CompletionBody) -> str | tuple[int, ...]:
         raise RequestError(f"prompt holds {len(prompt)} prompts", fix="send one request for each", param="prompt")
     wrong = next((token for token in ids if not 0 <= token < MOST_IDS), None)
     if wrong is not None:  # the engine knows its vocabulary, but no tokenizer can look up such an id
-        raise RequestError(f"prompt holds {wrong}, which is no token id", fix="send ids of this model", param="prompt")
+        raise RequestError(
+            f"prompt holds {wrong}, which is not a token id", fix="send ids of this model", param="prompt"
+        )
     return ids
 
 

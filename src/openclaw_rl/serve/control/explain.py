@@ -23,22 +23,22 @@ DROPPED = {
     DropReason.LOOP: "the answer says one thing over and over",
     DropReason.CONTROL_TOKEN: "the answer is a signal to the client, not an answer",
     DropReason.NO_NEXT_STATE: "nothing followed the answer before its session was over",
-    DropReason.NOT_FOLLOWED: "the conversation went on from another answer to the same",
+    DropReason.NOT_FOLLOWED: "the conversation continued from another answer to the same request",
     DropReason.NO_SIGNAL: "neither score nor hint gave anything to learn",
     DropReason.NO_SPREAD: "all steps that it was compared with earned the same, so none was better than another",
     DropReason.ENVIRONMENT_FAILED: "its episode failed because the task or its grader is broken, so it has no reward",
     DropReason.INFRASTRUCTURE_FAILED: "its episode failed because of a machine or a network, so it has no reward",
-    DropReason.UNHEEDED: "told what was wanted, the base model would have said the same, so it cannot teach it",
-    DropReason.MAY_NOT_TEACH: "its API key has not the right to teach",
+    DropReason.UNHEEDED: "with the hint in its prompt the base model gives the same reply, so it cannot teach the wish",
+    DropReason.MAY_NOT_TEACH: "its API key does not have the right to teach",
     DropReason.REDACTED: "it held something private, so its ids were not kept and cannot be learned from",
     DropReason.REPEATED: "its user gave the same correction more often today than teach.same_words_a_day",
     DropReason.TOO_MANY: "its user gave more samples today than teach.user_samples_a_day",
-    DropReason.IN_VAIN: "its user corrects as often as before whatever is learned, so learning from them rests a while",
-    DropReason.MEMORY_ONLY: "the prompt remembers the hint here (carry = memory), and the weights are left alone",
-    DropReason.LEARNED: "it was sampled behind hints, and is said without them as well",
+    DropReason.IN_VAIN: "its user keeps correcting as often as before, so learning from them is paused",
+    DropReason.MEMORY_ONLY: "the prompt remembers the hint here (carry = memory), and the weights are not trained",
+    DropReason.LEARNED: "it was sampled with hints in the prompt, and the model gives it without them as well",
     DropReason.TOO_LONG: "prompt and answer are longer than train.max_sample_tokens",
     DropReason.TOO_DEAR: "set aside: a step over it alone would take more time (train.step_share of trainer.timeout_s) "
-    "or memory than there is here; it is looked at again at the next start, by the settings of then",
+    "or memory than this machine has; it is considered again at the next start",
     DropReason.STALE: "it is from more versions ago than train.max_lag",
     DropReason.NOT_FINITE: "training on it gave numbers that are not finite",
     DropReason.TRAINER_FAILED: "the trainer failed on it",
@@ -47,7 +47,7 @@ DROPPED = {
     DropReason.DAMAGED: "its bytes were changed on the disk, so it cannot be read any more",
 }
 STANDS = {
-    State.SERVED: "it waits for what follows it: nobody has gone on from it yet",
+    State.SERVED: "it waits for its next state: no request has continued from it yet",
     State.PAIRED: "it waits for the judge",
     State.JUDGED: "it waits to become a sample: for its session's end, where the score alone gives no signal",
     State.READY: "it waits for a training step",
@@ -63,7 +63,9 @@ def explained(row: TurnRow) -> list[str]:
     """The decisions in the order they were taken: kind, session, what it goes on from, what followed, verdict, end."""
     told = row.turn.why.split("; ")
     if row.turn.prompt.continued:
-        told.append(f"{row.turn.prompt.continued} of {len(row.turn.prompt)} prompt ids are those of the turn before")
+        told.append(
+            f"{row.turn.prompt.continued} of {len(row.turn.prompt)} prompt token ids were reused from the previous turn"
+        )
     step, attempt = row.turn.step, row.episode
     if step is not None and attempt is not None:
         outcome = "" if attempt.outcome is None else f", which ended with outcome {attempt.outcome:g}"
@@ -98,15 +100,15 @@ def lesson_explained(sample: Sample, turn: Turn) -> str:
         return f"it is learned from by the outcome of its episode, {sample.outcome.reward:g}{beside}"
     if sample.is_rider:
         held = "to what these hints ask for" if sample.rehearses else "where the base model is"
-        return f"nobody corrected it: it rides along, and holds the policy {held}"
+        return f"nobody corrected it: it is a rehearsal sample, and keeps the policy {held}"
     if sample.is_taught and not turn.carried:
         return "accepted after corrections, it answers what was asked first; the teacher reads the whole conversation"
     if sample.is_taught:
-        return "it was said behind hints: the policy learns to say it without them"
+        return "it was sampled with hints in the prompt: the policy learns to give it without them"
     if sample.hints:
         many = len(sample.shown)
         shown = f", and shows {many} {'reply' if many == 1 else 'replies'} of its own" if many else ""
-        return f"the teacher reads the hint behind the request{shown}"
+        return f"the teacher reads the hint after the request{shown}"
     return "it is learned from by its score alone"
 
 
@@ -115,8 +117,8 @@ def _unasked(verdict: Verdict, after: NextState | None) -> str:
     if verdict.source is not VerdictSource.VOTES or verdict.votes or after is None:
         return ""
     if after.source is NextStateSource.USER:
-        return "judged by nobody: all that was said is quoted, so none of it is its owner's own words"
-    return "judged by nobody: nobody said anything, and what the tools gave back says not whether they worked"
+        return "not judged: the next message is all quotation, so none of it is the user's own words"
+    return "not judged: the user said nothing, and the tool results do not say whether the tools worked"
 
 
 def _verdict(verdict: Verdict) -> str:
@@ -128,6 +130,6 @@ def _verdict(verdict: Verdict) -> str:
     votes = [vote.score for vote in verdict.votes if vote.asked == "score"]
     valid = [score for score in votes if score is not None]
     if verdict.score is None:
-        return f"judged by nobody: none of {len(votes)} votes was valid{hints}"
+        return f"not judged: none of the {len(votes)} votes was valid{hints}"
     cast = ", ".join(str(score) for score in valid)
     return f"judged {verdict.score} by {len(valid)} valid votes of {len(votes)} ({cast}){hints}"

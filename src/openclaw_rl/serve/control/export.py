@@ -60,7 +60,7 @@ def _asked(request: web.Request) -> tuple[ExportFilter, Path | None]:
         raise RequestError(f"side is {side!r}", fix="send true or false", param="side")
     if to is not None and (len(to) > _MOST_PATH_CHARS or "\0" in to or not Path(to).is_absolute()):
         raise RequestError(
-            "to is no whole path of a file", fix="send one that begins with /, or leave it out", param="to"
+            "to is not an absolute file path", fix="send one that begins with /, or leave it out", param="to"
         )
     wanted = ExportFilter(session=query.get("session"), user=query.get("user"), with_side=_SAID[side])
     return wanted, None if to is None else Path(to)
@@ -70,7 +70,10 @@ def _broken_off(request: web.Request, response: web.StreamResponse) -> web.Strea
     """The end of an answer that is not whole: its client sees a connection that broke."""
     if not response.prepared:
         raise RequestError(
-            "something was forgotten meanwhile, or the server is stopping", fix="ask again", status=503, code="changed"
+            "something was forgotten during the export, or the server is stopping",
+            fix="ask again",
+            status=503,
+            code="changed",
         )
     if request.transport is not None:
         request.transport.abort()

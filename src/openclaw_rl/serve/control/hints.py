@@ -95,7 +95,7 @@ def hint_json(hint: KeptHint) -> dict[str, Json]:
 
 def _words(text: str) -> str:
     if not text.strip():
-        raise RequestError("the hint says nothing", fix="send one to three sentences", param="text")
+        raise RequestError("the hint is empty", fix="send one to three sentences", param="text")
     check_name(text, "text", most=MOST_HINT)
     return text.strip()
 

@@ -71,7 +71,7 @@ class Keys:
         given = _given(headers)
         if not given:
             raise RequestError(
-                "this server asks for an API key",
+                "this server requires an API key",
                 fix="send it as `Authorization: Bearer KEY`",
                 status=401,
                 code="missing_api_key",

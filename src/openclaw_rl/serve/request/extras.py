@@ -47,6 +47,6 @@ def leaning_of(body: Extras) -> LogitAdjustment | None:
 def _id(name: str) -> int:
     if not (name.isascii() and name.isdigit() and len(name) < 12 and int(name) < _MOST_ID):
         raise RequestError(
-            f"logit_bias holds {name!r}, which is no token id", fix="send ids of this model", param="logit_bias"
+            f"logit_bias holds {name!r}, which is not a token id", fix="send ids of this model", param="logit_bias"
         )
     return int(name)

@@ -48,7 +48,9 @@ def held_text(body: Extras, format_: Json, param: str) -> HeldText | None:
     asked = {name: held for name, held in found.items() if held is not None}
     if len(asked) > 1:
         raise RequestError(
-            f"the answer is held to several things: {', '.join(asked)}", fix="send one of them", param=list(asked)[1]
+            f"several constraints on the answer are given: {', '.join(asked)}",
+            fix="send one of them",
+            param=list(asked)[1],
         )
     return next((replace(held, param=name) for name, held in asked.items()), None)
 
@@ -70,7 +72,7 @@ def _of_format(value: Json, param: str) -> HeldText | None:
         return _of_json({"type": "object"}, param)
     inner = value.get("json_schema", value)
     if not isinstance(inner, dict):
-        raise RequestError(f"{param}.json_schema is no object", fix="send name and schema", param=param)
+        raise RequestError(f"{param}.json_schema is not an object", fix="send name and schema", param=param)
     return _of_json(inner.get("schema", {"type": "object"}), param)
 
 
@@ -79,7 +81,7 @@ def _of_structured(value: Json) -> HeldText | None:
         return None
     param = "structured_outputs"
     if not isinstance(value, dict):
-        raise RequestError(f"{param} is no object", fix="send one", param=param)
+        raise RequestError(f"{param} is not an object", fix="send one", param=param)
     given = {name: each for name, each in value.items() if each is not None and each is not False}
     strange = sorted(set(given) - set(_NAMES) - _IDLE - set(_SPACES))
     if strange:
@@ -103,7 +105,7 @@ def _of_structured(value: Json) -> HeldText | None:
     if name == "choice":
         return _of_choice(each, f"{param}.choice")
     if not isinstance(each, str):
-        raise RequestError(f"{param}.{name} is no text", fix="send a text", param=param)
+        raise RequestError(f"{param}.{name} is not a string", fix="send a text", param=param)
     return _of_regex(each) if name == "regex" else _of_grammar(each, f"{param}.grammar")
 
 
@@ -112,9 +114,11 @@ def _of_json(schema: Json, param: str, space: str = WHITESPACE) -> HeldText:
         try:
             schema = msgspec.json.decode(schema)
         except (msgspec.DecodeError, RecursionError) as problem:
-            raise RequestError(f"{param} is no JSON: {problem}", fix="send a JSON schema", param=param) from problem
+            raise RequestError(
+                f"{param} is not valid JSON: {problem}", fix="send a JSON schema", param=param
+            ) from problem
     if not isinstance(schema, dict | bool):
-        raise RequestError(f"{param} is no JSON schema", fix="send an object", param=param)
+        raise RequestError(f"{param} is not a JSON schema", fix="send an object", param=param)
     return HeldText(partial(_json, schema=schema, space=space))
 
 
@@ -130,7 +134,7 @@ def _of_regex(pattern: str) -> HeldText:
 def _of_choice(choices: Json | list[str], param: str) -> HeldText:
     texts = [choice for choice in choices if isinstance(choice, str)] if isinstance(choices, list) else []
     if not isinstance(choices, list) or not texts or len(texts) != len(choices):
-        raise RequestError(f"{param} is no list of texts", fix="send at least one text", param=param)
+        raise RequestError(f"{param} is not a list of strings", fix="send at least one text", param=param)
     return HeldText(lambda lark: any_of([lark.text(text) for text in texts]))
 
 

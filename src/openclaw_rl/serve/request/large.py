@@ -40,7 +40,7 @@ def check_sizes(fields: Mapping[str, msgspec.Raw]) -> None:
         if size > MOST_PARAMETER_BYTES and name not in CONVERSATION:
             raise RequestError(
                 f"{name} has {size} bytes",
-                fix=f"send at most {MOST_PARAMETER_BYTES} bytes beside the conversation",
+                fix=f"send at most {MOST_PARAMETER_BYTES} bytes, not counting the conversation",
                 code="parameter_too_large",
                 param=name,
             )

@@ -112,7 +112,7 @@ def sampling_of(
     own_stops = body.stop_token_ids or ()
     if len(own_stops) > _MOST_STOP_IDS or not all(0 <= token < MOST_IDS for token in own_stops):
         raise RequestError(
-            f"stop_token_ids holds {len(own_stops)} numbers, or one that is no token id",
+            f"stop_token_ids holds {len(own_stops)} numbers, or a value that is not a token id",
             fix=f"send at most {_MOST_STOP_IDS} ids of this model",
             param="stop_token_ids",
         )

@@ -113,7 +113,7 @@ def _arguments(sent: msgspec.Raw) -> dict[str, Json]:
     if given is None:
         return {}
     if not isinstance(given, dict):
-        raise RequestError("chat_template_kwargs is no object", fix="send one", param="chat_template_kwargs")
+        raise RequestError("chat_template_kwargs is not an object", fix="send one", param="chat_template_kwargs")
     reserved = sorted(_RESERVED & given.keys())
     if reserved:
         raise RequestError(

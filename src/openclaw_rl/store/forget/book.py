@@ -193,7 +193,9 @@ class ForgettingBook:
                 await self._reader.do(lambda sql: sql.execute("PRAGMA shrink_memory").close())
                 return seconds
             await asyncio.sleep(LOG_PAUSE_S)
-        raise StoreError("the store's log cannot be cut off: another program reads it", fix="close what reads store.db")
+        raise StoreError(
+            "the store's log cannot be truncated: another program is reading it", fix="close what reads store.db"
+        )
 
 
 def _look(sql: sqlite3.Connection, what: ForgetTarget) -> _ForgetPreview:

@@ -82,7 +82,7 @@ def copy_aside(home: Path, sql: sqlite3.Connection, *, at_s: float) -> Path:
     except (sqlite3.Error, OSError) as problem:
         place.unlink(missing_ok=True)
         raise StoreError(
-            f"the store cannot be copied to {place} before it is mended: {problem}", fix="free space on the disk"
+            f"the store cannot be copied to {place} before it is repaired: {problem}", fix="free space on the disk"
         ) from problem
     return place
 
@@ -104,7 +104,7 @@ def _carried(aside: Path, new: sqlite3.Connection) -> int:
     except OSError as problem:
         raise StoreError(
             f"{aside} cannot be read: {problem.strerror}",
-            fix="see whether the disk is failing; the file is whole there",
+            fix="check whether the disk is failing; the original file is still complete there",
         ) from problem
     with contextlib.closing(file):
         tables = {str(name): _table(new, str(name)) for (name,) in new.execute(TABLES).fetchall()}

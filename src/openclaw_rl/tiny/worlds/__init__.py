@@ -17,5 +17,5 @@ WORLDS = {world.name: world for world in (KITCHEN, FERRIES, SHOP, LETTERS, FILES
 def world(name: str) -> World:
     """The world of that name. Raises ConfigError."""
     if name not in WORLDS:
-        raise ConfigError(f"there is no made world {name!r}", fix=f"choose among {', '.join(WORLDS)}")
+        raise ConfigError(f"there is no synthetic world {name!r}", fix=f"choose among {', '.join(WORLDS)}")
     return WORLDS[name]

@@ -153,7 +153,7 @@ def fields_of(body: bytes) -> tuple[bytes, dict[str, msgspec.Raw]]:
     try:
         return body, _decoded(body, dict[str, msgspec.Raw])
     except msgspec.ValidationError:
-        raise RequestError("the body is no JSON object", fix="send the parameters as one object") from None
+        raise RequestError("the body is not a JSON object", fix="send the parameters as one object") from None
     except msgspec.DecodeError:
         if b"\\ud" not in body.lower():
             raise
@@ -216,7 +216,7 @@ def tools_of(specs: Sequence[ToolSpec]) -> tuple[Tool, ...]:
             parameters = {"type": "object", "properties": {}}
         if not isinstance(parameters, dict):
             raise RequestError(
-                f"tools[{index}].function.parameters is no object", fix="send a JSON schema", param="tools"
+                f"tools[{index}].function.parameters is not an object", fix="send a JSON schema", param="tools"
             )
         found.append(Tool(spec.function.name, spec.function.description or "", parameters))
     return tuple(found)
@@ -349,7 +349,7 @@ def _decoded(body: bytes, kind: type[T]) -> T:
 
 
 def _no_json(problem: Exception) -> RequestError:
-    return RequestError(f"the body is no valid JSON: {problem}", code="invalid_json")
+    return RequestError(f"the body is not valid JSON: {problem}", code="invalid_json")
 
 
 def _without_half_pairs(body: bytes) -> bytes:

@@ -53,7 +53,7 @@ def _tool(sent: ToolParam, where: str) -> Tool:
         return Tool(sent.name, sent.description or "", schema)
     agreed = _agreed(sent.type or "")
     if agreed is None or schema is not None:
-        raise RequestError(f"{where}.input_schema is no object", fix="send a JSON schema", param="tools")
+        raise RequestError(f"{where}.input_schema is not an object", fix="send a JSON schema", param="tools")
     description, known = str(agreed["description"]), agreed["input_schema"]
     assert isinstance(known, dict)
     if sent.display_width_px and sent.display_height_px:

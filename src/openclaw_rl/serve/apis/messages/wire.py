@@ -130,7 +130,7 @@ def conversation_of(body: CountTokensBody, unseen: Placeholders) -> tuple[Messag
         found.extend(_messages(sent, f"messages[{index}]", unseen))
     if body.messages[-1].role == "assistant":
         raise RequestError(
-            "the last message is the assistant's: an answer begins a message of its own here",
+            "the last message is the assistant's, and continuing it (prefill) is not supported",
             fix="end with a user message",
             param="messages",
         )

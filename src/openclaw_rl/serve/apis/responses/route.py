@@ -76,7 +76,7 @@ async def responses(request: web.Request, parts: ServeParts, key_name: str) -> w
 async def response(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
     """A response that was given before."""
     if request.query.get("stream", "").lower() == "true":
-        raise RequestError("a response is not streamed again", fix="fetch it without stream", param="stream")
+        raise RequestError("a stored response cannot be streamed again", fix="fetch it without stream", param="stream")
     return answer(fetched(await _owned(parts, request.match_info["id"], key_name, "id")))
 
 
@@ -106,7 +106,7 @@ async def response_deleted(request: web.Request, parts: ServeParts, key_name: st
     await _owned(parts, request.match_info["id"], key_name, "id")
     raise RequestError(
         "a response cannot be deleted by itself: it is a turn of the ledger, and may have been learned from",
-        fix="send store: false for answers that are not to be fetched again",
+        fix="send store: false if the answer should not be retrievable",
         code="unsupported_operation",
     )
 
@@ -115,7 +115,7 @@ async def response_cancelled(request: web.Request, parts: ServeParts, key_name: 
     """Refused: an answer ends with its connection."""
     await _owned(parts, request.match_info["id"], key_name, "id")
     raise RequestError(
-        "only answers made in the background are cancelled by name, and there are none here",
+        "only background responses can be cancelled by id, and this server has none",
         fix="close the connection of an answer that is no longer wanted",
         code="unsupported_operation",
     )
