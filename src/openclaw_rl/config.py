@@ -93,6 +93,7 @@ ENVIRONMENT: dict[str, str] = {
     "SERVED_MODEL_NAME": "serve.model_name",
     "PRM_M": "judge.votes",
     "PRM_MODEL_PATH": "judge.model",
+    "JUDGE_API_KEY": "judge.api_key",
     "OPENCLAW_COMBINE_W_RL": "trainer.method.w_rl",
     "OPENCLAW_COMBINE_W_OPD": "trainer.method.w_opd",
 }

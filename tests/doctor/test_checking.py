@@ -281,7 +281,7 @@ async def test_a_damaged_file_of_keys_goes_aside_and_it_is_said_what_that_means(
     (tmp_path / "keys.json").write_bytes(data)
     assert not check_beside(tmp_path).is_sound
     (found,) = check_home(tmp_path).findings
-    assert "put it back from a copy; or remove it, and make the keys again" in found.mend
+    assert "restore it from a backup; or remove it, and create the keys again" in found.mend
     (line,) = mended(tmp_path)
     assert "keys.json cannot be read" in line and "the keys in it no longer work" in line
     (aside,) = names_aside(tmp_path, "keys.json.")

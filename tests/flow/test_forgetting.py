@@ -32,7 +32,7 @@ from openclaw_rl.config import Config
 from openclaw_rl.remake.forget_finish import finish_erasing, plan_text, rebuild
 from openclaw_rl.remake.forget_plan import plan_of
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.forget.selection import What
+from openclaw_rl.store.forget.selection import ForgetTarget
 from openclaw_rl.trainers.settings import TrainerSettings
 
 home, model, point = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
@@ -49,7 +49,7 @@ class Stops(logging.Handler):
 async def main():
     logging.getLogger("openclaw_rl").addHandler(Stops())
     logging.getLogger("openclaw_rl").setLevel(logging.INFO)
-    what = What(user="ann")
+    what = ForgetTarget(user="ann")
     store = await Store.open(home)
     await store.forgettings.begin(what, name="f", at_s=1.0, planned=lambda sql, found: plan_text(
         plan_of(sql, what, found, name="f", at_s=1.0)))

@@ -24,7 +24,7 @@ def test_only_this_machine_reaches_loopback(host: str, answer: bool) -> None:
 
 
 def test_a_public_address_needs_tls_or_an_explicit_word() -> None:
-    with pytest.raises(ConfigError, match=r"0\.0\.0\.0 is reached by others") as problem:
+    with pytest.raises(ConfigError, match=r"0\.0\.0\.0 can be reached from other machines") as problem:
         check_exposure(ServeSettings(host="0.0.0.0", api_key="k"))
     assert "--tls-cert" in problem.value.fix and "--plain-public" in problem.value.fix
     check_exposure(ServeSettings(host="127.0.0.1"))

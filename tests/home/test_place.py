@@ -29,7 +29,7 @@ async def test_a_place_is_one_servers_alone_before_it_listens_and_after() -> Non
             one.listen()
         with socket.socket() as client:
             client.connect(("127.0.0.1", again.port))
-        with pytest.raises(ConfigError, match="cannot be listened on"):
+        with pytest.raises(ConfigError, match="cannot listen on"):
             async with taken(again):
                 raise AssertionError("two have it")
 
@@ -55,7 +55,7 @@ async def test_a_name_of_several_addresses_is_taken_on_each() -> None:
 
 @pytest.mark.parametrize("host", ["203.0.113.7", "no-such-host.invalid"])
 async def test_an_address_that_is_not_this_machines_is_refused_with_what_to_do(host: str) -> None:
-    with pytest.raises(ConfigError, match="cannot be listened on"):
+    with pytest.raises(ConfigError, match="cannot listen on"):
         async with taken(ServeSettings(host=host, port=0, plain_public=True)):
             raise AssertionError("it is not ours")
 

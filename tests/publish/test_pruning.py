@@ -42,14 +42,14 @@ import asyncio, sys
 from pathlib import Path
 from openclaw_rl.publish.pruning import Pruning
 from openclaw_rl.publish.settings import PublishSettings
-from openclaw_rl.publish.swap import Served
+from openclaw_rl.publish.swap import ServedVersions
 from openclaw_rl.store.db import Store
 from openclaw_rl.testing.engine import ScriptedEngine
 
 async def main():
     home = Path(sys.argv[1])
     store = await Store.open(home)
-    pruning = Pruning(store, Served(store, ScriptedEngine([])), PublishSettings(keep_versions=1), home)
+    pruning = Pruning(store, ServedVersions(store, ScriptedEngine([])), PublishSettings(keep_versions=1), home)
     print("here", flush=True)
     await pruning.once()
     print("done", flush=True)

@@ -136,11 +136,11 @@ def lose(folder: Path) -> None:
 
 DAMAGE = [
     (cut, "truncated: 4 bytes are missing"),
-    (flip, "is not what was trained"),
+    (flip, "was changed after training"),
     (lose_weights, "cannot be read"),
     (lose_manifest, "cannot be read"),
     (spoil_manifest, "is incomplete"),
-    (lose, "is gone"),
+    (lose, "is missing"),
 ]
 
 

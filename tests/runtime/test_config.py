@@ -67,7 +67,7 @@ def test_nested_tables_and_closed_sets_of_words_are_read(tmp_path: Path) -> None
         ("[train]\nbatch_size = 0\n", r"train: batch_size is 0"),
         ("[trainer.method]\nname = 'magic'\n", r"trainer\.method\.name is 'magic'"),
         ("train = 3\n", r"train is 3.*\[train\]"),
-        ("[train\n", r"is no TOML"),
+        ("[train\n", r"is not valid TOML"),
         ("[serve]\napi_key = 'secret'\n", r"holds the secret serve\.api_key"),
     ],
 )

@@ -59,7 +59,7 @@ def test_a_judge_who_was_asked_nothing_is_explained() -> None:
     row = TurnRow(TURN, State.JUDGED, None, SAID, nothing)
     assert "not judged: the next message is all quotation, so none of it is the user's own words" in explained(row)
     given = NextState("t", (message(Role.TOOL, "x"),), NextStateSource.TOOL)
-    assert any("nobody said anything" in each for each in explained(TurnRow(TURN, State.JUDGED, None, given, nothing)))
+    assert any("the user said nothing" in each for each in explained(TurnRow(TURN, State.JUDGED, None, given, nothing)))
 
 
 def test_every_state_and_every_reason_has_its_words() -> None:

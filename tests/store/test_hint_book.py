@@ -188,7 +188,7 @@ import asyncio, os, sys
 from pathlib import Path
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.forget.selection import What
+from openclaw_rl.store.forget.selection import ForgetTarget
 
 async def keep():
     store = await Store.open(Path(sys.argv[1]))

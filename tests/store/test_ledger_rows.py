@@ -233,7 +233,7 @@ async def test_a_version_is_made_by_its_step_passes_the_gate_and_is_served(tmp_p
     for refused in (PolicyVersion("shared", 2), PolicyVersion("alice", 1)):
         with pytest.raises(ValueError, match="is unknown and cannot be served"):
             await store.set_current(refused, why="")
-        with pytest.raises(ValueError, match="there is not a version"):
+        with pytest.raises(ValueError, match="there is no version"):
             await store.settle(refused, VersionStatus.LIVE, "", {})
     await store.aclose()
 

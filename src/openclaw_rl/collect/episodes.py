@@ -145,7 +145,7 @@ def _field(arrival: Arrival, name: str) -> Json:
         return said
     held = arrival.facts.get("episode")
     if held is not None and not isinstance(held, dict):
-        raise RequestError("episode is no object", fix='send {"id": ..., "step": ...}', param="episode")
+        raise RequestError("episode is not an object", fix='send {"id": ..., "step": ...}', param="episode")
     return None if held is None else held.get(name)
 
 

@@ -161,7 +161,7 @@ def _port(host: str, port: int) -> Iterator[Finding]:
             yield Finding(
                 Level.MEND,
                 "port",
-                f"{host}:{port} cannot be listened on: {problem.strerror or problem}",
+                f"cannot listen on {host}:{port}: {problem.strerror or problem}",
                 "stop what listens there, or serve on another --port",
             )
             return

@@ -180,9 +180,8 @@ async def replay(
             line, target, [path for path in (out, into) if path is not None], is_shared=as_version or into is not None
         )
         names = {past_step(row).model for row in line} - {""}
-        is_other = is_model_given and bool(names) and names != {model.name}
+        is_other, others = is_model_given and bool(names) and names != {model.name}, ", ".join(sorted(names))
         if is_other and as_version:
-            others = ", ".join(sorted(names))
             raise ConfigError(
                 f"a version for {model.name} cannot be kept together with those for {others}: the token ids differ",
                 fix="give a new home folder with --into, and serve that with the new model",

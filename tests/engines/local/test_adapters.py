@@ -68,8 +68,8 @@ def _rename(weights: Weights) -> None:
         ("up_proj are missing", lambda weights: [weights.pop(UP), weights.pop(DOWN)], {}),
         ("not finite", lambda weights: weights[UP].fill_(float("inf")), {}),
         ("not finite", lambda weights: weights[UP][0].fill_(float("nan")), {}),
-        ("no linear layer", _rename, {}),
-        ("no LoRA weight", lambda weights: weights.update({"lm_head.weight": torch.zeros(2)}), {}),
+        ("not a linear layer", _rename, {}),
+        ("not a LoRA weight", lambda weights: weights.update({"lm_head.weight": torch.zeros(2)}), {}),
     ],
 )
 def test_what_cannot_be_computed_as_peft_would_is_refused(

@@ -11,6 +11,7 @@ from openclaw_rl.engines.local.attention import OTHER_MODEL
 from openclaw_rl.engines.local.cache import Cache
 from openclaw_rl.engines.local.check import check_form
 from openclaw_rl.engines.local.core import Core
+from openclaw_rl.engines.local.lean import LeanForward
 from openclaw_rl.engines.local.memory import cache_tokens
 from openclaw_rl.engines.local.model import ServedModel, load_model
 from openclaw_rl.engines.local.settings import EngineInfo, LocalEngineSettings
@@ -71,5 +72,5 @@ def info_of(core: Core) -> EngineInfo:
         dtype=str(served.dtype).removeprefix("torch."),
         device=str(served.device),
         cache_tokens=core.room.blocks.total,
-        linear_kernels=(type(served.logits).__name__.lower(), *served.linears.kernels()),
+        linear_kernels=("lean" if isinstance(served.logits, LeanForward) else "whole", *served.linears.kernels()),
     )
