@@ -42,7 +42,7 @@ class Lessons:
 
     form: Form = field(default_factory=Form)
     members: int = 2  # networks that are heard together: where they differ, neither is sure
-    steps: int = 4000
+    steps: int = 9000
     batch: int = 128
     files: int | None = 120  # ordinary texts read for replies
     table_lr: float = 4e-3
