@@ -64,7 +64,7 @@ format: .venv/installed  ## put the code in shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-tiny: .venv/installed  ## make the bundled model again from its recipe (up to an hour)
+tiny: .venv/installed  ## make the bundled model and its judge again from their recipes (up to two hours)
 	$(BIN)/openclaw-rl tiny build
 
 bench-learning: .venv/installed  ## sessions until the wish holds, accuracy kept, over 5 seeds

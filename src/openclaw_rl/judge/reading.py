@@ -1,4 +1,7 @@
-"""A turn and what followed it, as the numbers that a classifier reads: words, their letters' hashes, plain marks."""
+"""A turn and what followed it, as the numbers that a classifier reads: words, their letters' hashes, plain marks.
+
+Nothing is kept of what was read: who asks to be forgotten is.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from zlib import crc32
 
 from openclaw_rl.core.message import Message, Role
@@ -60,14 +62,12 @@ def reading(request: Sequence[Message], reply: Message, said: Sequence[Message])
     )
 
 
-@lru_cache(maxsize=100_000)
 def folded(word: str) -> str:
     """The word in lower case, without the signs on its letters."""
     plain = unicodedata.normalize("NFKD", word.casefold().replace("’", "'"))
     return "".join(letter for letter in plain if not unicodedata.combining(letter))[:_MOST_LETTERS]
 
 
-@lru_cache(maxsize=200_000)
 def hashes(word: str, member: int = 0) -> tuple[int, ...]:
     """The bucket of a word, then those of its parts of three to five letters and of what a slip of the fingers leaves.
 

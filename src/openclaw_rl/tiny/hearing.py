@@ -98,7 +98,7 @@ def _wished(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
 
 def _worded(rng: Random, code: str, share: PartsShare) -> Wording:
     """A wish out of the grammar; those with a literal more often, since they take more to learn."""
-    return wording(rng, wish=rng.choice((*WISHES, "first", "last", "name")), code=code, share=share)
+    return wording(rng, wish=rng.choice((*WISHES, "first", "last", "name", "name")), code=code, share=share)
 
 
 def _placed(

@@ -29,11 +29,11 @@ BATCHES = 24  # drawn at once and sorted by length, so that little is computed f
 # How sure it must be, measured on the parts that it is not taught (`openclaw-rl tiny judge` prints it): the most right
 # hints where at most 7 of 1,000 things said there give a wrong one; rounded.
 SURE_OF = {
-    "natural": 0.9, "friendly": 0.82, "detailed": 0.82, "markdown": 0.95, "short": 0.91, "first": 0.6, "last": 0.6,
-    "list": 0.9, "emoji": 0.6, "language": 0.85, "name": 0.61, "direct": 0.72, "simple": 0.66, "example": 0.82,
+    "natural": 0.92, "friendly": 0.84, "detailed": 0.95, "markdown": 0.94, "short": 0.96, "first": 0.65, "last": 0.6,
+    "list": 0.93, "emoji": 0.71, "language": 0.89, "name": 0.65, "direct": 0.85, "simple": 0.85, "example": 0.7,
 }  # fmt: skip
 SCORE_SURE = 0.5
-PLACE_SURE = 0.6  # a hint that is about one kind of work only
+PLACE_SURE = 0.98  # a hint that is about one kind of work only
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Lessons:
 
     form: Form = field(default_factory=Form)
     members: int = 2  # networks that are heard together: where they differ, neither is sure
-    steps: int = 4000
+    steps: int = 9000
     batch: int = 128
     files: int | None = 120  # ordinary texts read for replies
     table_lr: float = 4e-3

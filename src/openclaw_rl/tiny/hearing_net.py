@@ -55,7 +55,7 @@ def batch_of(readings: Sequence[TurnReading], member: int = 0) -> Batch:
     pieces: list[int] = []
     starts, whole = [], []
     for word in index:
-        found = hashes(word, member)
+        found = _hashes(word, member)
         starts.append(len(pieces))
         whole.append(found[0])
         pieces += found[1:] or found[:1]
@@ -71,6 +71,9 @@ def batch_of(readings: Sequence[TurnReading], member: int = 0) -> Batch:
         torch.tensor([[words + [0] * (width - len(words)) for words in pair] for pair in beside]),
         torch.tensor([KINDS.index(read.kind) for read in readings]),
     )
+
+
+_hashes = lru_cache(maxsize=200_000)(hashes)  # the same words come again and again in teaching
 
 
 class EncoderBlock(nn.Module):

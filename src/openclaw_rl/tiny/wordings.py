@@ -202,14 +202,14 @@ def name(rng: Random) -> str:
     """What somebody wants to be called: a first name, two, a title, a nickname."""
     form = rng.random()
     first = rng.choice(_NAMES) if rng.random() < 0.6 else _made_up(rng).capitalize()
-    if form < 0.42:
+    if form < 0.32:
         return first
     second = rng.choice(_NAMES) if rng.random() < 0.5 else _made_up(rng).capitalize()
-    if form < 0.62:
+    if form < 0.52:
         return f"{rng.choice(_TITLES)} {first}" + (f" {second}" if rng.random() < 0.2 else "")
-    if form < 0.8:
+    if form < 0.76:
         return f"{first} {second}"
-    if form < 0.88:
+    if form < 0.82:
         return f"{first}-{second}"
     if form < 0.95:
         return rng.choice(("my ", "the ", "", "", "your ")) + " ".join(
