@@ -32,9 +32,18 @@ def test_the_command_line_outranks_the_environment_which_outranks_the_file(tmp_p
 
 
 def test_names_from_earlier_systems_still_work() -> None:
-    words = {"HF_CKPT": "m", "PRM_M": "5", "SGLANG_API_KEY": "k", "OPENCLAW_COMBINE_W_RL": "0.5", "PATH": "/bin"}
+    words = {
+        "HF_CKPT": "m",
+        "PRM_M": "5",
+        "SGLANG_API_KEY": "k",
+        "JUDGE_API_KEY": "j",
+        "OPENCLAW_COMBINE_W_RL": "0.5",
+        "PATH": "/bin",
+    }
     config = read_config(environment=words, overrides={"home": "somewhere"})
-    assert config.model == "m" and config.judge.votes == 5 and config.serve.api_key == "k"
+    assert (
+        config.model == "m" and config.judge.votes == 5 and config.serve.api_key == "k" and config.judge.api_key == "j"
+    )
     assert config.trainer.method.w_rl == 0.5
 
 
