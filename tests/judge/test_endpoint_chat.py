@@ -129,7 +129,7 @@ async def test_a_refusal_is_told_at_once() -> None:
 @pytest.mark.parametrize("body", ["<html>", '{"choices": []}', "[]", "null", '{"choices": [{"message": null}]}'])
 async def test_an_answer_of_another_kind_is_an_error_that_says_so(body: str) -> None:
     async with serving((200, body, {})) as endpoint:
-        with pytest.raises(JudgeError, match="something else than a chat completion"):
+        with pytest.raises(JudgeError, match="did not answer with a chat completion"):
             await ask(endpoint, Pauses())
 
 

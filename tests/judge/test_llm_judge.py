@@ -168,7 +168,7 @@ async def test_the_daily_budget_makes_turns_wait_until_the_next_day() -> None:
     chat = ScriptedChat([UP] * 6, [NO_HINT] * 6)
     one = LlmJudge(chat, replace(PLAIN, daily_calls=6), pause=at_once, now=lambda: day)
     await one.judge(turn(), said("Thanks!"))
-    with pytest.raises(JudgeError, match="today's 6 calls"):
+    with pytest.raises(JudgeError, match="today's limit of 6 judge calls"):
         await one.judge(turn(), said("Thanks!"))
     day += 86400.0
     assert (await one.judge(turn(), said("Thanks!"))).score == 1
@@ -183,7 +183,7 @@ async def test_a_budget_that_is_kept_elsewhere_outlives_the_judge() -> None:
         if left:
             await one.judge(turn(), said("Thanks!"))
         else:
-            with pytest.raises(JudgeError, match="today's 6 calls"):
+            with pytest.raises(JudgeError, match="today's limit of 6 judge calls"):
                 await one.judge(turn(), said("Thanks!"))
 
 

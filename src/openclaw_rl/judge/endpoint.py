@@ -111,7 +111,7 @@ def _answer(text: str, url: str) -> str:
     except (ValueError, KeyError, IndexError, TypeError, RecursionError) as problem:
         raise JudgeError(
             f"{url} did not answer with a chat completion: {_shortened(text)}",
-            fix="judge.url must be the base URL of an OpenAI-style API, including /v1",
+            fix="set judge.url to the base URL of an OpenAI-style API, including /v1",
         ) from problem
     return content if isinstance(content, str) else ""
 
