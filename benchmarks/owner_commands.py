@@ -86,6 +86,7 @@ CALLS = (
     Call("tasks check", (TASKS, "--box", "plain"), has_home=False),
     Call("tiny score", ("--count", "1"), cost=Cost.LONG, has_home=False),
     Call("tiny build", ("--folder", "{out}/tiny", "--short"), cost=Cost.LONG, has_home=False),
+    Call("tiny judge", ("--folder", "{out}/tiny-judge", "--short"), cost=Cost.LONG, has_home=False),
     Call("demo", ("--out", "{out}/demo", "--sessions", "1"), cost=Cost.LONG, has_home=False),
     Call("eval judge", ("--quick", "--json", "{out}/judge.json"), cost=Cost.LONG, has_home=False),
     Call("eval wordings", ("--quick", "--json", "{out}/wordings.json"), cost=Cost.LONG, has_home=False),

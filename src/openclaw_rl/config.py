@@ -46,8 +46,8 @@ class Config:
     """The folder that holds everything this installation knows. Change it when the installation's folder should be on
     another disk, or when you run several installations."""
     model: str = BUNDLED
-    """A model folder, a name on the Hugging Face hub, or `bundled` for the toy model in the package. Change it always
-    for real use: name your own model."""
+    """A model folder, a name on the Hugging Face hub, or `bundled` for the toy model in the package. Change it for
+    real use: name your own model."""
     carry: Carry = Carry.WEIGHTS
     """How a user's accepted hints are used: `weights` (only for training), `memory` (only in the prompt) or `bridge`
     (in the prompt until the weights follow them without it). Change it when a correction should have an effect from the
