@@ -2,8 +2,8 @@
 
 The bundled model answers unrelated questions at temperature 1, so that it would follow no schema by itself. Nor does it
 end a string by itself: where a schema lets one go on for ever, many answers do until they are cut, and cut text says
-nothing of the grammar. Such an answer is asked for again with a bias towards what closes strings, objects and arrays,
-as a model that knows JSON has by itself; both are counted.
+nothing of the grammar. Such an answer is asked for again, with other seeds, with a bias towards what closes strings,
+objects and arrays, as a model that knows JSON has by itself; how often is counted.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ MODEL = Path(openclaw_rl.__file__).parent / "tiny" / "weights"
 WIDTH = 8
 MOST_TOKENS = 500
 SPEED_TOKENS = 300
+ASKED_AGAIN = 4  # times at most, where an answer was cut
+OTHER_SEEDS = 1_000_003
 CLOSES = {'"': 14.0, "}": 4.0, "]": 4.0}  # added to the logits of an answer that was cut before
 LARGE = 40  # alternatives of a schema that takes a while to compile
 
@@ -56,6 +58,7 @@ class Bench:
     wrong: list[dict[str, Json]] = field(default_factory=list)
     compile_s: list[float] = field(default_factory=list)
     first_cut: int = 0  # answers that did not end by themselves
+    again: int = 0  # requests made for those
     forced: int = 0
     tokens: int = 0
 
@@ -96,6 +99,7 @@ async def run() -> Figures:
         "valid": bench.outcomes["valid"],
         "invalid": bench.outcomes["invalid"],
         "ended_by_themselves": sum(bench.outcomes.values()) - bench.first_cut,
+        "asked_again": bench.again,
         "cut_by_length": bench.outcomes["cut"],
         "valid_share": bench.outcomes["valid"] / max(1, sum(bench.outcomes.values())),
         "valid_share_of_ended": bench.outcomes["valid"] / max(1, ended),
@@ -117,9 +121,12 @@ async def _validity(bench: Bench, *, wanted: int) -> None:
     async def one(seed: int, schema: dict[str, Json], grammar: Grammar) -> None:
         async with places:
             sampled = await _answer(bench, bench.prompt(seed), grammar, seed)
-            if sampled[-1].finish is Finish.LENGTH:
-                bench.first_cut += 1
-                sampled = await _answer(bench, bench.prompt(seed), grammar, seed, closes=True)
+            bench.first_cut += sampled[-1].finish is Finish.LENGTH
+            for attempt in range(ASKED_AGAIN):
+                if sampled[-1].finish is not Finish.LENGTH:
+                    break
+                bench.again += 1
+                sampled = await _answer(bench, bench.prompt(seed), grammar, seed + attempt * OTHER_SEEDS, closes=True)
         _judge(bench, schema, sampled)
 
     async with asyncio.TaskGroup() as group:
