@@ -62,7 +62,7 @@ def test_one_turn_is_explained_in_words(home: Path) -> None:
     assert json.loads(run(home, "two", "--json"))["reason"] == "empty"
 
 
-@pytest.mark.parametrize(("words", "problem"), [(("nobody",), "no turn nobody"), (("--state", "lost"), "no state")])
+@pytest.mark.parametrize(("words", "problem"), [(("nobody",), "no turn nobody"), (("--state", "lost"), "not a state")])
 def test_what_is_not_there_is_said_with_what_to_do(home: Path, words: tuple[str, ...], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem) as told:
         run(home, *words)

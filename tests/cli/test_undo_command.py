@@ -123,7 +123,7 @@ def test_what_cannot_be_served_is_refused_in_plain_words(home: Path) -> None:
         run(home, "pin", "3")
     with pytest.raises(ConfigError, match="no version of shared is pinned"):
         run(home, "unpin")
-    with pytest.raises(ConfigError, match="is no version"):
+    with pytest.raises(ConfigError, match="is not a version"):
         run(home, "pin", "three")
 
 

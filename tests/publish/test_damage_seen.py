@@ -114,8 +114,8 @@ async def test_a_reply_that_became_much_shorter_is_refused(tmp_path: Path) -> No
     lax = PublishSettings(probe_others=0, kl_max=99.0, departs_max=1.0)
     found = await report(tmp_path, {"": {"7.$": 1.0}}, settings=lax)
     assert found.why == (
-        "its trial replies have 3 tokens, 18 before, and 29 are those of the base model that is told what its users "
-        "wish for"
+        "its trial replies have 3 tokens, 18 before, and 29 are those of the base model with its users' hints in the "
+        "prompt"
     )
 
 

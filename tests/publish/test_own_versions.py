@@ -114,7 +114,7 @@ async def test_a_candidate_that_finds_no_place_waits_and_is_not_refused(owners: 
     await owners.ask("cid", after_s=0.0)
     await owners.candidate("ann", 2)
     assert not await owners.flow.stage.once()
-    assert "versions the engine may hold are in use" in owners.flow.stage.status.notice
+    assert "versions that the engine may load are in use" in owners.flow.stage.status.notice
     row = await owners.flow.store.version(own("ann", 2))
     assert row is not None and row.status is VersionStatus.CANDIDATE
     owners.time.now_s += HANDED_S

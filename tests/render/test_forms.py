@@ -192,7 +192,7 @@ def test_strict_tools_hold_the_calls_of_an_answer_that_is_free_otherwise(
 def test_a_model_without_a_form_for_calls_says_so() -> None:
     plain = ChatRenderer(STAND_INS[0].template())
     plain.family = Family.PLAIN
-    with pytest.raises(RequestError, match="no form for tool calls"):
+    with pytest.raises(RequestError, match="no format for tool calls"):
         plain.grammar(AnswerForm(tools=CALLED, needs_call=True), None, (2,), is_bare=False)
     assert plain.grammar(AnswerForm(tools=CALLED), None, (2,), is_bare=False) is None
 

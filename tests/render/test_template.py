@@ -41,7 +41,7 @@ def test_a_template_of_its_own_file_comes_before_the_one_in_the_settings(tmp_pat
     [
         ("tokenizer.json", None, "no tokenizer.json"),
         ("tokenizer.json", "{", "cannot be read"),
-        ("tokenizer_config.json", "{", "no JSON"),
+        ("tokenizer_config.json", "{", "not valid JSON"),
         ("tokenizer_config.json", "{}", "no chat template"),
     ],
 )

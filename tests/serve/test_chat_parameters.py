@@ -26,23 +26,23 @@ async def _post(server: Serving, body: dict[str, object], path: str = "chat/comp
 
 
 REFUSED: list[tuple[dict[str, object], str, str]] = [
-    ({"tools": [READ], "tool_choice": "required"}, "tool_choice", "force a call"),
+    ({"tools": [READ], "tool_choice": "required"}, "tool_choice", "force a tool call"),
     (
         {"tools": [READ], "tool_choice": {"type": "function", "function": {"name": "read"}}},
         "tool_choice",
-        "force a call",
+        "force a tool call",
     ),
     ({"tools": [READ], "tool_choice": {"type": "allowed_tools"}}, "tool_choice", "allows no tools"),
-    ({"response_format": {"type": "json_object"}}, "response_format", "cannot hold an answer to a format"),
+    ({"response_format": {"type": "json_object"}}, "response_format", "cannot constrain an answer to a format"),
     (
         {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}},
         "response_format",
-        "cannot hold an answer to a format",
+        "cannot constrain an answer to a format",
     ),
     ({"presence_penalty": 2.5}, "presence_penalty", "between -2 and 2"),
     ({"repetition_penalty": 0}, "repetition_penalty", "above 0"),
     ({"bad_words": ["x"]}, "bad_words", "engine cannot"),
-    ({"guided_json": {"type": "object"}}, "guided_json", "cannot hold"),
+    ({"guided_json": {"type": "object"}}, "guided_json", "cannot constrain"),
     ({"moderation": {"model": "x"}}, "moderation", "does not moderate"),
     ({"functions": [{"name": "read"}]}, "functions", "tools"),
     ({"audio": {"voice": "x", "format": "wav"}}, "audio", "hears nor speaks"),

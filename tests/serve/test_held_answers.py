@@ -136,7 +136,7 @@ async def test_each_api_holds_answers_in_its_own_words(
 @pytest.mark.parametrize(
     ("path", "body", "told"),
     [
-        ("chat/completions", {"guided_json": SCHEMA, "guided_regex": "a"}, ("guided_regex", "several things")),
+        ("chat/completions", {"guided_json": SCHEMA, "guided_regex": "a"}, ("guided_regex", "several constraints")),
         (
             "chat/completions",
             {"response_format": {"type": "json_object"}, "guided_json": {}},
@@ -148,9 +148,9 @@ async def test_each_api_holds_answers_in_its_own_words(
             {"response_format": {"type": "json_schema", "json_schema": 3}},
             ("response_format", "object"),
         ),
-        ("chat/completions", {"guided_json": "{"}, ("guided_json", "no JSON")),
-        ("chat/completions", {"guided_json": [1]}, ("guided_json", "no JSON schema")),
-        ("chat/completions", {"guided_choice": []}, ("guided_choice", "list of texts")),
+        ("chat/completions", {"guided_json": "{"}, ("guided_json", "not valid JSON")),
+        ("chat/completions", {"guided_json": [1]}, ("guided_json", "not a JSON schema")),
+        ("chat/completions", {"guided_choice": []}, ("guided_choice", "list of strings")),
         ("chat/completions", {"guided_grammar": " "}, ("guided_grammar", "empty")),
         ("chat/completions", {"structured_outputs": {"structural_tag": "x"}}, ("structured_outputs", "structural_tag")),
         (

@@ -160,7 +160,7 @@ async def test_errors_have_anthropics_shape_and_types(server: Serving, claude: A
         )
     assert isinstance(forced.value.body, dict) and forced.value.body["type"] == "error"
     assert forced.value.body["error"]["type"] == "invalid_request_error"
-    assert "force a call" in forced.value.body["error"]["message"]
+    assert "force a tool call" in forced.value.body["error"]["message"]
     with pytest.raises(anthropic.NotFoundError) as unknown:
         await claude.messages.create(model="nobody", max_tokens=9, messages=HELLO)
     assert isinstance(unknown.value.body, dict) and unknown.value.body["error"]["type"] == "not_found_error"

@@ -29,10 +29,10 @@ async def _post(server: Serving, body: object, path: str = "/v1/chat/completions
 
 
 REFUSED = [
-    (b"", 400, None, "no valid JSON"),
-    (b'{"messages": [', 400, None, "no valid JSON"),
-    (b"[1, 2]", 400, None, "no JSON object"),
-    (b"\xff\xfe", 400, None, "no valid JSON"),
+    (b"", 400, None, "not valid JSON"),
+    (b'{"messages": [', 400, None, "not valid JSON"),
+    (b"[1, 2]", 400, None, "not a JSON object"),
+    (b"\xff\xfe", 400, None, "not valid JSON"),
     ({}, 400, "messages", "messages"),
     ({"messages": []}, 400, "messages", "empty"),
     ({"messages": "hello"}, 400, "messages", "array"),
@@ -53,7 +53,7 @@ REFUSED = [
     ({"messages": [USER], "tools": [{"type": "function"}]}, 400, "tools", "no function"),
     ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, 400, "messages[0].content[0]", "no text"),
     ({"messages": [USER], "response_format": {"type": "json_schema"}}, 400, "response_format", "format"),
-    ({"messages": [USER], "logit_bias": {"x": 3}}, 400, "logit_bias", "no token id"),
+    ({"messages": [USER], "logit_bias": {"x": 3}}, 400, "logit_bias", "not a token id"),
     ({"messages": [USER], "frequency_penalty": 3}, 400, "frequency_penalty", "between -2 and 2"),
     ({"messages": [USER], "modalities": ["text", "audio"]}, 400, "modalities", "text only"),
     ({"messages": [USER], "stream_options": {"include_usage": True}}, 400, "stream_options", "stream"),

@@ -123,7 +123,7 @@ async def test_a_damaged_file_is_refused_with_what_to_do(tmp_path: Path, harm: s
     else:
         del data[len(data) // 2 :]
     path.write_bytes(data)
-    with pytest.raises(StoreError, match=r"damaged.*move store.db and store.db-wal aside"):
+    with pytest.raises(StoreError, match=r"damaged.*move store.db and store.db-wal away"):
         await Store.open(tmp_path)
     path.unlink()
     await (await Store.open(tmp_path)).aclose()  # and the folder was not left locked

@@ -145,7 +145,7 @@ async def test_a_dear_one_that_takes_too_long_alone_is_set_aside_at_once_with_re
         assert flow.trainer.batches == [["a", "b"], ["d1"]]  # tried once, after the short ones, and not begun again
         assert await flow.state("d1") is DropReason.TOO_DEAR
         row = await flow.store.row("d1")
-        assert row is not None and "looked at again at the next start" in explained(row)[-1]
+        assert row is not None and "considered again at the next start" in explained(row)[-1]
         await said(flow, "d2", "c")
         await steps(flow)
         assert flow.trainer.batches[2:] == [["c"]]  # known now: the other one is not even tried

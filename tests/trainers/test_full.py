@@ -86,7 +86,7 @@ def test_a_version_of_the_other_kind_is_refused_with_what_to_do(
         whole.restore(adapter.folder)
     with pytest.raises(AdapterError, match=r"trainer\.parameters"):
         lora.restore(made.folder)
-    with pytest.raises(AdapterError, match="trains stands on nothing"):
+    with pytest.raises(AdapterError, match="cannot be based on a shared one"):
         whole.model.stand_on(lora.model.weights())
 
 

@@ -312,7 +312,7 @@ def test_a_damaged_version_is_refused_and_nothing_has_changed(
     trainer.step(recorder.batch())
     before = trainer.model.weights()
     _damaged(adapter.folder, name)
-    with pytest.raises(AdapterError, match="no adapter to go on from"):
+    with pytest.raises(AdapterError, match="no adapter that training can continue from"):
         trainer.restore(adapter.folder)
     assert equal(trainer.model.weights(), before)
     other = LoraTrainer.open(trainer_model, settings_of(rank=2))

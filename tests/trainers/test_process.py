@@ -188,7 +188,7 @@ async def test_what_the_process_cannot_do_is_said_in_words(
     with pytest.raises(TrainerError, match="no causal language model"):
         await TrainerProcess.start(tmp_path, SETTINGS)
     trainer = TrainerProcess(trainer_model, SETTINGS)
-    with pytest.raises(TrainerError, match="no adapter to go on from"):
+    with pytest.raises(TrainerError, match="no adapter that training can continue from"):
         await trainer.step(recorder.batch(), resume=tmp_path / "nowhere")
     assert (await trainer.step(recorder.batch(), resume=None)).took_step
     await trainer.aclose()

@@ -151,7 +151,7 @@ def test_a_recipes_digest_is_its_own(tmp_path: Path) -> None:
 
 
 def test_an_unknown_world_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="no made world 'moon'") as refused:
+    with pytest.raises(ConfigError, match="no synthetic world 'moon'") as refused:
         world("moon")
     assert "kitchen" in str(refused.value.fix)
 
