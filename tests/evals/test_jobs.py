@@ -157,8 +157,8 @@ def test_wrong_work_on_a_files_problem_ends_on_another_number_and_right_work_doe
     ("text", "problem"),
     [
         ("", "holds 0 problems"),
-        ("{", "no problem in GSM8K's form"),
-        ('{"question": "?"}', "no problem in GSM8K's form"),
+        ("{", "not a problem in GSM8K's format"),
+        ('{"question": "?"}', "not a problem in GSM8K's format"),
     ],
 )
 def test_a_file_that_cannot_serve_is_refused_with_the_reason(tmp_path: Path, text: str, problem: str) -> None:

@@ -49,7 +49,7 @@ async def test_a_played_user_that_is_silent_or_away_is_named_as_the_reason() -> 
     async with endpoint("", []) as server:
         url = str(server.make_url("/v1"))
         async with playing(url) as voice:
-            with pytest.raises(EngineError, match="said nothing"):
+            with pytest.raises(EngineError, match="returned an empty reply"):
                 await voice.thanks(JOB)
     with pytest.raises(EngineError, match="no model answers"):
         async with playing(url):

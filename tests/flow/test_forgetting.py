@@ -255,7 +255,7 @@ async def test_another_model_than_the_one_that_was_trained_is_refused(tmp_path: 
     home = await make_home(tmp_path / "a", model)
     await lived(home, with_canary=True)
     await erased(home, ForgetTarget(user="ann"))
-    with pytest.raises(ConfigError, match="was trained on the model bytes, and other was given"):
+    with pytest.raises(ConfigError, match="was trained on the model bytes, but other was given"):
         await rebuild(home.store, home.config, tiny_model(tmp_path / "other"))
     held = await home.store.forgettings.unfinished()
     assert held is not None and held.phase is Phase.REBUILDING
@@ -269,7 +269,9 @@ async def test_nobody_but_the_server_forgets_while_it_runs(tmp_path: Path, model
     await home.store.aclose()
     lock = FolderLock(home.folder)  # as a running server holds it
     note_address(home.folder, Address("http://127.0.0.1:1", os.getpid()))
-    with pytest.raises(StoreError, match=r"a server runs on .* cannot be taken from it. Run `openclaw-rl forget`"):
+    with pytest.raises(
+        StoreError, match=r"a server runs on .* cannot be erased from outside. Run `openclaw-rl forget`"
+    ):
         await forget(home.config, ForgetTarget(user="ann"))
     lock.free()
     certificate = await forget(home.config, ForgetTarget(user="ann"))  # no version saw it: no model is needed

@@ -66,7 +66,7 @@ async def test_what_is_private_stays_out_of_log_and_files_and_only_who_may_teach
     taught = await _turn(server, own[0], until={"ready", "trained", "dropped"})
     assert taught["state"] != "dropped", taught["explained"]
     for name, reason, words in (
-        (guests[0], "may_not_teach", "has not the right to teach"),
+        (guests[0], "may_not_teach", "does not have the right to teach"),
         (secret[0], "redacted", "1 secret, and its ids are not kept"),
         (secret[1], "redacted", "masked before it was stored"),
     ):
@@ -84,4 +84,4 @@ def test_a_public_address_without_tls_is_refused_before_anything_is_loaded(tmp_p
     command = [sys.executable, "-m", "openclaw_rl", "serve", "--home", str(tmp_path / "h"), "--host", "0.0.0.0"]
     done = subprocess.run([*command, "--api-key", "k"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
-    assert "0.0.0.0 is reached by others" in done.stderr and "--tls-cert" in done.stderr
+    assert "0.0.0.0 can be reached from other machines" in done.stderr and "--tls-cert" in done.stderr
