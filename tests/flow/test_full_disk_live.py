@@ -190,7 +190,7 @@ async def test_what_lies_in_the_log_alone_is_read_or_missed_aloud(tmp_path: Path
         if has_index:
             assert done.returncode == 0 and '"id": "t"' in done.stdout, done.stderr
         else:
-            _said(done, "store.db-wal holds the latest commits", "copy the whole folder to a disk")
+            _said(done, "store.db-wal holds the latest commits", "copy the whole folder to a writable disk")
 
 
 async def test_an_older_store_that_cannot_be_written_is_refused_with_what_to_do(tmp_path: Path) -> None:
