@@ -252,7 +252,6 @@ def assembled(config: Config, folder: Path, key: str, built: SharedParts) -> Ins
     keys = built.keys or Keys({OWNER: key})
     served = ServedVersions(store, engine, keep_loaded=config.publish.keep_loaded, room=_room(config))
     candidate_made, version_settled = asyncio.Event(), asyncio.Event()
-    recipe: dict[str, Json] = msgspec.to_builtins({"train": config.train, "trainer": config.trainer})
     publishing = PublishStage(
         store,
         served,
@@ -273,11 +272,10 @@ def assembled(config: Config, folder: Path, key: str, built: SharedParts) -> Ins
         config.train,
         rules.wants,
         config.home,
-        recipe=recipe,
+        recipe=recipe_of(config),
         idle_s=activity.idle_s,
         active=lambda: served.active,
         costs=costs_of(config),
-        progress=lambda: built.trainer.progress,
         before_steps=partial(rebuild_in_time, store, config, folder, remaking, served=served),
         candidate_made=candidate_made,
         version_settled=version_settled,
@@ -305,6 +303,14 @@ def assembled(config: Config, folder: Path, key: str, built: SharedParts) -> Ins
         judge_model=built.judge_model,
         remaking=remaking,
     )
+
+
+def recipe_of(config: Config) -> dict[str, Json]:
+    """The settings that decide what a version learns, as its manifest tells them."""
+    told: dict[str, Json] = msgspec.to_builtins(
+        {"teach": config.teach, "train": config.train, "trainer": config.trainer}
+    )
+    return told
 
 
 def _rules(config: Config, keys: Keys) -> LearningRules:

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from openclaw_rl.core.adapter import StepProgress
 from openclaw_rl.core.facts import StoreFacts
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.manifest import Manifest
@@ -45,9 +44,8 @@ class TrainStage:
     """Decides and steps. `candidate_made` is set for the gate, `version_settled` by it; both only save time.
 
     `recipe` is what the manifest tells of the settings a version was made with. `active` names the scopes in use,
-    whose versions follow the shared one when it moves. `progress` is how far the trainer has come with a step.
-    `before_steps` is done before the first step of each run: versions that had learned from something forgotten are
-    made again without it.
+    whose versions follow the shared one when it moves. `before_steps` is done before the first step of each run:
+    versions that had learned from something forgotten are made again without it.
     """
 
     store: Store
@@ -62,7 +60,6 @@ class TrainStage:
     now: Callable[[], float] = time.time
     active: Callable[[], Collection[str]] = tuple
     costs: Costs = field(default_factory=Costs)
-    progress: Callable[[], StepProgress | None] = lambda: None
     before_steps: Callable[[], Awaitable[None]] | None = None
     candidate_made: asyncio.Event = field(default_factory=asyncio.Event)
     version_settled: asyncio.Event = field(default_factory=asyncio.Event)
@@ -95,7 +92,7 @@ class TrainStage:
         """How it goes at this moment. Where no step is being taken it always says why."""
         held = self._status
         if held.is_training:
-            progress, under_way = self.progress(), self._parts.under_way
+            progress, under_way = self.trainer.progress, self._parts.under_way
             how_far = told(progress, under_way)
             doing = step_over(under_way.samples, self._training) if under_way.samples else held.doing
             doing = f"{doing}: {how_far}" if how_far else doing
