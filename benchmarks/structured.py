@@ -12,6 +12,8 @@ import asyncio
 import json
 import os
 import random
+import shutil
+import tempfile
 import time
 import warnings
 from collections import Counter
@@ -19,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+import torch
 from jsonschema import Draft202012Validator
 
 import openclaw_rl
@@ -43,6 +46,15 @@ SPEED_TOKENS = 300
 ASKED_AGAIN = 4  # times at most, where an answer was cut
 OTHER_SEEDS = 1_000_003
 CLOSES = {'"': 14.0, "}": 4.0, "]": 4.0}  # added to the logits of an answer that was cut before
+WIDER = {
+    "hidden_size": 512,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "layer_types": ["full_attention"] * 8,
+    "max_window_layers": 8,
+}
 LARGE = 40  # alternatives of a schema that takes a while to compile
 
 
@@ -76,12 +88,40 @@ class Bench:
         return self.renderer.prompt((message(Role.USER, text),), (), None, options={"enable_thinking": False})
 
 
+async def opened(model: Path) -> Bench:
+    """An engine of the model. The caller closes it."""
+    settings = EngineSettings(model=str(model), device="cpu", dtype="float32", threads=1)
+    engine = await LocalEngine.start(settings)
+    renderer = ChatRenderer(read_template(model))
+    return Bench(engine, renderer, renderer.ends(engine.info.eos_ids))
+
+
+def wider(folder: Path) -> Path:
+    """A model of 29 M random weights in this folder, with the bundled one's tokenizer: its steps take longer."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    shutil.copytree(MODEL, folder, ignore=shutil.ignore_patterns("judge", "*.safetensors"))
+    config = AutoConfig.from_pretrained(folder)
+    config.update(WIDER)
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    return folder
+
+
+async def _speed_of_wider(rounds: int) -> Figures:
+    with tempfile.TemporaryDirectory() as home:
+        bench = await opened(wider(Path(home) / "model"))
+        try:
+            speed = await _speed(bench, rounds=rounds)
+        finally:
+            await bench.engine.aclose()
+    return {f"wider_{name}": value for name, value in speed.items()}
+
+
 async def run() -> Figures:
     """All figures."""
-    settings = EngineSettings(model=str(MODEL), device="cpu", dtype="float32", threads=1)
-    engine = await LocalEngine.start(settings)
-    renderer = ChatRenderer(read_template(MODEL))
-    bench = Bench(engine, renderer, renderer.ends(engine.info.eos_ids))
+    bench = await opened(MODEL)
+    engine = bench.engine
     try:
         seconds = time.perf_counter()
         await _validity(bench, wanted=100 if is_quick() else 1000)
@@ -91,6 +131,7 @@ async def run() -> Figures:
         gaps = await _gaps(bench)
     finally:
         await engine.aclose()
+    speed |= await _speed_of_wider(rounds=3 if is_quick() else 10)
     ended = bench.outcomes["valid"] + bench.outcomes["invalid"]
     return {
         "schemas": sum(bench.outcomes.values()),

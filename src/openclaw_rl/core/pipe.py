@@ -7,9 +7,29 @@ from __future__ import annotations
 
 import pickle
 import struct
-from typing import BinaryIO
+from typing import IO, Protocol
 
 HEADER = struct.Struct("<I")
+
+
+class Connection(Protocol):
+    """A socket's file, as Python types it."""
+
+    def read(self, size: int = ..., /) -> bytes:
+        """Up to `size` bytes; fewer only where the other end is gone."""
+        ...
+
+    def write(self, data: bytes, /) -> int:
+        """Writes all of it."""
+        ...
+
+    def flush(self) -> None:
+        """Hands it on."""
+        ...
+
+    def close(self) -> None:
+        """Closes it."""
+        ...
 
 
 def packed(message: object) -> bytes:
@@ -18,13 +38,13 @@ def packed(message: object) -> bytes:
     return HEADER.pack(len(body)) + body
 
 
-def write(stream: BinaryIO, message: object) -> None:
+def write(stream: IO[bytes] | Connection, message: object) -> None:
     """Sends a message and flushes it."""
     stream.write(packed(message))
     stream.flush()
 
 
-def read(stream: BinaryIO) -> object | None:
+def read(stream: IO[bytes] | Connection) -> object | None:
     """The next message, or None where the other end is gone. Blocks."""
     header = stream.read(HEADER.size)
     if len(header) < HEADER.size:

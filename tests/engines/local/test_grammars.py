@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,7 @@ from openclaw_rl.engines.local.build import open_core
 from openclaw_rl.engines.local.client import LocalEngine
 from openclaw_rl.engines.local.core import Core
 from openclaw_rl.engines.local.grammars import MOST_CHARS
+from openclaw_rl.engines.local.guide_process import GuideProcess
 from openclaw_rl.engines.local.wire import Submit
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.errors import RequestError
@@ -58,10 +59,13 @@ def adapter(tmp_path_factory: pytest.TempPathFactory) -> Adapter:
     return write_adapter(BUNDLED, tmp_path_factory.mktemp("adapter"), PolicyVersion("shared", 1), rank=4)
 
 
-@pytest.fixture
-def core() -> Core:
+@pytest.fixture(params=[False, True], ids=["within", "apart"])
+def core(request: pytest.FixtureRequest) -> Iterator[Core]:
     settings = EngineSettings(model=str(BUNDLED), device="cpu", dtype="float32", cache_tokens=16384)
-    return open_core(settings)
+    made = open_core(settings, is_apart=request.param)
+    yield made
+    if isinstance(made.grammars, GuideProcess):
+        made.grammars.close()
 
 
 def _ask(number: int, grammar: Grammar | None, version: PolicyVersion = BASE, **sampling: object) -> Submit:
@@ -222,6 +226,40 @@ def test_an_answer_that_its_grammar_leads_nowhere_fails_and_does_not_end_as_if_i
     answer = _run(core, _ask(1, grammar))[1]
     assert answer.finish is None
     assert "nowhere" in answer.problem or "cannot be followed" in answer.problem
+
+
+@pytest.mark.parametrize("core", [True], indirect=True, ids=["apart"])
+@pytest.mark.parametrize("ends", [(END,), ()])
+def test_answers_go_on_where_the_process_that_follows_grammars_is_killed(core: Core, ends: tuple[int, ...]) -> None:
+    grammars = [Grammar(grammar.text, ends) for grammar in GRAMMARS]
+    asks = [_ask(number, grammars[number % 4], stop_ids=ends) for number in range(1, 9)]
+    whole = _run(core, *asks)
+    process = core.grammars
+    assert isinstance(process, GuideProcess)
+    pids = set[int]()
+    answers: dict[int, Answer] = {}
+    for ask in asks:
+        _submit(core, ask)
+    while core.has_work:
+        enter(core.step(), answers)
+        if len(pids) < 3:
+            pids.add(process.pid)
+            os.kill(process.pid, signal.SIGKILL)
+    assert len(pids) == 3
+    assert {number: answer.tokens for number, answer in answers.items()} == {
+        number: answer.tokens for number, answer in whole.items()
+    }
+    assert all(answer.finish is Finish.STOP for answer in answers.values())
+
+
+@pytest.mark.parametrize("core", [True], indirect=True, ids=["apart"])
+def test_a_grammar_is_compiled_where_the_process_was_killed_before(core: Core) -> None:
+    process = core.grammars
+    assert isinstance(process, GuideProcess)
+    process.compile(GRAMMARS[0])
+    os.kill(process.pid, signal.SIGKILL)
+    process.compile(GRAMMARS[1])
+    assert _fits(GRAMMARS[0], _text(_run(core, _ask(1, GRAMMARS[0]))[1].tokens))
 
 
 def test_compiled_grammars_are_kept_up_to_a_bound(core: Core) -> None:

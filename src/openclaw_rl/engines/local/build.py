@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import torch
 
@@ -12,7 +13,10 @@ from openclaw_rl.engines.local.attention import OTHER_MODEL
 from openclaw_rl.engines.local.cache import Cache
 from openclaw_rl.engines.local.check import check_form
 from openclaw_rl.engines.local.core import Core
+from openclaw_rl.engines.local.grammars import Grammars
+from openclaw_rl.engines.local.guide_process import GuideProcess
 from openclaw_rl.engines.local.lean import LeanForward
+from openclaw_rl.engines.local.masks import GrammarSource, MaskMaker, MaskSource
 from openclaw_rl.engines.local.memory import cache_tokens
 from openclaw_rl.engines.local.model import ServedModel, load_model
 from openclaw_rl.engines.settings import EngineSettings
@@ -21,8 +25,11 @@ from openclaw_rl.errors import ModelError
 log = logging.getLogger(__name__)
 
 
-def open_core(settings: EngineSettings) -> Core:
-    """Loads the model, checks it, and makes the engine. Raises ModelError or ConfigError."""
+def open_core(settings: EngineSettings, *, is_apart: bool = False) -> Core:
+    """Loads the model, checks it, and makes the engine; grammars are followed in another process where `is_apart`.
+
+    Raises ModelError or ConfigError.
+    """
     torch.set_num_threads(settings.threads)
     now = AdapterPass()
     wrong: ModelError | None = None
@@ -48,10 +55,20 @@ def open_core(settings: EngineSettings) -> Core:
         torch.cuda.empty_cache()  # what loading and the check took is for a trainer on the same device
         linears = served.linears
         adapters = Adapters(linears.parts, linears.shapes, settings.max_versions, served.dtype, served.device, now)
-        core = Core(served, cache, adapters, settings)
+        core = Core(served, cache, adapters, settings, _held(settings, served, is_apart=is_apart))
         core.pace.saw(seconds, [(0, served.probe.shape[1])], 0)
         return core
     raise wrong or ModelError(f"{settings.model} has no form that can be served", fix=OTHER_MODEL)
+
+
+def _held(settings: EngineSettings, served: ServedModel, *, is_apart: bool) -> tuple[GrammarSource, MaskSource]:
+    """Who compiles grammars, and who makes the masks of a step."""
+    end = served.eos_ids[0] if served.eos_ids else 0
+    tokenizer = Path(settings.model) / "tokenizer.json"
+    if is_apart:
+        process = GuideProcess(tokenizer, served.vocab_size, end, served.device)
+        return process, process
+    return Grammars(tokenizer, served.vocab_size, end), MaskMaker(served.vocab_size, served.device)
 
 
 def _cache(settings: EngineSettings, served: ServedModel) -> Cache:

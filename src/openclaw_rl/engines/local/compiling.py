@@ -10,8 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
 from openclaw_rl.core.sampling import Grammar
-from openclaw_rl.engines.local.grammars import Grammars
-from openclaw_rl.engines.local.guides import Guide
+from openclaw_rl.engines.local.masks import GrammarSource, Guided
 from openclaw_rl.engines.local.wire import Compile, CompileResult, StepOutput, Submit
 from openclaw_rl.errors import RequestError
 
@@ -21,7 +20,7 @@ MOST_WAITING = 64  # grammars asked about at once; the requests that wait are bo
 class RequestAcceptor(Protocol):
     """Who takes requests."""
 
-    def submit(self, ask: Submit, guide: Guide | None = None) -> None:
+    def submit(self, ask: Submit, guide: Guided | None = None) -> None:
         """Queues a request."""
         ...
 
@@ -29,12 +28,12 @@ class RequestAcceptor(Protocol):
 class GrammarCompiler:
     """One thread compiles, in the order of arrival; `rouse` is called when it has something to hand over."""
 
-    def __init__(self, grammars: Grammars, rouse: Callable[[], None]) -> None:
+    def __init__(self, grammars: GrammarSource, rouse: Callable[[], None]) -> None:
         self._grammars = grammars
         self._rouse = rouse
         self._thread: ThreadPoolExecutor | None = None
         self._asked: list[tuple[Compile, Future[None]]] = []
-        self._waiting: list[tuple[Submit, Future[Guide]]] = []
+        self._waiting: list[tuple[Submit, Future[Guided]]] = []
 
     def compile(self, ask: Compile) -> None:
         """Begins to compile; `finish` tells what came of it."""

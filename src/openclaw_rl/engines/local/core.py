@@ -9,7 +9,6 @@ import math
 import time
 from collections import deque
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -24,8 +23,7 @@ from openclaw_rl.engines.local.blocks import block_size
 from openclaw_rl.engines.local.cache import Cache
 from openclaw_rl.engines.local.copies import FullCopies
 from openclaw_rl.engines.local.counts import Counts
-from openclaw_rl.engines.local.grammars import Grammars
-from openclaw_rl.engines.local.guides import Guide, MaskMaker
+from openclaw_rl.engines.local.masks import GrammarSource, Guided, MaskSource
 from openclaw_rl.engines.local.model import ServedModel
 from openclaw_rl.engines.local.pace import LEAST, MOST, Pace
 from openclaw_rl.engines.local.room import CacheSpace
@@ -49,7 +47,14 @@ class _Reading:
 class Core:
     """Requests in, tokens out, one step at a time."""
 
-    def __init__(self, served: ServedModel, cache: Cache, adapters: Adapters, settings: EngineSettings) -> None:
+    def __init__(
+        self,
+        served: ServedModel,
+        cache: Cache,
+        adapters: Adapters,
+        settings: EngineSettings,
+        held: tuple[GrammarSource, MaskSource],
+    ) -> None:
         self.served = served
         self.adapters = adapters
         self.copies = FullCopies(settings.max_full_versions)
@@ -59,9 +64,7 @@ class Core:
         self.room = CacheSpace(cache, context=self.context, largest=largest)
         layers = sum(layer.numbers for layer in served.layers.values())
         weights = sum(linear.in_features * linear.out_features for linear in served.linears.made.values())
-        end = served.eos_ids[0] if served.eos_ids else 0
-        self.grammars = Grammars(Path(settings.model) / "tokenizer.json", served.vocab_size, end)
-        self._masks = MaskMaker(served.vocab_size, served.device)
+        self.grammars, self._masks = held
         self.pace = Pace(weights, 1.5 * layers, settings.step_target_ms / 1e3)
         self._waiting: deque[Row] = deque()
         self._jobs: deque[Row] = deque()
@@ -71,7 +74,7 @@ class Core:
         self._counts = Counts()
 
     # -- what the outside asks
-    def submit(self, ask: Submit, guide: Guide | None = None) -> None:
+    def submit(self, ask: Submit, guide: Guided | None = None) -> None:
         """Queues a request, whose answer the guide holds to its grammar."""
         slot = self._take_up(ask.version)
         if slot is None:

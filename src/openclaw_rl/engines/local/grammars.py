@@ -44,8 +44,7 @@ class Grammars:
         """Raises RequestError where the library does not take it, or it is too much."""
         if self.holds(grammar):
             return
-        if len(grammar.text) > MOST_CHARS:
-            raise _refused(f"it has {len(grammar.text)} characters, and at most {MOST_CHARS} are compiled")
+        check_size(grammar)
         begin = time.perf_counter()
         made = self._compiled(grammar.text)
         seconds = time.perf_counter() - begin
@@ -88,6 +87,12 @@ class Grammars:
             raise _refused(_first_lines(made.get_error()))
         _follow(made.deep_copy())
         return made
+
+
+def check_size(grammar: Grammar) -> None:
+    """Raises RequestError for a grammar that is too long to be compiled."""
+    if len(grammar.text) > MOST_CHARS:
+        raise _refused(f"it has {len(grammar.text)} characters, and at most {MOST_CHARS} are compiled")
 
 
 def _in_lark(text: str) -> str:

@@ -70,7 +70,7 @@ def _open(start: Start, out: BinaryIO) -> Core | None:
     try:
         from openclaw_rl.engines.local.build import info_of, open_core
 
-        core = open_core(start.settings)
+        core = open_core(start.settings, is_apart=True)
     except (ModelError, ConfigError) as error:
         pipe.write(out, StartFailure(error.problem, error.fix, isinstance(error, ModelError)))
         return None

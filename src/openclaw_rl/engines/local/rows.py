@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.engines.local.blocks import Block
-from openclaw_rl.engines.local.guides import Guide
 from openclaw_rl.engines.local.leanings import LogitAdjuster
+from openclaw_rl.engines.local.masks import Guided
 from openclaw_rl.engines.local.prefixes import Ids, ids
 from openclaw_rl.engines.local.wire import ScoreJob, Submit, Top
 
@@ -37,7 +37,7 @@ class Row:
     is_flushed: bool = False  # nothing of it is kept when it ends, and nobody goes on from it
     logp: list[float] = field(default_factory=list)
     top: list[Top] = field(default_factory=list)
-    guide: Guide | None = None
+    guide: Guided | None = None
     leanings: LogitAdjuster | None = None
 
     @property
@@ -74,7 +74,7 @@ class Row:
         self.goal, self.reusable = len(self.tokens), len(self.tokens) - 1
 
 
-def sampling_row(ask: Submit, slot: int, context: int, *, vocab_size: int, guide: Guide | None = None) -> Row:
+def sampling_row(ask: Submit, slot: int, context: int, *, vocab_size: int, guide: Guided | None = None) -> Row:
     """The row of a request; it may sample up to what fits into the context."""
     size = len(ask.tokens)
     before = size - ask.drawn

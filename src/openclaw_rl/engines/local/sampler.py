@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from openclaw_rl.core.sampling import Sampling
-from openclaw_rl.engines.local.guides import Masks
 from openclaw_rl.engines.local.leanings import LogitAdjuster
+from openclaw_rl.engines.local.masks import Masks
 from openclaw_rl.engines.local.wire import Top
 
 DEPTHS = (64, 1024)  # how many of the likeliest are sorted before the whole vocabulary is

@@ -1,0 +1,113 @@
+"""The process that follows grammars: `python -m openclaw_rl.engines.local.guide_host TOKENIZER VOCAB_SIZE END FD`.
+
+Steps are asked for over stdin and answered over stdout, in order; grammars are compiled beside them, asked for over the
+socket FD. Where stdin closes, the engine is gone and so are we.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from threading import Thread
+
+from openclaw_rl.core import pipe
+from openclaw_rl.core.sampling import Grammar
+from openclaw_rl.engines.local.grammars import Grammars
+from openclaw_rl.engines.local.guide_wire import Answer, Ask, Open, Refusal
+from openclaw_rl.engines.local.guides import WORD, Guide, fill
+from openclaw_rl.errors import RequestError
+
+COMPILING_NICE = 10  # steps come before compiling: on Linux a thread has a priority of its own
+
+
+def main() -> None:
+    """Runs until stdin closes."""
+    tokenizer, vocab_size, end, descriptor = sys.argv[1:]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the engine's to handle
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints must not get between the messages
+    grammars = Grammars(Path(tokenizer), int(vocab_size), int(end))
+    asked = socket.socket(fileno=int(descriptor)).makefile("rwb")
+    Thread(target=_compile, args=(grammars, asked), name="grammars", daemon=True).start()
+    following = Following(grammars, -(-int(vocab_size) // WORD))
+    while (message := pipe.read(sys.stdin.buffer)) is not None:
+        if isinstance(message, Open):
+            following.open(message)
+        elif isinstance(message, Ask):
+            pipe.write(out, following.answer(message))
+        else:
+            raise TypeError(f"no message: {message!r}")
+    os._exit(0)  # a grammar may be compiling, and nobody waits for it
+
+
+def _compile(grammars: Grammars, asked: pipe.Connection) -> None:
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.nice(COMPILING_NICE)
+    while isinstance(grammar := pipe.read(asked), Grammar):
+        refusal = None
+        try:
+            grammars.compile(grammar)
+        except RequestError as error:
+            refusal = Refusal(error.problem, error.fix, error.code)
+        pipe.write(asked, (refusal,))
+
+
+class Following:
+    """All answers that follow grammars now, by number."""
+
+    def __init__(self, grammars: Grammars, words: int) -> None:
+        self._grammars = grammars
+        self._words = words
+        self._guides: dict[int, Guide | str] = {}
+
+    def open(self, ask: Open) -> None:
+        """One more; what is wrong with it is said where it is asked for."""
+        try:
+            self._guides[ask.guide] = self._grammars.guide(ask.grammar, ask.said)
+        except RequestError as error:
+            self._guides[ask.guide] = error.problem
+
+    def answer(self, ask: Ask) -> Answer:
+        """What may come next."""
+        for number in ask.gone:
+            self._guides.pop(number, None)
+        asked = [self._guides.get(number, "the grammar is not known any more") for number, _ in ask.guides]
+        sound = [guide for guide in asked if isinstance(guide, Guide)]
+        for guide, (_, taken) in zip(asked, ask.guides, strict=True):
+            if isinstance(guide, Guide):
+                for token in taken:
+                    guide.take(token)
+        table, forced = fill(sound if ask.next_too else [], self._words)
+        if not ask.next_too:
+            forced = [False] * len(sound)
+        if len(sound) < len(asked):
+            return self._with_broken(asked, table.tobytes(), forced)
+        problems = {entry: guide.problem for entry, guide in enumerate(sound) if guide.problem}
+        ended = tuple(guide.is_over for guide in sound)
+        return Answer(table.tobytes(), tuple(forced), tuple(guide.is_complete for guide in sound), ended, problems)
+
+    def _with_broken(self, asked: list[Guide | str], bits: bytes, forced: list[bool]) -> Answer:
+        size, at = self._words * 4, 0
+        parts, flags, problems = [], [], dict[int, str]()
+        for entry, guide in enumerate(asked):
+            if isinstance(guide, str):
+                parts.append(b"\xff" * size)
+                flags.append((False, False, False))
+                problems[entry] = guide
+                continue
+            parts.append(bits[at * size : (at + 1) * size])
+            flags.append((forced[at], guide.is_complete, guide.is_over))
+            if guide.problem:
+                problems[entry] = guide.problem
+            at += 1
+        only, complete, over = zip(*flags, strict=True)
+        return Answer(b"".join(parts), only, complete, over, problems)
+
+
+if __name__ == "__main__":
+    main()

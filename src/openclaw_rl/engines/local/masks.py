@@ -1,0 +1,113 @@
+"""What grammars leave of a step's tokens, as the sampler takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from openclaw_rl.core.sampling import Grammar
+from openclaw_rl.engines.local.guides import WORD, Guide, fill
+
+FORBIDDEN = -1e30  # infinity makes sums slow, and a hundredth of this would do
+# The bits of a mask's byte: which of eight tokens are allowed.
+OF_BYTE = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(np.float32)
+
+
+class Guided(Protocol):
+    """An answer that follows a grammar."""
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot be followed any more; empty where it can."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the answer has ended by its grammar's word."""
+        ...
+
+    def take(self, token: int) -> None:
+        """The answer went on with this token."""
+        ...
+
+
+class GrammarSource(Protocol):
+    """Compiles grammars, and gives a guide to each answer that follows one. Several threads may ask."""
+
+    def holds(self, grammar: Grammar) -> bool:
+        """Whether it is compiled already."""
+        ...
+
+    def compile(self, grammar: Grammar) -> None:
+        """Raises RequestError where the library does not take it, or it is too much."""
+        ...
+
+    def guide(self, grammar: Grammar, said: tuple[int, ...] = ()) -> Guided:
+        """A guide that stands after what was said already. Raises RequestError as `compile`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Masks:
+    """What may come next, for the entries `rows` of a step: `allowed` [guided, V] is 1 or 0.
+
+    `forced` says where one token is left.
+    """
+
+    rows: tuple[int, ...]
+    allowed: Tensor
+    forced: tuple[bool, ...]
+
+    def forbidden(self) -> Tensor:
+        """What is added to logits [guided, V]: 0, or so far below each that nothing is left of it."""
+        return (1.0 - self.allowed) * FORBIDDEN
+
+
+class MaskSource(Protocol):
+    """Who makes the masks of a step."""
+
+    def begin(self, guides: Sequence[Guided | None]) -> Callable[[], Masks] | None:
+        """Gives the masks of a step's rows once they are there; None where no row has a guide."""
+        ...
+
+
+class Unpacking:
+    """Bits to floats, into memory that is kept: new memory is slow."""
+
+    def __init__(self, vocab_size: int, device: torch.device) -> None:
+        self.words = -(-vocab_size // WORD)
+        self._size = vocab_size
+        self._device = device
+        self._allowed = np.empty((0, self.words * 4, 8), dtype=np.float32)
+
+    def masks(
+        self, rows: tuple[int, ...], bits: np.ndarray[tuple[int, int], np.dtype[np.uint8]], forced: Sequence[bool]
+    ) -> Masks:
+        """Of bits [rows, words * 4] as bytes."""
+        if len(self._allowed) < len(rows):
+            self._allowed = np.empty((len(rows), self.words * 4, 8), dtype=np.float32)
+        out = self._allowed[: len(rows)]
+        np.take(OF_BYTE, bits, axis=0, out=out, mode="clip")
+        allowed = torch.from_numpy(out.reshape(len(rows), -1))[:, : self._size]
+        return Masks(rows, allowed.to(self._device), tuple(forced))
+
+
+class MaskMaker:
+    """Makes masks at once, in this process."""
+
+    def __init__(self, vocab_size: int, device: torch.device) -> None:
+        self._unpacking = Unpacking(vocab_size, device)
+
+    def begin(self, guides: Sequence[Guided | None]) -> Callable[[], Masks] | None:
+        """The masks of a step's rows; None where no row has a guide."""
+        rows = tuple(row for row, guide in enumerate(guides) if guide is not None)
+        if not rows:
+            return None
+        table, forced = fill([guide for guide in guides if isinstance(guide, Guide)], self._unpacking.words)
+        made = self._unpacking.masks(rows, table.view(np.uint8), forced)
+        return lambda: made
