@@ -20,6 +20,7 @@ from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Grammar, LogitAdjustment, Sampling
 from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.engines.local import guide_process
 from openclaw_rl.engines.local.build import open_core
 from openclaw_rl.engines.local.client import LocalEngine
 from openclaw_rl.engines.local.core import Core
@@ -250,6 +251,18 @@ def test_answers_go_on_where_the_process_that_follows_grammars_is_killed(core: C
         number: answer.tokens for number, answer in whole.items()
     }
     assert all(answer.finish is Finish.STOP for answer in answers.values())
+
+
+@pytest.mark.parametrize("core", [True], indirect=True, ids=["apart"])
+def test_answers_go_on_where_the_process_that_follows_grammars_hangs(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guide_process, "ANSWER_S", 1.0)
+    whole = _run(core, _ask(1, GRAMMARS[0]))[1]
+    process = core.grammars
+    assert isinstance(process, GuideProcess)
+    os.kill(process.pid, signal.SIGSTOP)
+    assert _run(core, _ask(1, GRAMMARS[0]))[1].tokens == whole.tokens
 
 
 @pytest.mark.parametrize("core", [True], indirect=True, ids=["apart"])

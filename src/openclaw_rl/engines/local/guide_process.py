@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import select
 import socket
 import subprocess
 import sys
@@ -31,6 +32,7 @@ from openclaw_rl.errors import RequestError
 log = logging.getLogger(__name__)
 MODULE = "openclaw_rl.engines.local.guide_host"
 STARTS = 3  # of the process, for one step
+ANSWER_S = 30.0  # a process that takes longer for a step is ended: all answers wait for it
 
 
 class RemoteGuide:
@@ -188,7 +190,9 @@ class GuideProcess:
     def _read(self) -> Answer | None:
         assert self._child is not None and self._child.stdout is not None
         try:
-            answer = pipe.read(self._child.stdout)
+            # nothing is buffered here: one answer is read whole before the next is asked for
+            readable, _, _ = select.select([self._child.stdout], [], [], ANSWER_S)
+            answer = pipe.read(self._child.stdout) if readable else None
         except (OSError, ValueError):
             return None
         return answer if isinstance(answer, Answer) else None
@@ -197,7 +201,7 @@ class GuideProcess:
         """The step again in a new process, which is told all that these answers have said."""
         for _ in range(STARTS):
             self.close()
-            log.warning("the process that follows answer formats had ended; it was started again")
+            log.warning("the process that follows answer formats ended or hung; it is started again")
             if self._sent(guides, next_too=next_too) and (answer := self._read()) is not None:
                 return answer
         return None
