@@ -23,6 +23,7 @@ from openclaw_rl.envs.tasks.source import Attempt, NoSolutionError
 from openclaw_rl.errors import TaskError
 from openclaw_rl.store.db import Store
 from openclaw_rl.testing.engine import Says, ScriptedEngine
+from openclaw_rl.testing.png import a_png
 
 KEY = "secret"
 ADD = Tool("add", "Adds n.", {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
@@ -79,6 +80,25 @@ class CounterEnv:
         problem = self.fails.pop(what, None)
         if problem is not None:
             raise problem
+
+
+class PicturedEnv(CounterEnv):
+    """Takes a picture of what it shows, for the record."""
+
+    def __init__(self, *, size: int = 0) -> None:
+        super().__init__()
+        self.size = size
+
+    async def reset(self, task: Task, *, seed: int = 0) -> Observation:
+        return self._pictured(await super().reset(task, seed=seed))
+
+    async def step(self, actions: Sequence[Action]) -> StepResult:
+        result = await super().step(actions)
+        return replace(result, observation=self._pictured(result.observation))
+
+    def _pictured(self, shown: Observation) -> Observation:
+        record = Part(PartKind.RECORD, data=a_png(self.value, words="x" * self.size))
+        return replace(shown, parts=(*shown.parts, record))
 
 
 class SickEnv(CounterEnv):

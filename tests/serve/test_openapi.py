@@ -9,7 +9,7 @@ from openapi_spec_validator import validate
 from serve_doubles import Serving
 
 from openclaw_rl.serve.app import ROUTES
-from openclaw_rl.serve.openapi import BODIES, BODILESS, described
+from openclaw_rl.serve.openapi import BODIES, BODILESS, PICTURE, described
 
 
 def test_the_description_is_valid_and_holds_every_route() -> None:
@@ -23,7 +23,7 @@ def test_the_description_is_valid_and_holds_every_route() -> None:
 
 def test_every_route_that_is_posted_to_says_which_body_it_takes() -> None:
     posted = {(method, path) for method, path, _, _ in ROUTES if method in ("POST", "PUT")}
-    assert posted == set(BODIES) | {("POST", path) for path in BODILESS}
+    assert posted == set(BODIES) | {("POST", path) for path in BODILESS} | {("PUT", PICTURE)}
 
 
 def test_a_body_is_described_as_it_is_parsed() -> None:

@@ -55,6 +55,11 @@ def kind_of(seen: Observation) -> str:
     return "screen" if PartKind.IMAGE in kinds else "tree" if PartKind.TREE in kinds else "text"
 
 
+def picture_of(seen: Observation) -> bytes:
+    """The screen as a PNG, whether the agent is shown it or not; empty where there is none."""
+    return next((part.data for part in seen.parts if part.kind in (PartKind.IMAGE, PartKind.RECORD)), b"")
+
+
 def _read(call: ToolCall, tools: Sequence[Tool]) -> AgentCall:
     if call.name not in {tool.name for tool in tools}:
         return AgentCall(call.id, None, f"There is no tool named {call.name[:80]!r}. {_offer(tools)}")

@@ -6,6 +6,7 @@ A server that is away, busy or starting again is waited for up to `patience_s`; 
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 BUSY = frozenset({408, 425, 429})
 TURN, VERSION = "x-openclaw-rl-turn", "x-openclaw-rl-version"
 TOO_LONG = "context_length_exceeded"
+PICTURE_LIMIT = aiohttp.ClientTimeout(total=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,25 @@ class PolicyEndpoint:
         body |= {"score": score} if score is not None else {}
         body |= {"observation": observation} if observation else {}
         await self.post(f"/v1/rl/episodes/{name}/steps", body)
+
+    async def send_picture(self, name: str, step: int, data: bytes, *, is_after: bool = False) -> str:
+        """Sends the screen before a step, or after it, for the record: once, since nothing depends on it.
+
+        Gives why it was not kept; empty where it was.
+        """
+        assert self._session is not None, "use it in `async with`"
+        path = f"/v1/rl/episodes/{name}/steps/{step}/picture?when={'after' if is_after else 'before'}"
+        headers = {"Content-Type": "image/png"}
+        try:
+            async with self._session.put(
+                self.url + path, data=io.BytesIO(data), headers=headers, timeout=PICTURE_LIMIT
+            ) as response:
+                if response.status < 400:
+                    return ""
+                found: Json = await response.json(content_type=None)
+                return (_said(found) if isinstance(found, dict) else "") or f"HTTP {response.status}"
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as problem:
+            return f"{type(problem).__name__}: {problem}"
 
     async def end(
         self, name: str, outcome: float | None, failure: FailureClass, why: str = "", *, closes_group: bool = False

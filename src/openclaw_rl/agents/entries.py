@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from openclaw_rl.envs.box.probe import BoxKind, open_boxes
@@ -55,12 +56,19 @@ def task_entries(folders: Sequence[Path], split: Split | None) -> list[TaskEntry
 
 
 @asynccontextmanager
-async def local_envs(kind: str, box: BoxKind, options: EnvOptions | None = None) -> AsyncIterator[EnvOpener]:
-    """Environments on this machine, whose boxes go when the context ends."""
+async def local_envs(
+    kind: str, box: BoxKind, options: EnvOptions | None = None, *, pictures_every: int = 0
+) -> AsyncIterator[EnvOpener]:
+    """Environments on this machine, whose boxes go when the context ends.
+
+    One in `pictures_every` takes pictures for the record; 0 for none.
+    """
     boxes = await open_boxes(box)
+    recorded = _every(pictures_every)
 
     async def opened(entry: TaskEntry) -> Env:
-        return open_env(kind, entry.source, boxes, options=options)
+        own = replace(options or EnvOptions(), records=next(recorded))
+        return open_env(kind, entry.source, boxes, options=own)
 
     try:
         yield opened
@@ -69,17 +77,23 @@ async def local_envs(kind: str, box: BoxKind, options: EnvOptions | None = None)
 
 
 @asynccontextmanager
-async def pool_envs(kind: str, urls: Sequence[str], *, run: str) -> AsyncIterator[EnvOpener]:
+async def pool_envs(kind: str, urls: Sequence[str], *, run: str, pictures_every: int = 0) -> AsyncIterator[EnvOpener]:
     """Environments in one pool or several, which know the same tasks; `run` is the name that they are fair between.
 
-    Raises ConfigError where the pools' key is not known.
+    One in `pictures_every` takes pictures for the record. Raises ConfigError where the pools' key is not known.
     """
     from openclaw_rl.envs.pool.client import PoolClient, key_from_environment
     from openclaw_rl.envs.pool.env import PoolEnv
 
+    recorded = _every(pictures_every)
     async with PoolClient(urls, key=key_from_environment(), run=run) as client:
 
         async def opened(entry: TaskEntry) -> Env:
-            return PoolEnv(client, kind, source=entry.source.name)
+            return PoolEnv(client, kind, source=entry.source.name, records=next(recorded))
 
         yield opened
+
+
+def _every(count: int) -> Iterator[bool]:
+    """True for the first of every so many, for ever; never with 0."""
+    return (count > 0 and number % count == 0 for number in itertools.count())

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import aiohttp
 
-from openclaw_rl.agents.actions import AgentCall, calls_of, first_messages, kind_of, result_messages
+from openclaw_rl.agents.actions import AgentCall, calls_of, first_messages, kind_of, picture_of, result_messages
 from openclaw_rl.agents.endpoint import TOO_LONG, ChatAsk, PolicyEndpoint, PolicyReply
 from openclaw_rl.core.episode import FailureClass
 from openclaw_rl.core.message import Json, Tool
@@ -139,6 +139,8 @@ class Rollout:
     _tools: Sequence[Tool] = field(default=(), init=False)
     _kind: str = field(default="text", init=False)
     _has_begun: bool = field(default=False, init=False)
+    _picture: bytes = field(default=b"", init=False)  # what the screen looked like last
+    _keeps_pictures: bool = field(default=True, init=False)
     _unread_in_a_row: int = field(default=0, init=False)
 
     async def run(self) -> RolloutResult:
@@ -190,6 +192,7 @@ class Rollout:
         self.counts.start_s = self.clock() - began_s
         _check(seen.info)
         self._messages, self._tools, self._kind = first_messages(seen), seen.tools, kind_of(seen)
+        self._picture = picture_of(seen)
         while not (why := self._out_of()):
             try:
                 reply = await self._ask()
@@ -199,6 +202,7 @@ class Rollout:
                 if refusal.status in (404, 409) and self._has_begun:
                     raise _LostEpisodeError(FailureClass.INFRASTRUCTURE, refusal.problem) from refusal
                 raise
+            await self._keep_picture(self.counts.turns - 1)
             if await self._act(reply):
                 return ""
         return why
@@ -270,10 +274,23 @@ class Rollout:
                     rewards += [] if result.reward is None else [result.reward]
                     self._tools = said.tools or self._tools
                     self._kind = kind_of(said)
+                    self._picture = picture_of(said)
             self._messages += result_messages(call, said)
             shown.append(said if isinstance(said, str) else said.text)
-        await self._report(step, rewards, shown, is_last=is_over or bool(self._out_of()))
+        is_last = is_over or bool(self._out_of())
+        await self._report(step, rewards, shown, is_last=is_last)
+        if is_last:
+            await self._keep_picture(step, is_after=True)
         return is_over
+
+    async def _keep_picture(self, step: int, *, is_after: bool = False) -> None:
+        """Sends the screen for the record. A refusal costs the episode its further pictures, and nothing else."""
+        if not self._picture or not self._has_begun or not self._keeps_pictures:
+            return
+        problem = await self.endpoint.send_picture(self.name, step, self._picture, is_after=is_after)
+        if problem:
+            self._keeps_pictures = False
+            log.warning("no pictures from step %d of %s on: %s", step, self.name, problem)
 
     async def _done(self, action: Action) -> StepResult | None:
         """What follows from an action; None where the episode's time ran out over it."""

@@ -51,6 +51,12 @@ Retries = Annotated[
     int, typer.Option("--retries", help="How often an attempt is made again that the infrastructure lost.", min=0)
 ]
 Draw = Annotated[int | None, typer.Option("--seed", help="Sample with seeds that follow from this one.")]
+Pictures = Annotated[
+    int,
+    typer.Option(
+        "--pictures-every", help="Keep screenshots of one attempt in so many, on screens; 0 keeps none.", min=0
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,7 @@ class AttemptOptions:
     draw: int | None
     at_once: int
     pools: list[str]
+    pictures_every: int = 0
 
 
 def server_address(home: Path | None, url: str, key: str) -> ServerAddress:
@@ -115,9 +122,9 @@ async def attempts_at(
 
     pools = options.pools
     envs = (
-        pool_envs(options.kind, pools, run=f"agents-{secrets.token_hex(3)}")
+        pool_envs(options.kind, pools, run=f"agents-{secrets.token_hex(3)}", pictures_every=options.pictures_every)
         if pools
-        else local_envs(options.kind, options.box)
+        else local_envs(options.kind, options.box, pictures_every=options.pictures_every)
     )
     async with (
         envs as open_env,
@@ -156,6 +163,7 @@ def rollout(
     temperature: Temperature = 1.0,
     retries: Retries = 2,
     seed: Draw = None,
+    pictures: Pictures = 1,
     out: Annotated[
         Path | None, typer.Option("--out", help="Write each attempt as a line of JSON to this file.")
     ] = None,
@@ -168,7 +176,7 @@ def rollout(
 
     budget = RolloutBudget(turns=turns, tokens=tokens, reply_tokens=reply_tokens, env_s=seconds)
     options = AttemptOptions(
-        tasks, env, split, box, budget, RolloutSampling(temperature), retries, seed, at_once, pool or []
+        tasks, env, split, box, budget, RolloutSampling(temperature), retries, seed, at_once, pool or [], pictures
     )
     entries = entries_of(options)[:most]
     run = _attempt_all(server_address(home, url, key), options, entries, times, out)
@@ -235,6 +243,7 @@ def train_agent(
     temperature: Temperature = 1.0,
     retries: Retries = 2,
     seed: Draw = None,
+    pictures: Pictures = 8,
 ) -> None:
     """Train the served model on tasks: groups of attempts, compared by their outcomes, until a bound is reached.
 
@@ -245,7 +254,7 @@ def train_agent(
 
     budget = RolloutBudget(turns=turns, tokens=tokens, reply_tokens=reply_tokens, env_s=seconds)
     options = AttemptOptions(
-        tasks, env, split, box, budget, RolloutSampling(temperature), retries, seed, at_once, pool or []
+        tasks, env, split, box, budget, RolloutSampling(temperature), retries, seed, at_once, pool or [], pictures
     )
     plan = TrainingPlan(
         group_size=group,

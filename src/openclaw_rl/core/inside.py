@@ -8,7 +8,7 @@ from pathlib import Path
 from openclaw_rl.errors import StoreError
 
 ASIDE = "aside"  # the folder of what repairing replaced or could not use
-OWN = ("store.db", "store.db-wal", "versions", "certificates", "lock", "api_key", "keys.json", ASIDE)
+OWN = ("store.db", "store.db-wal", "versions", "pictures", "certificates", "lock", "api_key", "keys.json", ASIDE)
 OLD_ASIDE = "store.db.damaged-*"  # how stores were put aside before there was that folder
 
 

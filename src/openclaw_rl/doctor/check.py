@@ -27,6 +27,7 @@ from openclaw_rl.store.connection import NAME, absence, in_plain_words, open_rea
 from openclaw_rl.store.lock import FolderLock, check_free
 from openclaw_rl.store.mend.check import StoreFinding, check_rows
 from openclaw_rl.store.mend.salvage import copy_aside, salvage
+from openclaw_rl.store.pictures import damaged_pictures, stray_pictures
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 from openclaw_rl.store.tables import ledger, versions
 
@@ -105,6 +106,7 @@ def _seen(home: Path) -> CheckReport:
         for row in _rows(sql):
             found += _version(AdoptionContext(home, sql, repair=False, at_s=0.0), row, damaged)
         found += _current(sql, _rows(sql), damaged, repair=False)
+        found += _pictures(AdoptionContext(home, sql, repair=False, at_s=0.0))
         turns, known = ledger.counts(sql), len(_rows(sql))
     except sqlite3.Error as problem:
         raise in_plain_words(problem, home / NAME) from problem
@@ -130,7 +132,8 @@ def _looked_at(home: Path, found: Sequence[StoreFinding], lock: FolderLock | Non
             copied = copy_aside(home, sql, at_s=at_s)
             seen.append(StoreFinding("rows of the store are about to be mended", f"a copy of it is {copied}", True))
         for _ in range(MOST_LOOKS if repair else 1):
-            new = [*check_rows(sql, repair=repair), *_folders(AdoptionContext(home, sql, repair, at_s))]
+            ground = AdoptionContext(home, sql, repair, at_s)
+            new = [*check_rows(sql, repair=repair), *_folders(ground), *_pictures(ground)]
             new = [item for item in new if item not in seen]
             seen += new
             if not any(item.is_mended for item in new):
@@ -283,6 +286,16 @@ def _current(
         if repair:
             versions.set_current(sql, newest[scope], "what was served before is not known any more")
         yield StoreFinding(f"nothing says which version of {scope} is served", f"serve {newest[scope]}", repair)
+
+
+def _pictures(ground: AdoptionContext) -> Iterator[StoreFinding]:
+    """Screenshots that belong to no step in the store, or are not as they were written."""
+    strays = [(path, "belongs to no step in the store") for path in stray_pictures(ground.home, ground.sql)]
+    damaged = [(path, f"is damaged: {problem}") for path, problem in damaged_pictures(ground.home)]
+    for path, problem in [*strays, *(one for one in damaged if one[0] not in dict(strays))]:
+        if ground.repair:
+            move_aside(ground.home, path, at_s=ground.at_s, name=f"{path.parent.name}.{path.name}")
+        yield StoreFinding(f"the picture {path} {problem}", "put it aside", ground.repair)
 
 
 def _leftovers(ground: AdoptionContext) -> Iterator[StoreFinding]:

@@ -67,6 +67,7 @@ class PartKind(StrEnum):
     TEXT = "text"
     IMAGE = "image"  # `data` holds a PNG
     TREE = "tree"  # an accessibility tree, as text
+    RECORD = "record"  # `data` holds a PNG for whoever looks at the episode later; the agent is not shown it
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class Observation:
     @property
     def text(self) -> str:
         """All of its text."""
-        return "\n".join(part.text for part in self.parts if part.kind is not PartKind.IMAGE)
+        return "\n".join(part.text for part in self.parts if part.kind in (PartKind.TEXT, PartKind.TREE))
 
 
 @dataclass(frozen=True, slots=True)

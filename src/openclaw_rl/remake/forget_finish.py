@@ -34,6 +34,7 @@ from openclaw_rl.store.forget import book as forgettings
 from openclaw_rl.store.forget.book import WHY_GIVEN_UP, Forgetting, Phase
 from openclaw_rl.store.forget.erase import compact
 from openclaw_rl.store.lock import FolderLock
+from openclaw_rl.store.pictures import sweep
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
 from openclaw_rl.train import folders
 
@@ -289,6 +290,7 @@ def _clean(home: Path, held: Forgetting) -> None:
     remove(home, home / SCRATCH)
     sql = open_writer(home / NAME)
     try:
+        sweep(home, sql)
         paths = forgettings.exported_to(sql)
     finally:
         sql.close()

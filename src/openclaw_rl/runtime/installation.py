@@ -158,7 +158,7 @@ async def grounded(config: Config) -> AsyncIterator[OpenedHome]:
     await asyncio.to_thread(finish_erasing, config.home)
     async with AsyncExitStack() as stack:
         begin = time.monotonic()
-        store = await Store.open(config.home, masker=masker)
+        store = await Store.open(config.home, masker=masker, picture_bytes=config.store.pictures_mb << 20)
         log.info("opened store seconds=%.3f", time.monotonic() - begin)
         stack.push_async_callback(store.aclose)
         await asyncio.to_thread(close_folder, config.home)

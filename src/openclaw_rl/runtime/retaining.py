@@ -26,8 +26,9 @@ async def retain(store: Store, keep_days: float, *, now_s: Callable[[], float] =
     erased = 0
     while count := await store.erase_older(now_s() - keep_days * DAY_S):
         erased += count
+    went = await store.pictures.sweep()
     if erased:
-        log.info("erased turns=%d older_than_days=%g", erased, keep_days)
+        log.info("erased turns=%d pictures=%d older_than_days=%g", erased, went, keep_days)
     return erased
 
 

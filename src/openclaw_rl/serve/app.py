@@ -127,6 +127,8 @@ ROUTES: tuple[Route, ...] = (
     ("GET", "/v1/rl/runs", episodes.runs, Right.ADMIN),
     ("GET", "/v1/rl/episodes/{id}", episodes.episode, Right.ADMIN),
     ("POST", "/v1/rl/episodes/{id}/steps", episodes.report_step, Right.ADMIN),
+    ("GET", "/v1/rl/episodes/{id}/steps/{step}/picture", episodes.picture, Right.ADMIN),
+    ("PUT", "/v1/rl/episodes/{id}/steps/{step}/picture", episodes.keep_picture, Right.ADMIN),
     ("POST", "/v1/rl/episodes/{id}/end", episodes.end, Right.ADMIN),
     ("GET", "/v1/rl/export", export, Right.ADMIN),
     ("POST", "/v1/rl/forget", forgetting.forget, Right.ADMIN),

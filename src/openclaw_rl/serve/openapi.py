@@ -63,6 +63,7 @@ BODILESS = frozenset(
         "/v1/rl/training/leases/{id}/files/{name}",  # its body is the file's bytes
     }
 )  # they are posted to, and say all in their path and headers
+PICTURE = "/v1/rl/episodes/{id}/steps/{step}/picture"  # what is put there, and comes back, is a PNG
 _SAYING = ("ChatBody", "CompletionBody", "ResponsesBody", "MessagesBody")
 ANSWERING = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"})
 
@@ -135,6 +136,7 @@ _QUERIES: dict[tuple[str, str], dict[str, Json]] = {
         "task": _TEXT,
         "before": _TEXT,
     },
+    **{(method, PICTURE): {"when": {"type": "string", "enum": [*episodes.WHEN]}} for method in ("GET", "PUT")},
     ("GET", "/v1/rl/export"): {"user": _TEXT, "session": _TEXT, "side": {"type": "boolean"}, "to": _TEXT},
     ("GET", "/v1/rl/versions"): {
         "limit": {"type": "integer", "minimum": 1, "maximum": 500, "default": 50},
@@ -173,6 +175,7 @@ _ANSWER_HEADERS = {
 _NAME: Json = {"type": ["string", "integer", "null"], "maxLength": MOST_CHARS}
 _WORD: Json = {"type": ["string", "null"], "maxLength": MOST_EPISODE_CHARS}
 _COUNT: Json = {"type": ["integer", "null"], "minimum": 0}
+_PNG: dict[str, Json] = {"image/png": {"schema": {"type": "string", "contentMediaType": "image/png"}}}
 _EPISODE: Json = {
     "type": ["object", "null"],
     "properties": {
@@ -266,12 +269,14 @@ def _operation(method: str, path: str, answering: Answering, right: Right | None
         "operationId": f"{method.lower()}{re.sub(r'[^a-zA-Z0-9]+', '_', _plain(path)).rstrip('_')}",
         "summary": summary,
         "parameters": _parameters(method, path),
-        "responses": _responses(path),
+        "responses": _responses(method, path),
     }
     if more:
         found["description"] = more
     if body is not None:
         found["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+    if (method, path) == ("PUT", PICTURE):
+        found["requestBody"] = {"required": True, "content": _PNG}
     if right is None:
         found["security"] = []
     return found
@@ -292,7 +297,7 @@ def _parameters(method: str, path: str) -> list[Json]:
     return found
 
 
-def _responses(path: str) -> dict[str, Json]:
+def _responses(method: str, path: str) -> dict[str, Json]:
     good: dict[str, Json] = {"application/json": {"schema": {"type": "object"}}}
     if path in ANSWERING:
         good["text/event-stream"] = {"schema": _TEXT}
@@ -300,6 +305,8 @@ def _responses(path: str) -> dict[str, Json]:
         good = {"application/x-ndjson": {"schema": _TEXT}}
     if path == "/v1/rl/events":
         good = {"text/event-stream": {"schema": _TEXT}}
+    if (method, path) == ("GET", PICTURE):
+        good = _PNG
     if path == "/metrics":
         good = {"text/plain": {"schema": _TEXT}}
     name = "AnthropicError" if path.startswith("/v1/messages") else "Error"

@@ -31,6 +31,7 @@ from openclaw_rl.store.exports import ExportBook
 from openclaw_rl.store.forget.book import ForgettingBook
 from openclaw_rl.store.forget.erase import erase_older
 from openclaw_rl.store.lock import FolderLock, check_free
+from openclaw_rl.store.pictures import DEFAULT_BYTES, PictureBook
 from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.redact.long_texts import LongTexts, long_texts
 from openclaw_rl.store.redact.masker import Masker
@@ -57,11 +58,12 @@ Row = TypeVar("Row")
 class Store:
     """The rows of one installation; `hints` are users', `episodes` attempts at tasks, `forgettings` what was erased on
     request, `orders` the owner's standing ones, `overrules` their verdicts, `effects` what versions did, `exports`
-    records written elsewhere, `seen` what the page shows, `keeping` whose weights stay, `refusals` what was given back.
+    records written elsewhere, `seen` what the page shows, `keeping` whose weights stay, `refusals` what was given back,
+    `pictures` screenshots of episodes.
     """
 
     @classmethod
-    async def open(cls, home: Path, *, masker: Masker | None = None) -> Store:
+    async def open(cls, home: Path, *, masker: Masker | None = None, picture_bytes: int = DEFAULT_BYTES) -> Store:
         """Opens or makes `home/store.db` and locks the folder. What `masker` finds never reaches the disk.
 
         Raises StoreError where another process holds the folder, the file is corrupt, or it is newer than this program.
@@ -73,7 +75,7 @@ class Store:
         except BaseException:
             lock.free()
             raise
-        return cls(home, lock, writing, reading, masker or Masker(()))
+        return cls(home, lock, writing, reading, masker or Masker(()), picture_bytes=picture_bytes)
 
     @classmethod
     async def open_to_read(cls, home: Path) -> Store:
@@ -89,6 +91,8 @@ class Store:
         writing: sqlite3.Connection,
         reading: sqlite3.Connection,
         masker: Masker,
+        *,
+        picture_bytes: int = DEFAULT_BYTES,
     ) -> None:
         self._lock = lock  # None where nothing can be written
         self._masker = masker
@@ -107,6 +111,7 @@ class Store:
         self.episodes = EpisodeBook(self._writer, self._reader, masker)
         self.overrules = OverruleBook(self.hints, self._reader)
         self.seen = SeenBook(self._reader)
+        self.pictures = PictureBook(home, self._writer, self._reader, most_bytes=picture_bytes)
         self._is_closed = False
 
     @property

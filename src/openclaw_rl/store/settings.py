@@ -24,7 +24,12 @@ class StoreSettings:
     keep_days: float = 0.0
     """Turns of ended sessions are erased after so many days; what was learned stays. 0 keeps them. Change it when
     conversations must not be kept for ever."""
+    pictures_mb: int = 512
+    """The most megabytes of screenshots of agents' attempts; beyond it the oldest go, and 0 keeps none. Change it when
+    attempts should stay visible for longer, when the disk is small, or when screens show what must not be kept."""
 
     def __post_init__(self) -> None:
         if self.keep_days < 0:
             raise ValueError(f"keep_days is {self.keep_days}: it is 0 or more")
+        if self.pictures_mb < 0:
+            raise ValueError(f"pictures_mb is {self.pictures_mb}: it is 0 or more")

@@ -14,6 +14,7 @@ from openclaw_rl.envs.open import EnvOptions
 from openclaw_rl.envs.task import Action, Info, Observation, Part, PartKind, Score, StepResult, Task, TaskTimeouts
 from openclaw_rl.envs.tasks.source import Attempt, TaskSource
 from openclaw_rl.errors import BoxError, TaskError
+from openclaw_rl.testing.png import a_png
 
 NO_NUMBER = 999  # the seed with which the reward is not a number
 TOOL = Tool("act", "Do it.", {"type": "object", "properties": {"note": {"type": "string"}}})
@@ -97,5 +98,13 @@ def sources() -> list[TaskSource]:
     return [CountTasks()]
 
 
+class RecordedCountEnv(CountEnv):
+    """Takes a picture for the record at the start."""
+
+    async def reset(self, task: Task, *, seed: int = 0) -> Observation:
+        first = await super().reset(task, seed=seed)
+        return Observation((first.parts[0], Part(PartKind.RECORD, data=a_png(7))), first.tools)
+
+
 def open_kind(source: TaskSource, boxes: Boxes | None, options: EnvOptions) -> CountEnv:
-    return CountEnv()
+    return RecordedCountEnv() if options.records else CountEnv()

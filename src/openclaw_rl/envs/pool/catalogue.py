@@ -63,11 +63,11 @@ class Catalogue:
             code="unknown_task",
         )
 
-    def open(self, kind: str, source: TaskSource, boxes: Boxes) -> Env:
+    def open(self, kind: str, source: TaskSource, boxes: Boxes, options: EnvOptions) -> Env:
         """An environment of a kind."""
         if kind in self._openers:
-            return self._openers[kind](source, boxes, EnvOptions())
-        return open_env(kind, source, boxes)
+            return self._openers[kind](source, boxes, options)
+        return open_env(kind, source, boxes, options=options)
 
 
 def sources_of(words: str) -> list[TaskSource]:

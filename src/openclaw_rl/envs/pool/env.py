@@ -27,11 +27,20 @@ class PoolEnv:
     fresh attempt, on another pool where there is one.
     """
 
-    def __init__(self, client: PoolClient, kind: str, *, source: str | None = None, step_s: float = STEP_S) -> None:
+    def __init__(
+        self,
+        client: PoolClient,
+        kind: str,
+        *,
+        source: str | None = None,
+        step_s: float = STEP_S,
+        records: bool = False,
+    ) -> None:
         self._client = client
         self._kind = kind
         self._source = source
         self._step_s = step_s
+        self._records = records
         self._task: Task | None = None
         self._lease: HeldLease | None = None
         self._failed: Info | None = Info(failure=Failure.INFRASTRUCTURE, reason="no task was begun: call reset first")
@@ -64,7 +73,8 @@ class PoolEnv:
         return replace(observation, info=replace(info, timings_s=timings))
 
     async def _begun(self, task: Task, seed: int) -> Observation:
-        self._lease = await self._client.lease(LeaseBody(self._kind, task=task.id, source=self._source))
+        wanted = LeaseBody(self._kind, task=task.id, source=self._source, records=self._records)
+        self._lease = await self._client.lease(wanted)
         self._task = task
         within_s = task.limits.build_s + MARGIN_S
         return observation_of(await self._call("reset", CallBody(seed=seed, deadline_s=within_s), within_s))
@@ -103,7 +113,7 @@ class PoolEnv:
     async def fork(self) -> PoolEnv:
         """The same episode a second time, where the kind can. PoolError where it cannot."""
         granted = msgspec.json.decode(await self._call("fork", CallBody(), self._step_s), type=Granted)
-        other = PoolEnv(self._client, self._kind, source=self._source, step_s=self._step_s)
+        other = PoolEnv(self._client, self._kind, source=self._source, step_s=self._step_s, records=self._records)
         other._lease = self._client.adopt(HeldLease(self._held().server, granted))
         other._task, other._failed = self._task, None
         return other

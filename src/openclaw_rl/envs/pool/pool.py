@@ -182,7 +182,7 @@ class Pool:
         source, task, args = "", None, dict[str, object]()
         if body.task is not None:
             source, task = self.catalogue.find(body.task, body.source)
-            args = {"task": task.id, "source": source, "kind": body.kind}
+            args = {"task": task.id, "source": source, "kind": body.kind, "records": body.records}
             worker = await self.workers.least_busy(f"{source}/{task.id}")
         elif body.snapshot is not None:
             args, worker = {"snapshot": body.snapshot}, self._snapshot(body.snapshot).worker

@@ -32,6 +32,7 @@ class LeaseBody(msgspec.Struct):
     box: BoxSpec | None = None
     snapshot: str | None = None
     ttl_s: float | None = None
+    records: bool = False  # takes pictures for the record, where the kind can
 
 
 class ActionBody(msgspec.Struct):

@@ -20,6 +20,7 @@ from openclaw_rl.envs.box.isolated import IsolatedBoxes
 from openclaw_rl.envs.box.plain import PlainBoxes
 from openclaw_rl.envs.box.probe import open_boxes
 from openclaw_rl.envs.box.sandbox import Boxes, BoxSpec, Snapshot
+from openclaw_rl.envs.open import EnvOptions
 from openclaw_rl.envs.pool.box_env import BoxEnv
 from openclaw_rl.envs.pool.catalogue import Catalogue
 from openclaw_rl.envs.pool.held import Held, body_of
@@ -120,7 +121,9 @@ class Worker:
         if task is not None:
             name, found = self._catalogue.find(str(task), str(ask.args["source"]))
             kind, source = str(ask.args["kind"]), self._catalogue.sources[name]
-            env = BoxEnv(source, self._boxes) if kind == BOX else self._catalogue.open(kind, source, self._boxes)
+            if kind == BOX:
+                return Held(env=BoxEnv(source, self._boxes), task=found, source=name)
+            env = self._catalogue.open(kind, source, self._boxes, EnvOptions(records=bool(ask.args["records"])))
             return Held(env=env, task=found, source=name)
         if snapshot is not None:
             kept = self._held.get(str(snapshot))

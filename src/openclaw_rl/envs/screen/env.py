@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from openclaw_rl.envs.screen.tools import SUBMIT
 from openclaw_rl.envs.screen.tree import tree_text
 from openclaw_rl.envs.task import Action, Failure, Info, Observation, Part, PartKind, Score, StepResult, Task
 from openclaw_rl.errors import BoxError, TaskError
+
+log = logging.getLogger(__name__)
 
 
 class ScreenSource(Protocol):
@@ -93,7 +96,7 @@ class ScreenEnv:
             acted = self._clock()
             verdict = await episode.screen.judge()
             is_over = is_submitted or verdict.is_over
-            parts = () if is_over else await self._seen(episode.screen)
+            parts = await self._recorded(episode.screen) if is_over else await self._seen(episode.screen)
         except (TaskError, BoxError) as problem:
             episode.ended = _failed(problem, {"act": self._clock() - began})
             return StepResult(Observation((), info=episode.ended), done=True, info=episode.ended)
@@ -133,8 +136,18 @@ class ScreenEnv:
         view = await screen.look()
         tree = Part(PartKind.TREE, tree_text(view, most_characters=self._options.output_characters))
         if not self._options.pictures:
-            return (tree,)
+            return (tree, *await self._recorded(screen))
         return (tree, Part(PartKind.IMAGE, data=await screen.picture()))
+
+    async def _recorded(self, screen: Screen) -> tuple[Part, ...]:
+        """The screen for the record. What goes wrong with that does not concern the episode."""
+        if not self._options.records:
+            return ()
+        try:
+            return (Part(PartKind.RECORD, data=await screen.picture()),)
+        except (TaskError, BoxError) as problem:
+            log.info("no picture for the record: %s", problem.problem)
+            return ()
 
     async def evaluate(self) -> Score:
         """The verdict of the page's own state. Asking changes nothing."""

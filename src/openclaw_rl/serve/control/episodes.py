@@ -16,11 +16,20 @@ from openclaw_rl.serve.control.routes import answer, number_of
 from openclaw_rl.serve.control.views import episode_json, episode_line
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.request.names import MOST_EPISODE_CHARS, check_name
+from openclaw_rl.store.pictures import PictureName
 
 _MOST_ROWS = 500
 MOST_RUNS, MOST_TASKS, SHARES = 5000, 50, 20
 _MOST_WHY = 4000
 _MOST_SHOWN = 1_000_000  # characters of an observation
+_MOST_DIGITS = 9
+WHEN = ("before", "after")  # of a step
+_PICTURE_HEADERS = {  # opened as a page of its own it may do nothing, and no browser keeps it: it may be forgotten
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
 
 
 class EpisodeBody(msgspec.Struct):
@@ -167,6 +176,42 @@ async def episode(request: web.Request, parts: ServeParts, key_name: str) -> web
     if row is None:
         raise RequestError(f"there is no episode {given}", fix="GET /v1/rl/episodes lists them", status=404, param="id")
     return answer(await episode_json(parts.store, row))
+
+
+async def keep_picture(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
+    """Keeps a screenshot of a step, which the body is as a PNG; nothing is learned from it.
+
+    It shows what the step was decided on or, with `when=after`, what was there after it. Send it after the step's
+    reply. At most 4 MiB and 8192 pixels a side; `store.pictures_mb` says how much of all of them is kept.
+    """
+    name = await _picture_name(request, parts, key_name)
+    data = await request.read()
+    await parts.store.pictures.keep(name, data)
+    when = WHEN[name.is_after]
+    return answer({"id": name.episode, "step": name.step, "when": when, "bytes": len(data)})
+
+
+async def picture(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
+    """A screenshot of a step as a PNG: `when` is before or after it. GET /v1/rl/episodes/{id} says which there are."""
+    name = await _picture_name(request, parts, key_name)
+    held = await parts.store.pictures.read(name)
+    if held is None:
+        raise RequestError(
+            f"there is no picture {WHEN[name.is_after]} step {name.step} of episode {name.episode}",
+            fix="it was never sent, or was removed to make room (store.pictures_mb) or to forget",
+            status=404,
+            param="step",
+        )
+    return web.Response(body=held, content_type="image/png", headers=_PICTURE_HEADERS)
+
+
+async def _picture_name(request: web.Request, parts: ServeParts, key_name: str) -> PictureName:
+    step, when = request.match_info["step"], request.query.get("when", WHEN[0])
+    if not step.isdecimal() or len(step) > _MOST_DIGITS:
+        raise RequestError(f"step is {step!r}", fix="send a number from 0 on", param="step")
+    if when not in WHEN:
+        raise RequestError(f"when is {when!r}", fix=f"use one of {', '.join(WHEN)}", param="when")
+    return PictureName(await _name(request, parts, key_name), int(step), is_after=when == WHEN[1])
 
 
 async def _name(request: web.Request, parts: ServeParts, key_name: str) -> str:

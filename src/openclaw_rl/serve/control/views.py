@@ -64,8 +64,14 @@ def episode_line(row: EpisodeRow) -> dict[str, Json]:
 
 
 async def episode_json(store: Store, row: EpisodeRow) -> dict[str, Json]:
-    """An episode turn by turn: what each step said, what the environment showed after it, and what became of it."""
+    """An episode turn by turn: what each step said, what the environment showed after it, and what became of it.
+
+    `pictures` says which of a step there are: of the screen `before` it, and `after` it.
+    """
     found: list[Json] = []
+    pictures: dict[int, list[Json]] = {}
+    for one in sorted(await store.pictures.of(row.episode.id), key=lambda name: name.is_after):
+        pictures.setdefault(one.step, []).append("after" if one.is_after else "before")
     for step in row.steps:
         held = await store.row(step.turn)
         if held is None:
@@ -77,6 +83,7 @@ async def episode_json(store: Store, row: EpisodeRow) -> dict[str, Json]:
                 "step": step.step.index,
                 "turn": step.turn,
                 "observation": step.step.observation,
+                "pictures": pictures.get(step.step.index, []),
                 "said": held.turn.reply.as_json(),
                 "shown": None if after is None else after.text,
                 "score": step.score,

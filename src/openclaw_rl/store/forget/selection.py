@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from openclaw_rl.core.message import Message, Role
 from openclaw_rl.core.scope import Owner, scope_of
 from openclaw_rl.errors import ConfigError
-from openclaw_rl.store import codec
+from openclaw_rl.store import codec, pictures
 from openclaw_rl.store.codec import listed, mapped, plain, text_or_none
 from openclaw_rl.store.rows import VersionRow
 from openclaw_rl.store.tables import hints, ledger, turns, versions
@@ -83,6 +83,7 @@ def going(sql: sqlite3.Connection, what: ForgetTarget) -> ForgetSelection:
     tainted = learners(versions.everything(sql), learned | thinned, scope)
     counts = {name: _count(sql, name, gone | unsaid) for name in ("next_states", "verdicts", "feedback")}
     counts["samples"] = _count(sql, "samples", learned)
+    counts["pictures"] = pictures.count_of(versions.home_of(sql), sql, gone)
     return ForgetSelection(
         turns=ordered,
         unsaid=tuple(sorted(unsaid)),
