@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import sys
 from collections.abc import Mapping
+from functools import partial
 from io import StringIO
 from pathlib import Path
 
@@ -14,7 +18,12 @@ from typer.testing import CliRunner
 from openclaw_rl.cli import app
 from openclaw_rl.cli.top import shown
 from openclaw_rl.core.message import Json
+from openclaw_rl.errors import ConfigError
+from openclaw_rl.home.folder import Address, kept_key, note_address
 from openclaw_rl.store.db import Store
+
+sys.path.append(str(Path(__file__).parent.parent / "serve"))
+from serve_doubles import a_renderer, serving
 
 VERSION: dict[str, Json] = {
     "version": "shared.1",
@@ -78,3 +87,32 @@ def test_without_a_server_it_says_so_and_ends(tmp_path: Path, options: list[str]
     asyncio.run(stored())
     done = CliRunner().invoke(app, ["top", "--home", str(tmp_path), *options], catch_exceptions=False)
     assert done.exit_code == 0 and "no server runs on" in done.output
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "said"),
+    [
+        (["--api-key", "secret"], {}, ""),
+        ([], {"SGLANG_API_KEY": "secret"}, ""),
+        (["--api-key", "wrong"], {}, "does not take the API key that was given"),
+        ([], {}, "uses another API key than the one in its home folder"),
+    ],
+)
+async def test_a_server_that_was_started_with_another_key_is_asked_with_the_one_given(
+    tmp_path: Path, options: list[str], environment: dict[str, str], said: str
+) -> None:
+    kept_key(tmp_path)
+    store = await Store.open(tmp_path)
+    try:
+        async with serving(a_renderer(), store) as server:  # its owner's key is `secret`
+            note_address(tmp_path, Address(server.url, os.getpid()))
+            asked = partial(CliRunner().invoke, app, ["top", "--home", str(tmp_path), "--json", "--once", *options])
+            done = await asyncio.to_thread(asked, env={"SGLANG_API_KEY": None, **environment})
+    finally:
+        await store.aclose()
+    if said:
+        assert isinstance(done.exception, ConfigError) and said in str(done.exception)
+        assert "Give --api-key, or set SGLANG_API_KEY" in str(done.exception)
+    else:
+        assert done.exit_code == 0, done.exception
+        assert json.loads(done.output)["learned"] == []

@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 from page_parts import PageServer, start, teach
+from screen_parts import screen_attempt
 
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.rights import KnownKey, Right
@@ -40,6 +41,12 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
         yield teach(server)
     finally:
         server.end()
+
+
+@pytest.fixture(scope="session")
+def screened(taught: PageServer) -> str:
+    """The id of an attempt on a screen."""
+    return screen_attempt(taught)
 
 
 @pytest.fixture(scope="session")

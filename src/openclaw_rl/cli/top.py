@@ -33,6 +33,14 @@ def top(
     every: Annotated[float, typer.Option("--every", help="Seconds between looks.", min=1.0)] = 3.0,
     once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
     home: Home = None,
+    key: Annotated[
+        str,
+        typer.Option(
+            "--api-key",
+            envvar="SGLANG_API_KEY",
+            help="A key with the scope `admin`. [default: the one in the home folder]",
+        ),
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One line of JSON each time.")] = False,
 ) -> None:
     """Show whether the model is learning: what it learned and whether that held, what waits and why, its versions.
@@ -48,16 +56,16 @@ def top(
         return
     try:
         if as_json or once:
-            _in_lines(folder, every, is_once=once, as_json=as_json)
+            _in_lines(folder, key, every, is_once=once, as_json=as_json)
         else:
-            _live(folder, every)
+            _live(folder, key, every)
     except KeyboardInterrupt:
         return
 
 
-def _in_lines(folder: Path, every: float, *, is_once: bool, as_json: bool) -> None:
+def _in_lines(folder: Path, key: str, every: float, *, is_once: bool, as_json: bool) -> None:
     while True:
-        found = _looked(folder)
+        found = _looked(folder, key)
         if as_json:
             print(json.dumps(found), flush=True)
         else:
@@ -67,17 +75,17 @@ def _in_lines(folder: Path, every: float, *, is_once: bool, as_json: bool) -> No
         time.sleep(every)
 
 
-def _live(folder: Path, every: float) -> None:
-    with Live(shown(_looked(folder)), screen=True, auto_refresh=False) as live:
+def _live(folder: Path, key: str, every: float) -> None:
+    with Live(shown(_looked(folder, key)), screen=True, auto_refresh=False) as live:
         while True:
             time.sleep(every)
-            live.update(shown(_looked(folder)), refresh=True)
+            live.update(shown(_looked(folder, key)), refresh=True)
 
 
-def _looked(folder: Path) -> dict[str, Json]:
+def _looked(folder: Path, key: str) -> dict[str, Json]:
     from openclaw_rl.home.reach import asked
 
-    return asyncio.run(asked(folder, "GET", PATH))
+    return asyncio.run(asked(folder, "GET", PATH, key=key))
 
 
 def shown(found: Facts) -> RenderableType:

@@ -36,10 +36,24 @@ async def opened(home: Path, *, to_read: bool = False) -> AsyncIterator[Store]:
 
 
 async def asked(
-    home: Path, method: str, path: str, body: Json = None, *, limit: aiohttp.ClientTimeout = TIMEOUT
+    home: Path,
+    method: str,
+    path: str,
+    body: Json = None,
+    *,
+    limit: aiohttp.ClientTimeout = TIMEOUT,
+    key: str | None = None,
 ) -> dict[str, Json]:
-    """What the running server answers."""
-    async with asking(home, method, path, body, limit=limit) as response:
+    """What the running server answers. `key` is that of a command that takes one: empty where none was given."""
+    async with asking(home, method, path, body, limit=limit, key=key or "") as response:
+        if response.status == 401 and key is not None:
+            raise ConfigError(
+                "the running server does not take the API key that was given"
+                if key
+                else "the running server uses another API key than the one in its home folder",
+                fix="give --api-key, or set SGLANG_API_KEY, to the key that the server was started with or another "
+                "one with the scope `admin`",
+            )
         return await answer_of(response)
 
 
@@ -52,12 +66,14 @@ async def asking(
     *,
     limit: aiohttp.ClientTimeout,
     query: Mapping[str, str] = MappingProxyType({}),
+    key: str = "",
 ) -> AsyncIterator[aiohttp.ClientResponse]:
-    """The running server's response. Raises StoreError where it breaks off."""
+    """The running server's response. Without a `key` the home folder's is sent. Raises StoreError if it breaks off."""
     address = address_of(home)
     if address is None:
         raise StoreError(f"no server runs on {home} any more", fix="run the command again")
-    key = (home / KEY).read_text("utf-8").strip() if (home / KEY).is_file() else ""
+    if not key and (home / KEY).is_file():
+        key = (home / KEY).read_text("utf-8").strip()
     headers = {"Authorization": f"Bearer {key}"}
     try:
         async with (

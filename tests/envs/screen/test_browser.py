@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from made_pages import Pages
 
+from openclaw_rl.agents.actions import AgentCall, picture_of, result_messages
 from openclaw_rl.envs.open import EnvOptions
 from openclaw_rl.envs.screen import miniwob
 from openclaw_rl.envs.screen.env import ScreenEnv
@@ -156,6 +157,19 @@ async def test_pixels_reach_what_elements_do_and_a_picture_is_given_when_asked_f
     assert (await env.evaluate()).reward == 0.0
     await env.step([Action("click_at", {"x": 140, "y": 65})])
     assert (await env.evaluate()).is_success
+    await env.aclose()
+
+
+async def test_a_picture_for_the_record_is_taken_of_the_end_too_and_stands_in_no_text(pages: Pages) -> None:
+    env = pages.env(records=True)
+    first = await env.reset(pages.task(body='<button id="go">Go</button>'))
+    assert [part.kind for part in first.parts] == [PartKind.TEXT, PartKind.TREE, PartKind.RECORD]
+    assert picture_of(first).startswith(b"\x89PNG") and result_messages(AgentCall("", None), first)[0] == {
+        "role": "user", "content": first.text
+    }  # fmt: skip
+    over = await env.step([Action("submit", {})])
+    assert over.done and [part.kind for part in over.observation.parts] == [PartKind.TEXT, PartKind.RECORD]
+    assert over.observation.text == "[the task is over]"
     await env.aclose()
 
 

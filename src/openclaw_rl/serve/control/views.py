@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from openclaw_rl.core.message import Json
+from openclaw_rl.core.message import Json, Role
 from openclaw_rl.core.protocols import Renderer
 from openclaw_rl.core.sample import Sample, SampledReply
 from openclaw_rl.core.turn import Turn
@@ -94,7 +94,9 @@ async def episode_json(store: Store, row: EpisodeRow) -> dict[str, Json]:
                 "trained_version": None if held.trained_version is None else str(held.trained_version),
             }
         )
-    return episode_line(row) | {"turns": found}
+    first = await store.turn(row.steps[0].turn) if row.steps else None
+    asked = () if first is None else (item.text for item in first.messages if item.role is Role.USER)
+    return episode_line(row) | {"asked": next(iter(asked), None), "turns": found}
 
 
 def turn_json(row: TurnRow) -> dict[str, Json]:

@@ -2,7 +2,7 @@
 import { get, useLive, withQuery } from "../api.js";
 import { Card, Chip, Empty, Loaded, StateChip, TurnLink, Trouble, VersionLink, When } from "../parts.js";
 import { day, many } from "../words.js";
-import { html, useEffect, useState } from "../vendor/htm-preact-3.1.1.js";
+import { html, useEffect, useRef, useState } from "../vendor/htm-preact-3.1.1.js";
 
 const FAILURES = { none: "", agent: "the agent failed", environment: "the task or its grader is broken", infrastructure: "a machine or network failed" };
 
@@ -79,17 +79,76 @@ function Outcome({ row }) {
 
 function Run({ name }) {
   const live = useLive(`v1/rl/episodes/${encodeURIComponent(name)}`);
+  const [at, setAt] = useState(null);
   return html`<p><a href="#/tasks">All tasks and runs</a></p><h1>One attempt</h1>
-    <${Loaded} live=${live}>${(run) => html`
+    <${Loaded} live=${live}>${(run) => {
+    const screens = screensOf(run);
+    const shown = (step, when) => screens.filter((screen) => screen.turn === step.turn && screen.when === when)
+      .map((screen) => html`<${Thumbnail} key=${screen.src} screen=${screen} open=${() => setAt(screens.indexOf(screen))} />`);
+    return html`
       <p>Task <strong>${run.task}</strong>${run.environment && html` in ${run.environment}`}, begun <${When} at=${run.begun_at} />. <${Outcome} row=${run} /></p>
       ${run.why && html`<p>${run.why}</p>`}
-      ${run.turns.map((step) => html`<article class="card turn" aria-label=${`step ${step.step}`}>
-        <h2 class="facts">step ${step.step} · <${VersionLink} name=${step.version} /> <${StateChip} state=${step.state} />${step.score !== null && html` <${Chip}>reward ${step.score}<//>`}</h2>
+      ${run.asked && html`<section class="card" aria-label="What was asked"><div class="said-by environment"><span class="who">was asked</span><pre>${run.asked}</pre></div></section>`}
+      ${run.turns.map((step) => html`<article class="card turn" aria-label=${`step ${step.step + 1}`}>
+        <h2 class="facts">step ${step.step + 1} of ${run.steps} · <${VersionLink} name=${step.version} /> <${StateChip} state=${step.state} />${step.score !== null && html` <${Chip}>reward ${step.score}<//>`}</h2>
+        <div class="acted">${shown(step, "before")}<div>
         <div class="said-by model"><span class="who">did</span><p>${said(step.said)}</p>
-          ${(step.said.tool_calls || []).map((one) => html`<pre>${one.function ? `${one.function.name} ${one.function.arguments}` : JSON.stringify(one)}</pre>`)}</div>
+          ${(step.said.tool_calls || []).map((one) => html`<pre>${called(one)}</pre>`)}</div>
         ${step.shown && html`<div class="said-by environment"><span class="who">then was shown (${step.observation})</span><pre>${step.shown}</pre></div>`}
+        </div></div>
+        ${shown(step, "after")}
         <p class="note"><${TurnLink} turn=${step.turn}>all that is known of this step<//></p>
-      </article>`)}`}<//>`;
+      </article>`)}
+      ${at !== null && screens[at] && html`<${Viewer} screens=${screens} at=${at} go=${setAt} />`}`;
+  }}<//>`;
 }
 
+/** The screens of an attempt in their order. Several answers to one step have one screen. */
+function screensOf(run) {
+  const known = new Set();
+  return run.turns.flatMap((step) => step.pictures.map((when) => {
+    const src = `v1/rl/episodes/${encodeURIComponent(run.id)}/steps/${step.step}/picture?when=${when}`;
+    const words = when === "after" ? "The screen at the end" : `The screen before step ${step.step + 1}`;
+    return { turn: step.turn, when, src, words, did: when === "before" ? doing(step.said) : "" };
+  })).filter((screen) => !known.has(screen.src) && known.add(screen.src));
+}
+
+function Thumbnail({ screen, open }) {
+  const [isGone, setGone] = useState(false);
+  if (isGone) return html`<p class="note">${screen.words}: removed, to make room for newer ones or to forget.</p>`;
+  return html`<button type="button" class="screen" onClick=${open} aria-label=${`${screen.words}: enlarge`}>
+    <img src=${screen.src} alt="" loading="lazy" decoding="async" onError=${() => setGone(true)} /></button>`;
+}
+
+/** One screen as large as fits; the arrow keys lead to the others. */
+function Viewer({ screens, at, go }) {
+  const box = useRef(null);
+  useEffect(() => box.current.showModal(), []);
+  const step = (by) => go(Math.min(screens.length - 1, Math.max(0, at + by)));
+  const pressed = (event) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (by) step(by);
+  };
+  const { src, words, did } = screens[at];
+  return html`<dialog ref=${box} class="viewer" aria-label="Screens of this attempt" onClose=${() => go(null)} onKeyDown=${pressed}>
+    <p class="row"><button type="button" onClick=${() => step(-1)} aria-disabled=${at === 0}>Earlier</button>
+      <button type="button" onClick=${() => step(1)} aria-disabled=${at === screens.length - 1}>Later</button>
+      <span class="note">${at + 1} of ${screens.length}</span><span class="room"></span>
+      <button type="button" onClick=${() => box.current.close()}>Close</button></p>
+    <img src=${src} alt=${words} />
+    <p role="status"><strong>${words}</strong>${did && html`<br /><span class="note">then did: <code>${did}</code></span>`}</p>
+  </dialog>`;
+}
+
+const called = (one) => (one.function ? `${one.function.name} ${plainly(one.function.arguments)}` : JSON.stringify(one));
+const doing = (message) => (message.tool_calls || []).map(called).join("\n") || said(message);
 const said = (message) => (typeof message.content === "string" ? message.content : (message.content || []).map((part) => part.text || "").join("\n"));
+
+/** Arguments without the spaces and line breaks that the model put between them; as they are where they are no JSON. */
+function plainly(text) {
+  try {
+    return Object.entries(JSON.parse(text)).map(([name, value]) => `${name}=${JSON.stringify(value)}`).join(" ");
+  } catch {
+    return text;
+  }
+}
