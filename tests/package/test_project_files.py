@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -14,6 +16,9 @@ import pytest
 import yaml
 
 from openclaw_rl import __version__
+from openclaw_rl.config import ENVIRONMENT, Config
+from openclaw_rl.serve.app import ROUTES
+from openclaw_rl.serve.settings import ServeSettings
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -66,6 +71,65 @@ def test_a_container_serves_as_an_ordinary_user_with_the_torch_of_the_package(na
         assert f'"{pinned}"' in read("pyproject.toml")
     copied = re.findall(r"^COPY (?:--from=\S+ )?(\S+)", text, re.MULTILINE)
     assert copied == [".", "/wheels"]
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "Dockerfile.cuda"])
+def test_what_a_container_starts_is_there(name: str) -> None:
+    steps = instructions(read(name))
+    entry, command = (json.loads(steps[kind][-1]) for kind in ("ENTRYPOINT", "CMD"))
+    assert entry[0] in tomllib.loads(read("pyproject.toml"))["project"]["scripts"]
+    started = [sys.executable, "-m", "openclaw_rl", *entry[1:], *command, "--help"]
+    subprocess.run(started, check=True, capture_output=True, timeout=120)
+    (port,) = steps["EXPOSE"]
+    assert int(port) == ServeSettings().port
+    check = steps["HEALTHCHECK"][0]
+    program, flag, code = json.loads(check[check.index("[") :])
+    compile(code, name, "exec")
+    assert (program, flag) == ("python", "-c") and f"127.0.0.1:{port}/healthz" in code
+    assert ("GET", "/healthz", None) in {(method, path, right) for method, path, _, right in ROUTES}
+    (volume,) = steps["VOLUME"]
+    assert volume == f"{steps['WORKDIR'][-1]}/{Config().home.name}" and steps["USER"] == ["rl"]
+    assert f"mkdir -m 700 {Config().home.name}" in steps["RUN"]
+    for variable in re.findall(r"-e (\w+)=", read("docs/install.md")):
+        assert variable in ENVIRONMENT
+
+
+@pytest.mark.parametrize(
+    ("name", "index"), [("Dockerfile", ""), ("Dockerfile", "https://cpu"), ("Dockerfile.cuda", "")]
+)
+def test_the_lines_that_a_container_runs_say_to_a_shell_what_they_mean(tmp_path: Path, name: str, index: str) -> None:
+    wheel = tmp_path / "wheels" / f"openclaw_rl-{__version__}-py3-none-any.whl"
+    wheel.parent.mkdir()
+    wheel.touch()
+    for program in ("pip", "apt-get", "useradd", "rm", "mkdir"):  # each says how it was called, and does nothing
+        (tmp_path / program).write_text('#!/bin/sh\nprintf "%s" "${0##*/}"; printf " <%s>" "$@"; echo\n')
+        (tmp_path / program).chmod(0o755)
+    said = []
+    for line in instructions(read(name))["RUN"]:
+        done = subprocess.run(
+            ["/bin/sh", "-c", line.replace("/wheels", str(wheel.parent))],
+            env={"PATH": f"{tmp_path}:/usr/bin:/bin", "TORCH_INDEX": index},
+            capture_output=True, text=True, timeout=30, check=True,
+        )  # fmt: skip
+        assert done.stderr == ""
+        said += done.stdout.splitlines()
+    installed = [line for line in said if line.startswith("pip <install>")]
+    (package,) = [re.findall(r"<([^>]+)>", line)[-1] for line in installed if ".whl" in line]
+    path, extra = package.removesuffix("]").rsplit("[", 1)
+    assert path == str(wheel) and extra in tomllib.loads(read("pyproject.toml"))["project"]["optional-dependencies"]
+    assert ("<--index-url> <https://cpu>" in installed[0]) is bool(index)
+
+
+def instructions(text: str) -> dict[str, list[str]]:
+    """What follows each instruction of a Dockerfile, in order; lines that go on are joined, as an engine does."""
+    found: dict[str, list[str]] = {}
+    for line in re.sub(r"\\\n\s*", "", text).splitlines():
+        kind, _, rest = line.partition(" ")
+        if line and not line.startswith("#"):
+            found.setdefault(kind, []).append(rest)
+    known = "FROM WORKDIR COPY RUN ARG ENV USER VOLUME EXPOSE ENTRYPOINT CMD STOPSIGNAL HEALTHCHECK"
+    assert set(found) <= set(known.split())
+    return found
 
 
 def test_the_extra_docs_is_what_the_target_installs() -> None:
