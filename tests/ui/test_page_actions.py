@@ -114,7 +114,7 @@ def test_runs_have_a_curve_and_are_read_step_by_step(taught: PageServer, browser
         assert page.get_by_role("img", name=re.compile("tools: mean outcome .* over 12 attempts")).count() == 1
         page.get_by_role("link", name="sum-2").first.click()
         page.get_by_role("heading", name="One attempt").wait_for()
-        page.get_by_text("step 0").wait_for()
+        page.get_by_text("step 1 of 1").wait_for()
         assert "the answer was compared" in page.locator("main").inner_text()
 
 
