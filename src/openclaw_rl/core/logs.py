@@ -1,0 +1,102 @@
+"""How the log is written: as lines of text, or as lines of JSON for programs that collect logs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from logging.handlers import MemoryHandler
+from types import TracebackType
+from typing import TextIO
+
+TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+INHERITED = "OPENCLAW_RL_LOG_FORMAT"  # in the environment of the processes that a server starts
+_WAITING = 10_000  # lines kept until it is known how they are to be written
+_PLACE = re.compile(r"(?:\b([A-Za-z_]\w*)=)?%(?:[-+ #0]*\d*(?:\.\d+)?)([a-zA-Z%])")
+
+
+class JsonFormatter(logging.Formatter):
+    """A record as one line of JSON: `time`, `level`, `name`, `message`, and each `name=%s` of the message by its name.
+
+    So `turn` and `version` are fields of their own wherever a line knows them. A traceback is in `error`.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
+        line: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "name": record.name,
+            "message": record.getMessage(),
+        }
+        for name, value in _facts(record):
+            line.setdefault(name, value if isinstance(value, bool | int) or _is_finite(value) else str(value))
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def set_up_logging(level: int = logging.INFO, *, text: str = TEXT, stream: TextIO | None = None) -> bool:
+    """Writes the log of a process that a server started as the server's own is written; True where that is JSON."""
+    is_json = os.environ.get(INHERITED) == "json"
+    _write_as(is_json, level, text, stream)
+    return is_json
+
+
+def kept_until_known(level: int) -> Callable[[bool], None]:
+    """Keeps what is logged until the function that is returned is called with whether the log is JSON."""
+    waiting = MemoryHandler(_WAITING, flushLevel=logging.CRITICAL + 1)
+    root = logging.getLogger()
+    root.addHandler(waiting)
+    root.setLevel(level)
+
+    def known(is_json: bool) -> None:
+        root.removeHandler(waiting)
+        if is_json:
+            os.environ[INHERITED] = "json"
+        waiting.setTarget(_write_as(is_json, level, TEXT))
+        waiting.close()
+
+    return known
+
+
+def _write_as(is_json: bool, level: int, text: str, stream: TextIO | None = None) -> logging.Handler:
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter() if is_json else logging.Formatter(text))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(level)
+    if is_json:  # what is not logged would be a line of text among the others
+        logging.captureWarnings(True)
+        sys.excepthook = _log_uncaught
+    return handler
+
+
+def _log_uncaught(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        traceback.print_exception(kind, problem, trace)
+        return
+    logging.getLogger(__name__).critical("the program ended: %s", problem, exc_info=(kind, problem, trace))
+
+
+def _facts(record: logging.LogRecord) -> Iterator[tuple[str, object]]:
+    """The named values of a message, by the names that its form gives them."""
+    if not isinstance(record.args, tuple) or not isinstance(record.msg, str):
+        return
+    values = iter(record.args)
+    for name, kind in _PLACE.findall(record.msg):
+        if kind == "%":
+            continue
+        value = next(values, None)
+        if name:
+            yield name, value
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, float) and math.isfinite(value)  # JSON has no other numbers
