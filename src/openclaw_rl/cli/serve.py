@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from openclaw_rl.config import Config
 
 app = typer.Typer()
+log = logging.getLogger(__name__)
 
 
 @app.command()
@@ -56,6 +57,7 @@ def serve(
     Ctrl-C leaves at once. Nothing is lost either way.
     """
     from openclaw_rl.runtime.serving import run
+    from openclaw_rl.telemetry.settings import LogFormat
 
     given: dict[str, Json] = {
         "model": model,
@@ -69,10 +71,15 @@ def serve(
     }
     settings = _settings(config, given, logging.DEBUG if verbose else logging.INFO)
 
-    def announce(line: str) -> None:
-        say.print(line, soft_wrap=True, markup=False)
+    is_text = settings.log.format is LogFormat.TEXT
 
-    asyncio.run(run(settings, learn=learn, announce=announce, is_private=say.is_terminal))
+    def announce(line: str) -> None:
+        if is_text:
+            say.print(line, soft_wrap=True, markup=False)
+        else:
+            log.info("%s", line)
+
+    asyncio.run(run(settings, learn=learn, announce=announce, is_private=is_text and say.is_terminal))
 
 
 def _settings(file: Path | None, given: Mapping[str, Json], level: int) -> Config:
