@@ -52,10 +52,12 @@ def test_what_is_logged_before_the_form_is_known_and_what_ends_the_program_are_l
         "known = kept_until_known(logging.INFO)\n"
         "logging.getLogger('a').warning('early %s', 'words')\n"
         "known(True)\n"
+        "import os; os.write(2, b'  5%\\r100%\\npast the log\\n\\n')\n"
         "warnings.warn('a warning')\n"
         "raise SystemError('the end')\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     lines = [json.loads(line) for line in done.stderr.splitlines()]
-    assert [line["level"] for line in lines] == ["WARNING", "WARNING", "CRITICAL"]
-    assert lines[0]["message"] == "early words" and "SystemError: the end" in lines[2]["error"]
+    assert [line["level"] for line in lines] == ["WARNING", *["INFO"] * 3, "WARNING", "CRITICAL"]
+    assert [line["message"] for line in lines[:4]] == ["early words", "  5%", "100%", "past the log"]
+    assert {line["name"] for line in lines[1:4]} == {"stderr"} and "SystemError: the end" in lines[-1]["error"]

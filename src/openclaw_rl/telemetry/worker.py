@@ -26,9 +26,7 @@ _OPENERS: dict[str, Callable[[dict[str, str]], Sink]] = {**SINKS, OTEL: span_sin
 
 def main() -> None:
     """Serves one sink until stdin closes."""
-    log_to = os.fdopen(os.dup(2), "w", buffering=1)
-    if set_up_logging(logging.WARNING, text=f"{sys.argv[1]}: %(message)s", stream=log_to):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what a library prints would be no line of JSON
+    set_up_logging(logging.WARNING, text=f"{sys.argv[1]}: %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a library prints must not get between the answers
