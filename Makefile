@@ -252,7 +252,7 @@ bench-large: .venv/installed  ## bodies of 1 to 32 MB and histories of 10 to 10,
 bench-soak: .venv/installed  ## 50,000 turns of 5,000 conversations: memory, handles and latency, and the curve (build/soak)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.soak
 
-test-external: .venv/installed  ## a trainer elsewhere: the example learns a correction; exactly once through 100 kills at random instants
+test-external: .venv/installed-bench  ## a trainer elsewhere: two examples, one with TRL, learn a correction; exactly once through 100 kills at random instants
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -rs -m slow tests/flow/test_external_live.py >&2
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.external
 
