@@ -110,7 +110,7 @@ build/metrics/installed: .venv/installed
 	@touch $@
 
 test-metrics: build/metrics/installed  ## sinks, traces, the JSON log and exports with the real libraries, offline (about 800 MB into build/metrics, once)
-	@OMP_NUM_THREADS=1 build/metrics/bin/python -m pytest -q -rs -m "slow or not slow" tests/telemetry tests/flow/test_metrics_live.py
+	@OMP_NUM_THREADS=1 build/metrics/bin/python -m pytest -q -rs -m "slow or not slow" tests/telemetry tests/flow/test_metrics_live.py tests/store/test_exports_in_trl.py
 
 docs: .venv/installed build/docs/installed  ## the documentation as a site, in build/site; a link that leads nowhere ends it
 	@$(BIN)/python -m benchmarks.reference
