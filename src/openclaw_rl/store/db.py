@@ -338,7 +338,7 @@ class Store:
     # -- versions
     async def settle(self, version: PolicyVersion, status: VersionStatus, why: str, metrics: dict[str, float]) -> None:
         """LIVE or REFUSED with the reason; metrics are added to what the step wrote."""
-        await self._writer.do(lambda tx: versions.settle(tx, version, status, why, metrics), is_synced=True)
+        await self._writer.do(lambda tx: versions.decide(tx, version, status, why, metrics), is_synced=True)
 
     async def versions(self) -> list[VersionRow]:
         """All of them, oldest first, the base model included."""

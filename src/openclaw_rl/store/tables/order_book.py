@@ -90,7 +90,7 @@ class OrderBook:
         """The version passed the gate and is not served; training goes on from it."""
 
         def work(tx: Transaction) -> None:
-            versions.settle(tx, row.version, VersionStatus.LIVE, why, dict(metrics))
+            versions.decide(tx, row.version, VersionStatus.LIVE, why, dict(metrics))
             tx.sql.execute("UPDATE pins SET ahead = ? WHERE scope = ?", (row.version.number, plain(row.version.scope)))
 
         await self._writer.do(work, is_synced=True)

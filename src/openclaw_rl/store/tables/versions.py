@@ -135,10 +135,9 @@ def line(sql: sqlite3.Connection, version: PolicyVersion, most: int) -> list[Ver
 
 
 def settle(
-    transaction: Transaction, version: PolicyVersion, status: VersionStatus, why: str, metrics: dict[str, float]
+    sql: sqlite3.Connection, version: PolicyVersion, status: VersionStatus, why: str, metrics: dict[str, float]
 ) -> None:
     """LIVE or REFUSED with the reason; metrics are added to what the step wrote."""
-    sql = transaction.sql
     row = get(sql, version)
     if row is None:
         raise ValueError(f"there is no version {version}")
@@ -146,7 +145,15 @@ def settle(
         "UPDATE versions SET status = ?, why = ?, metrics = ? WHERE scope = ? AND number = ?",
         (status.value, plain(why), codec.metrics_text(row.metrics | metrics), version.scope, version.number),
     )
-    if row.status is VersionStatus.CANDIDATE:
+
+
+def decide(
+    transaction: Transaction, version: PolicyVersion, status: VersionStatus, why: str, metrics: dict[str, float]
+) -> None:
+    """As `settle`, by a server; of what the gate made of a candidate whoever listens is informed."""
+    row = get(transaction.sql, version)
+    settle(transaction.sql, version, status, why, metrics)
+    if row is not None and row.status is VersionStatus.CANDIDATE:
         facts: dict[str, Json] = {"status": status.value, "metrics": dict(metrics)}
         transaction.events.append(StoreEvent(EventKind.GATE, row.turns, version, row.made_s, facts))
 
