@@ -26,13 +26,13 @@ def line_of(message: str, *args: object, error: bool = False) -> dict[str, objec
 
 
 def test_named_values_are_fields_and_words_within_them_are_not() -> None:
-    line = line_of("judged turn=%s score=%s hints=%d at %.1f %%: %s", "t1", None, 2, 0.5, "version=9 of mine\nand more")
+    line = line_of("judged turn=%s score=%s at %.1f %% hints=%d: %s", "t1", None, 0.5, 2, "version=9 of mine\nand more")
     time = line.pop("time")
     assert isinstance(time, str) and time.endswith("+00:00")
     assert line == {
         "level": "INFO",
         "name": "openclaw_rl.part",
-        "message": "judged turn=t1 score=None hints=2 at 0.5 %: version=9 of mine\nand more",
+        "message": "judged turn=t1 score=None at 0.5 % hints=2: version=9 of mine\nand more",
         "turn": "t1",
         "score": "None",
         "hints": 2,

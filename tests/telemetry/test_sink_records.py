@@ -12,7 +12,9 @@ from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.store.connection import open_writer
 from openclaw_rl.store.db import Store
+from openclaw_rl.store.writer import Transaction, Writer
 from openclaw_rl.telemetry.records import evaluation, event_record, numbers_of
 from openclaw_rl.telemetry.settings import MetricsSettings, SinkKind, TracesSettings
 from openclaw_rl.telemetry.spans import SpanMaker, span_id, trace_id
@@ -95,12 +97,20 @@ async def test_the_store_reports_what_it_committed_with_nothing_that_was_said(tm
 
 async def test_work_that_was_undone_is_not_reported(tmp_path: Path) -> None:
     heard: list[StoreEvent] = []
-    store = await Store.open(tmp_path, listener=heard.extend)
-    await store.add_turn(a_turn("t"), chain="c")
-    with pytest.raises(ValueError, match="UNIQUE"):
-        await store.add_turn(a_turn("t"), chain="c")
-    await store.aclose()
-    assert len(heard) == 1
+    writer = Writer(open_writer(tmp_path / "store.db"), lambda moved: None, heard.extend)
+
+    def work(transaction: Transaction, name: str) -> None:
+        transaction.events.append(StoreEvent(EventKind.TURN, (name,)))
+        if name == "undone":
+            raise ValueError(name)
+
+    undone = writer.begin(lambda transaction: work(transaction, "undone"))
+    done = writer.begin(lambda transaction: work(transaction, "done"))
+    with pytest.raises(ValueError, match="undone"):
+        await undone
+    await done
+    writer.close()
+    assert [event.turns for event in heard] == [("done",)]
 
 
 @pytest.mark.parametrize("endpoint", ["localhost:4318", "ftp://collector"])
