@@ -8,7 +8,7 @@ export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
 FIGURES := house bench-forget bench-gate bench-damage bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings bench-screens bench-pool bench-agent-run bench-page eval-agents
-.PHONY: docs test-wheel test-vllm test-mini-swe test-boxes test-oracle test-peers help install demo serve test test-node test-openclaw test-clients check format tiny clean test-bridges test-screens test-pool test-agents test-page demo-agent test-external test-notebooks $(FIGURES)
+.PHONY: docs test-wheel test-metrics test-vllm test-mini-swe test-boxes test-oracle test-peers help install demo serve test test-node test-openclaw test-clients check format tiny clean test-bridges test-screens test-pool test-agents test-page demo-agent test-external test-notebooks $(FIGURES)
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -101,6 +101,16 @@ build/docs/installed: pyproject.toml
 	@test -x build/docs/bin/python || $(PYTHON) -m venv build/docs
 	@build/docs/bin/python -m pip install $(QUIET_PIP) "mkdocs>=1.6,<2" "mkdocs-material>=9.6,<10" >&2
 	@touch $@
+
+# Beside .venv, whose packages it sees: what these libraries need must not change what the others are tested with.
+build/metrics/installed: .venv/installed
+	@$(PYTHON) -m venv build/metrics
+	@$(CURDIR)/.venv/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > $$(build/metrics/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/beside.pth
+	@build/metrics/bin/python -m pip install $(QUIET_PIP) -e ".[tensorboard,trackio,mlflow,wandb,otel,parquet,bench]" "torch==2.13.0" >&2
+	@touch $@
+
+test-metrics: build/metrics/installed  ## sinks, traces, the JSON log and exports with the real libraries, offline (about 800 MB into build/metrics, once)
+	@OMP_NUM_THREADS=1 build/metrics/bin/python -m pytest -q -rs -m "slow or not slow" tests/telemetry tests/flow/test_metrics_live.py tests/store/test_exports_in_trl.py
 
 docs: .venv/installed build/docs/installed  ## the documentation as a site, in build/site; a link that leads nowhere ends it
 	@$(BIN)/python -m benchmarks.reference
@@ -242,7 +252,7 @@ bench-large: .venv/installed  ## bodies of 1 to 32 MB and histories of 10 to 10,
 bench-soak: .venv/installed  ## 50,000 turns of 5,000 conversations: memory, handles and latency, and the curve (build/soak)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.soak
 
-test-external: .venv/installed  ## a trainer elsewhere: the example learns a correction; exactly once through 100 kills at random instants
+test-external: .venv/installed-bench  ## a trainer elsewhere: two examples, one with TRL, learn a correction; exactly once through 100 kills at random instants
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -rs -m slow tests/flow/test_external_live.py >&2
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.external
 

@@ -16,6 +16,7 @@ import tempfile
 import threading
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -25,6 +26,7 @@ from transformers import AutoModelForCausalLM
 FILES = ("adapter_config.json", "adapter_model.safetensors")
 PIECE = 4 << 20  # bytes sent at once
 SEED = 0
+Train = Callable[..., dict[str, float]]  # as `train` below
 
 
 class Server:
@@ -92,17 +94,20 @@ def loss_of(model: torch.nn.Module, prompt: list[int], reply: list[int], weights
     return -(logp * torch.tensor(weights, device=logp.device)).mean()
 
 
-def train(base: str, start: Path | None, batch: dict, folder: Path, *, updates: int, lr: float) -> dict[str, float]:
-    """Trains the adapter on the batch and saves it in `folder`; what is kept with the version."""
+def model_of(base: str, start: Path | None, wanted: dict) -> torch.nn.Module:
+    """The base model with the adapter to begin from, or a fresh one as the batch wants it."""
     torch.manual_seed(SEED)
     model = AutoModelForCausalLM.from_pretrained(base, dtype="float32")
-    if start is None:
-        wanted = batch["adapter"]
-        targets = wanted["targets"] if wanted["targets"] == "all-linear" else wanted["targets"].split(",")
-        config = LoraConfig(r=wanted["rank"], lora_alpha=wanted["alpha"], target_modules=targets, task_type="CAUSAL_LM")
-        model = get_peft_model(model, config)
-    else:
-        model = PeftModel.from_pretrained(model, start, is_trainable=True)
+    if start is not None:
+        return PeftModel.from_pretrained(model, start, is_trainable=True)
+    targets = wanted["targets"] if wanted["targets"] == "all-linear" else wanted["targets"].split(",")
+    config = LoraConfig(r=wanted["rank"], lora_alpha=wanted["alpha"], target_modules=targets, task_type="CAUSAL_LM")
+    return get_peft_model(model, config)
+
+
+def train(base: str, start: Path | None, batch: dict, folder: Path, *, updates: int, lr: float) -> dict[str, float]:
+    """Trains the adapter on the batch and saves it in `folder`; what is kept with the version."""
+    model = model_of(base, start, batch["adapter"])
     taught = [lesson for sample in batch["samples"] for lesson in lessons(sample)]
     optimiser = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], lr=lr, weight_decay=0.0)
     loss = 0.0
@@ -118,7 +123,7 @@ def train(base: str, start: Path | None, batch: dict, folder: Path, *, updates: 
     return {"loss": loss, "lessons": float(len(taught))}
 
 
-def one_step(server: Server, batch: dict, options: argparse.Namespace) -> None:
+def one_step(server: Server, batch: dict, options: argparse.Namespace, train: Train) -> None:
     """Trains on a leased batch and hands back what came of it; the lease is extended meanwhile."""
     lease, has_ended = batch["lease"], threading.Event()
 
@@ -145,8 +150,8 @@ def one_step(server: Server, batch: dict, options: argparse.Namespace) -> None:
         has_ended.set()
 
 
-def main() -> None:
-    """Takes steps until it is stopped, or as many as `--steps` says."""
+def main(train: Train = train) -> None:
+    """Takes steps with `train` until it is stopped, or as many as `--steps` says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("url", "key", "model"):
         parser.add_argument(name)
@@ -158,7 +163,7 @@ def main() -> None:
     while not options.steps or done < options.steps:
         batch = server.lease(wait_s=20.0)
         if batch is not None:
-            one_step(server, batch, options)
+            one_step(server, batch, options, train)
             done += 1
 
 

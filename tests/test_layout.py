@@ -14,11 +14,12 @@ HEAVY = {"torch", "transformers", "peft", "llguidance"}
 
 # package -> the packages of ours it may import, beside itself and `errors`
 STAGES = ("collect", "judge", "teach", "train", "publish", "serve", "envs")
-PARTS = {*STAGES, "core", "wording", "render", "store", "engines", "trainers"}
+PARTS = {*STAGES, "core", "wording", "render", "store", "engines", "trainers", "telemetry"}
 ALLOWED: dict[str, set[str]] = {
     "core": set(),
     "wording": set(),
     "algo": set(),
+    "telemetry": {"core"},
     "render": {"core"},
     "store": {"core", "wording"},
     **{stage: {"core", "wording", "render", "store"} for stage in (*STAGES, "testing")},

@@ -29,6 +29,7 @@ from openclaw_rl.render.settings import RenderSettings
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.settings import StoreSettings
 from openclaw_rl.teach.settings import EpisodeSettings, TeachSettings
+from openclaw_rl.telemetry.settings import LogSettings, MetricsSettings, SinkKind, TracesSettings
 from openclaw_rl.train.settings import TrainSettings
 from openclaw_rl.trainers.settings import TrainerSettings
 
@@ -74,6 +75,12 @@ class Config:
     """How a step is taken."""
     publish: PublishSettings = field(default_factory=PublishSettings)
     """What a version must pass before it is served."""
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    """Where numbers go."""
+    traces: TracesSettings = field(default_factory=TracesSettings)
+    """Where traces go."""
+    log: LogSettings = field(default_factory=LogSettings)
+    """How the log is written."""
 
     def __post_init__(self) -> None:
         if self.trainer.parameters == "full" and self.train.scopes is not Scopes.SHARED:
@@ -101,6 +108,8 @@ ENVIRONMENT: dict[str, str] = {
     "JUDGE_API_KEY": "judge.api_key",
     "OPENCLAW_COMBINE_W_RL": "trainer.method.w_rl",
     "OPENCLAW_COMBINE_W_OPD": "trainer.method.w_opd",
+    "WANDB_PROJECT": "metrics.project",
+    "WANDB_KEY": "metrics.wandb_key",
 }
 # Names of earlier systems that mean nothing here, and why.
 UNUSED: dict[str, str] = {
@@ -110,9 +119,6 @@ UNUSED: dict[str, str] = {
     "ACTOR_GPUS": "the trainer takes one device, trainer.device",
     "ROLLOUT_GPUS": "the engine takes one device, engine.device",
     "PRM_GPUS": "a judge model takes one device, judge.device",
-    "USE_WANDB": "numbers are at /metrics, for Prometheus",
-    "WANDB_PROJECT": "numbers are at /metrics, for Prometheus",
-    "WANDB_KEY": "numbers are at /metrics, for Prometheus",
 }
 # Settings that had another name, and the one each has now: files and command lines that use the old one go on working.
 RENAMED: dict[str, str] = {
@@ -128,7 +134,8 @@ RENAMED: dict[str, str] = {
         )
     },
 }  # fmt: skip
-SECRETS = frozenset({"serve.api_key", "judge.api_key", "engine.remote.api_key"})
+SECRETS = frozenset({"serve.api_key", "judge.api_key", "engine.remote.api_key", "metrics.wandb_key"})
+USE_WANDB = "USE_WANDB"  # in the environment: adds this sink
 
 
 def unused_names(environment: Mapping[str, str] | None = None) -> list[str]:
@@ -160,7 +167,15 @@ def read_config(
     for name, value in named.items():
         _put(table, name, value)
     _rename(table)
+    if words.get(USE_WANDB, "").strip().lower() in ("1", "true", "yes", "on"):
+        _add_sink(table, SinkKind.WANDB)
     return _build(Config, table, "")
+
+
+def _add_sink(table: dict[str, Json], sink: SinkKind) -> None:
+    section = table.setdefault("metrics", {})
+    if isinstance(section, dict) and isinstance(sinks := section.get("sinks", []), list) and sink not in sinks:
+        section["sinks"] = [*sinks, sink.value]
 
 
 def _rename(table: dict[str, Json]) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import aiohttp
@@ -54,15 +55,20 @@ async def leased(server: Served) -> str:
     raise AssertionError("no batch was offered")
 
 
-def client(server: Served, *options: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "examples/external_trainer.py", server.url, KEY, str(model_folder("bundled")), *options]
+def client(server: Served, program: str, *options: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, f"examples/{program}", server.url, KEY, str(model_folder("bundled")), *options]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-async def test_a_correction_is_learned_by_a_trainer_elsewhere(tmp_path: Path, running: list[Served]) -> None:
+@pytest.mark.parametrize("program", ["external_trainer.py", "external_trl.py"])
+async def test_a_correction_is_learned_by_a_trainer_elsewhere(
+    tmp_path: Path, running: list[Served], program: str
+) -> None:
+    if program == "external_trl.py" and find_spec("trl") is None:
+        pytest.skip("trl is not installed: `make test-external` brings it")
     running.append(server := start(tmp_path / "home", config=CONFIG))
     turn = (await ask(server))["x-openclaw-rl-turn"]
     await call(server, "/v1/feedback", {"response_id": turn, "score": -1, "text": WISH})
@@ -70,7 +76,7 @@ async def test_a_correction_is_learned_by_a_trainer_elsewhere(tmp_path: Path, ru
     server.end(signal.SIGKILL)
     running.append(server := start(tmp_path / "home", config=CONFIG))
     await leased(server)  # again, by another who dies: his lease ends after 6 s
-    trainer = client(server, "--steps", "1")
+    trainer = client(server, program, "--steps", "1")
     try:
         said = (await asyncio.to_thread(trainer.communicate, timeout=600))[0].decode()
     finally:

@@ -48,12 +48,22 @@ def test_names_from_earlier_systems_still_work() -> None:
 
 
 def test_names_that_mean_nothing_here_are_answered_with_why() -> None:
-    words = {"USE_WANDB": "1", "SAVE_CKPT": "/ckpt", "PRM_MODEL_PATH": "judge", "NUM_GPUS": "", "PATH": "/bin"}
+    words = {"SAVE_CKPT": "/ckpt", "PRM_MODEL_PATH": "judge", "NUM_GPUS": "", "PATH": "/bin"}
     assert read_config(environment=words, overrides={"home": "somewhere"}).judge.model == "judge"
     told = unused_names(words)
-    assert [line.partition(" ")[0] for line in told] == ["SAVE_CKPT", "USE_WANDB"]
+    assert [line.partition(" ")[0] for line in told] == ["SAVE_CKPT"]
     assert all(" is not used here: " in line for line in told)
     assert not set(UNUSED) & set(ENVIRONMENT)
+
+
+def test_names_of_weights_and_biases_choose_it_as_a_sink(tmp_path: Path) -> None:
+    file = _file(tmp_path, "[metrics]\nsinks = ['tensorboard']\n")
+    words = {"USE_WANDB": "1", "WANDB_PROJECT": "mine", "WANDB_KEY": "secret"}
+    metrics = read_config(file, environment=words).metrics
+    assert ([*metrics.sinks], metrics.project, metrics.wandb_key) == (["tensorboard", "wandb"], "mine", "secret")
+    assert read_config(file, environment={"USE_WANDB": "0"}).metrics.sinks == ("tensorboard",)
+    with pytest.raises(ConfigError, match=r"holds the secret metrics\.wandb_key"):
+        read_config(_file(tmp_path, "[metrics]\nwandb_key = 'secret'\n"), environment={})
 
 
 def test_own_adapters_and_training_every_weight_exclude_each_other() -> None:
@@ -126,4 +136,4 @@ def test_advanced_settings_are_shown_apart_and_every_other_one_says_when_to_chan
     lines = plain.splitlines()[2:]
     settings = [at for at, line in enumerate(lines) if re.match(r"# \w+ (=|is unset)", line)]
     silent = [lines[at] for at in settings if not re.search(r"(Change it|Use|Take|Set it) ", lines[at - 1])]
-    assert len(settings) <= 116 and silent == []
+    assert len(settings) <= 122 and silent == []

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from openclaw_rl.cli.common import Home, run_in_order, say
+from openclaw_rl.cli.common import Home, print_evaluation, run_in_order, say
 from openclaw_rl.core.message import Json
 from openclaw_rl.envs.box.probe import BoxKind
 from openclaw_rl.errors import ConfigError
@@ -268,7 +268,8 @@ def train_agent(
     )
     if not name.isidentifier() and not name.replace("-", "_").isidentifier():
         raise ConfigError(f"the run's name is {name!r}", fix="use letters, digits, _ and -")
-    print(json.dumps(run_in_order(_train(server_address(home, url, key), options, plan, name))))
+    found = run_in_order(_train(server_address(home, url, key), options, plan, name))
+    print_evaluation("train-agent", found, home)
 
 
 async def _train(server: ServerAddress, options: AttemptOptions, plan: TrainingPlan, name: str) -> dict[str, Json]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
+from openclaw_rl.core.message import Json
 from openclaw_rl.errors import ConfigError
 
 T = TypeVar("T")
@@ -53,6 +55,18 @@ def print_table(table: Table, out: Console | None = None) -> None:
     least = Measurement.get(out, out.options.update(max_width=WIDEST), table).minimum
     out.width = max(out.width, least) if out.is_terminal else WIDEST
     out.print(table)
+
+
+def print_evaluation(name: str, figures: Mapping[str, Json], home: Path | None = None) -> None:
+    """Prints the figures as a line of JSON, and enters them in the sinks that the settings name."""
+    from openclaw_rl.config import read_config
+    from openclaw_rl.telemetry.hub import note_evaluation
+
+    print(json.dumps(figures), flush=True)
+    config = read_config(overrides={"home": None if home is None else str(home)})
+    if config.metrics.sinks:
+        for finding in note_evaluation(config.home, config.metrics, name, figures):
+            say.print(f"warning: {finding.said}", soft_wrap=True, markup=False)
 
 
 def run_in_order(work: Coroutine[None, None, T]) -> T:

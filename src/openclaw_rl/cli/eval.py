@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from openclaw_rl.cli import eval_tasks, judging
-from openclaw_rl.cli.common import run_in_order, say
+from openclaw_rl.cli.common import print_evaluation, run_in_order, say
 from openclaw_rl.evals.personalization.modes import Mode
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def wishes(
         report.write_text(reports.as_html(found), "utf-8")
     if results is not None:
         reports.write_results(results, found)
-    print(json.dumps(found))
+    print_evaluation("wishes", found)
 
 
 def _plan(mode: Mode, methods: list[str], model: str, problems: Path | None, recipe: Path | None) -> EvalPlan:
@@ -224,7 +224,7 @@ def _deliver(
     document, section = results
     if document is not None:
         reports.write_results(document, plan, found, trials, section)
-    print(json.dumps(found))
+    print_evaluation("personalization", found)
 
 
 app.add_typer(judging.app)

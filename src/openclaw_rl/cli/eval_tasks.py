@@ -32,7 +32,7 @@ from openclaw_rl.cli.agents import (
     entries_of,
     server_address,
 )
-from openclaw_rl.cli.common import Home, run_in_order, say
+from openclaw_rl.cli.common import Home, print_evaluation, run_in_order, say
 from openclaw_rl.core.message import Json
 from openclaw_rl.envs.box.probe import BoxKind
 
@@ -86,7 +86,8 @@ def eval_tasks(
     )
     entries = entries_of(options)[:most]
     server = server_address(home, url, key)
-    print(json.dumps(run_in_order(_measured(server, options, entries, version or [SERVED], (times, json_file)))))
+    found = run_in_order(_measured(server, options, entries, version or [SERVED], (times, json_file)))
+    print_evaluation("tasks", found, home)
 
 
 async def _measured(

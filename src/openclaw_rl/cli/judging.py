@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from openclaw_rl.cli.common import run_in_order, say
+from openclaw_rl.cli.common import print_evaluation, run_in_order, say
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import JudgeError
 from openclaw_rl.evals.judging.cases import JudgeCase, spread, taught_cases, written_cases
@@ -70,7 +70,7 @@ def judge(
     results = run_in_order(_run((url, name, model), settings, at_once, chosen))
     _write(out, results)
     _show(results)
-    print(json.dumps({**as_json(results), "conditions": _conditions(url, name, model, settings)}))
+    print_evaluation("judge", {**as_json(results), "conditions": _conditions(url, name, model, settings)})
 
 
 @app.command()
@@ -101,7 +101,7 @@ def wordings(
     figures = kept.as_json(chosen, results)
     for title in ("by_wish", "by_language", "by_tone"):
         _show_heard(title, figures[title])
-    print(json.dumps({**figures, "conditions": _conditions(url, name, model, settings)}))
+    print_evaluation("wordings", {**figures, "conditions": _conditions(url, name, model, settings)})
 
 
 async def _run(

@@ -15,6 +15,7 @@ from rich.table import Column, Table
 
 from openclaw_rl.cli.common import Home, home_of, print_table, say
 from openclaw_rl.core.message import Json
+from openclaw_rl.store.forms import ExportForm
 
 app = typer.Typer()
 
@@ -152,20 +153,32 @@ def turns(
 
 @app.command()
 def export(
-    out: Annotated[Path, typer.Argument(help="The JSONL file to write.")],
+    out: Annotated[Path, typer.Argument(help="The JSONL file to write; or a Parquet file, by its ending.")],
     home: Home = None,
     user: Annotated[str | None, typer.Option("--user", help="Only this user's turns.")] = None,
     side: Annotated[bool, typer.Option("--side/--no-side", help="Side requests too, marked by their kind.")] = True,
+    form: Annotated[
+        ExportForm,
+        typer.Option(
+            "--form",
+            help="`records` holds every turn. The others hold what was judged, as TRL (SFT, KTO, DPO, or token ids "
+            "with log-probabilities), verl or slime reads it.",
+        ),
+    ] = ExportForm.RECORDS,
 ) -> None:
     """Write every turn with its next state, votes, score and hints as one line of JSON each.
 
     Works while the server runs, which then hands them out itself, and while it does not.
     """
-    from openclaw_rl.owner.inspection import export_to, notes_exports
+    from openclaw_rl.owner.inspection import check_parquet, export_to, notes_exports
 
     folder = home_of(home)
-    turns, sides = asyncio.run(export_to(folder, out, user=user, with_side=side))
-    print(f"{turns} turns{f' and {sides} side requests' if side else ''} in {out}")
+    check_parquet(out)
+    turns, sides = asyncio.run(export_to(folder, out, user=user, with_side=side, form=form))
+    if form is ExportForm.RECORDS:
+        print(f"{turns} turns{f' and {sides} side requests' if side else ''} in {out}")
+    else:
+        print(f"{turns} rows in {out}")
     if not notes_exports(folder):
         note = f"{folder} cannot be written, so it does not know of this file: `openclaw-rl forget` will not clean it"
         say.print(escape(note), soft_wrap=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -97,10 +96,11 @@ def serve(
     for 30 seconds, and leaves; a second Ctrl-C leaves at once. A server that was killed cleans up at its next start.
     docs/pool.md describes the protocol.
     """
+    from openclaw_rl.core.logs import set_up_logging
     from openclaw_rl.envs.pool.pool import PoolOptions, default_capacity, default_memory_mb
     from openclaw_rl.serve.settings import ServeSettings
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    set_up_logging()
     options = PoolOptions(
         capacity=capacity or default_capacity(),
         memory_mb=default_memory_mb() if memory_mb is None else memory_mb,

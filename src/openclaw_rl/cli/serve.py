@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from openclaw_rl.cli.common import Home, run_in_order, say
+from openclaw_rl.core.message import Json
+
+if TYPE_CHECKING:
+    from openclaw_rl.config import Config
 
 app = typer.Typer()
+log = logging.getLogger(__name__)
 
 
 @app.command()
@@ -50,30 +56,46 @@ def serve(
     Point any OpenAI-style client at the address it prints. Ctrl-C finishes what is being answered and leaves; a second
     Ctrl-C leaves at once. Nothing is lost either way.
     """
-    from openclaw_rl.config import read_config
     from openclaw_rl.runtime.serving import run
+    from openclaw_rl.telemetry.settings import LogFormat
 
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    settings = read_config(
-        config,
-        overrides={
-            "model": model,
-            "home": None if home is None else str(home),
-            "serve.host": host,
-            "serve.port": port,
-            "serve.api_key": api_key,
-            "serve.tls_cert": None if tls_cert is None else str(tls_cert),
-            "serve.tls_key": None if tls_key is None else str(tls_key),
-            "serve.plain_public": plain_public,
-        },
-    )
+    given: dict[str, Json] = {
+        "model": model,
+        "home": None if home is None else str(home),
+        "serve.host": host,
+        "serve.port": port,
+        "serve.api_key": api_key,
+        "serve.tls_cert": None if tls_cert is None else str(tls_cert),
+        "serve.tls_key": None if tls_key is None else str(tls_key),
+        "serve.plain_public": plain_public,
+    }
+    settings = _settings(config, given, logging.DEBUG if verbose else logging.INFO)
+
+    is_text = settings.log.format is LogFormat.TEXT
 
     def announce(line: str) -> None:
-        say.print(line, soft_wrap=True, markup=False)
+        if is_text:
+            say.print(line, soft_wrap=True, markup=False)
+        else:
+            log.info("%s", line)
 
-    asyncio.run(run(settings, learn=learn, announce=announce, is_private=say.is_terminal))
+    asyncio.run(run(settings, learn=learn, announce=announce, is_private=is_text and say.is_terminal))
+
+
+def _settings(file: Path | None, given: Mapping[str, Json], level: int) -> Config:
+    """The settings, with the log written as they say, what is logged while they are read included."""
+    from openclaw_rl.config import read_config
+    from openclaw_rl.core.logs import kept_until_known
+    from openclaw_rl.telemetry.settings import LogFormat
+
+    log_is_json = kept_until_known(level)
+    is_json = False
+    try:
+        settings = read_config(file, overrides=given)
+        is_json = settings.log.format is LogFormat.JSON
+    finally:
+        log_is_json(is_json)
+    return settings
 
 
 @app.command()

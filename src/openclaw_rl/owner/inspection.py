@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -17,8 +19,13 @@ from openclaw_rl.home.folder import address_of
 from openclaw_rl.home.reach import answer_of, asked, asking, opened
 from openclaw_rl.serve.control.views import episode_json, episode_line, turn_json, turn_line
 from openclaw_rl.serve.ids import turn_of_response
+from openclaw_rl.store.forms import ExportForm
+
+if TYPE_CHECKING:
+    from openclaw_rl.store.export import ExportFilter
 
 STREAMED = aiohttp.ClientTimeout(total=None, sock_read=60)
+PARQUET = ".parquet"
 SIDE = b'"kind": "side"'  # in a record; what people wrote stands in it with its quotation marks escaped
 
 
@@ -82,19 +89,58 @@ async def episodes_of(home: Path, *, limit: int) -> list[dict[str, Json]]:
         return [episode_line(row) for row in await store.episodes.page(limit=limit)]
 
 
-async def export_to(home: Path, out: Path, *, user: str | None = None, with_side: bool = True) -> tuple[int, int]:
+async def export_to(
+    home: Path,
+    out: Path,
+    *,
+    user: str | None = None,
+    with_side: bool = True,
+    form: ExportForm = ExportForm.RECORDS,
+) -> tuple[int, int]:
     """How many turns and side requests were written to `out`: a user's, or everybody's. By the server where one runs.
+
+    In other forms than that of records: how many rows, and 0. What ends in .parquet is written as that.
 
     Raises StoreError, also where something was forgotten meanwhile; then nothing is left of the file.
     """
     from openclaw_rl.store.export import ExportFilter, export
 
+    wanted = ExportFilter(user=user, with_side=with_side, form=form)
     if address_of(home) is not None:
-        return await _received(home, await asyncio.to_thread(out.resolve), user=user, with_side=with_side)
-    async with opened(home, to_read=True) as store:
-        if await asyncio.to_thread(notes_exports, home):
-            await store.exports.note(out, at_s=time.time())  # what is forgotten is taken out of it
-        return await export(store, out, ExportFilter(user=user, with_side=with_side))
+        written = await _received(home, await asyncio.to_thread(out.resolve), wanted)
+    else:
+        async with opened(home, to_read=True) as store:
+            if await asyncio.to_thread(notes_exports, home):
+                await store.exports.note(out, at_s=time.time())  # what is forgotten is taken out of it
+            written = await export(store, out, wanted)
+    if out.suffix == PARQUET and written != (0, 0):
+        await asyncio.to_thread(_as_parquet, out)
+    return written
+
+
+def check_parquet(out: Path) -> None:
+    """Raises ConfigError where `out` is to be a Parquet file and the library for it is not installed."""
+    if out.suffix == PARQUET and find_spec("pyarrow") is None:
+        raise ConfigError(
+            f"{out} is to be a Parquet file, which needs pyarrow",
+            fix='install it: pip install "openclaw-rl[parquet]", or name a .jsonl file',
+        )
+
+
+def _as_parquet(out: Path) -> None:
+    """Rewrites a file of JSON lines as Parquet."""
+    import pyarrow.json
+    import pyarrow.parquet
+
+    options = pyarrow.json.ReadOptions(block_size=max(1 << 20, out.stat().st_size + 1))  # one block has one schema
+    table = pyarrow.json.read_json(out, read_options=options)
+    fresh = out.with_name(f"{out.name}.part")
+    try:
+        fresh.touch(mode=0o600)
+        pyarrow.parquet.write_table(table, fresh)
+        fresh.replace(out)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def notes_exports(home: Path) -> bool:
@@ -102,13 +148,13 @@ def notes_exports(home: Path) -> bool:
     return address_of(home) is not None or not is_read_only(home)
 
 
-async def _received(home: Path, out: Path, *, user: str | None, with_side: bool) -> tuple[int, int]:
+async def _received(home: Path, out: Path, wanted: ExportFilter) -> tuple[int, int]:
     """As `export_to`, from the running server."""
     from openclaw_rl.serve.control.export import FORGOTTEN
     from openclaw_rl.store.export import written
 
-    asked_for = {"to": str(out), "side": "true" if with_side else "false"}
-    asked_for |= {} if user is None else {"user": user}
+    asked_for = {"to": str(out), "side": "true" if wanted.with_side else "false", "form": wanted.form.value}
+    asked_for |= {} if wanted.user is None else {"user": wanted.user}
     main = side = 0
     rest = b""
     async with asking(home, "GET", "/v1/rl/export", limit=STREAMED, query=asked_for) as response:
@@ -118,7 +164,7 @@ async def _received(home: Path, out: Path, *, user: str | None, with_side: bool)
             async for data in response.content.iter_any():
                 lines.write(data)
                 *whole, rest = (rest + data).split(b"\n")
-                sides = sum(SIDE in line for line in whole)
+                sides = sum(SIDE in line for line in whole) if wanted.form is ExportForm.RECORDS else 0
                 main, side = main + len(whole) - sides, side + sides
         known = int(response.headers[FORGOTTEN])
     forgotten = (await asked(home, "GET", "/v1/rl/forget"))["forgettings"]

@@ -318,7 +318,9 @@ def _clean_records(path: Path, gone: Collection[str], unsaid: Collection[str]) -
             fresh.chmod(0o600)
             for line in lines:
                 record = json.loads(line)
-                name = record["turn_id"]
+                name, made_of = record["turn_id"], record.get("turn_ids", ())  # in forms for other trainers
+                if made_of and any(each in gone or each in unsaid for each in made_of):
+                    continue
                 if name in unsaid:
                     kept.write(json.dumps(record | dict.fromkeys(UNSAID) | {"hints": []}) + "\n")
                 elif name not in gone:

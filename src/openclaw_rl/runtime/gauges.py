@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from openclaw_rl.core.version import SHARED
 from openclaw_rl.runtime.installation import Installation
 from openclaw_rl.serve.door.connections import Door
+from openclaw_rl.telemetry.hub import Telemetry
 
 PREFIX = "openclaw_rl"
 
@@ -49,6 +50,24 @@ class LearningGauges(Collector):
             facts |= stage.gauges()
         yield from _gauges(facts)
         yield from _gauges({**parts.store.waiting, **parts.collect.held, **parts.renderer.held})
+
+
+class SinkGauges(Collector):
+    """What each sink took over and dropped, and how many records wait for it."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+
+    def collect(self) -> Iterable[Metric]:
+        """The counters as they stand."""
+        sent = CounterMetricFamily(f"{PREFIX}_sink_records", "Records taken over by sinks.", labels=["sink"])
+        dropped = CounterMetricFamily(f"{PREFIX}_sink_dropped", "Records that a sink did not take.", labels=["sink"])
+        waiting = GaugeMetricFamily(f"{PREFIX}_sink_waiting", "Records that wait for a sink.", labels=["sink"])
+        for one in self._telemetry.statuses:
+            sent.add_metric([one.name], one.sent)
+            dropped.add_metric([one.name], one.dropped)
+            waiting.add_metric([one.name], one.waiting)
+        yield from (sent, dropped, waiting)
 
 
 def _gauges(facts: Mapping[str, float]) -> Iterable[Metric]:

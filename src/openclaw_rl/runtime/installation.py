@@ -56,6 +56,7 @@ from openclaw_rl.store.db import Store
 from openclaw_rl.store.redact.masker import Masker
 from openclaw_rl.teach.bridge import BridgeStage
 from openclaw_rl.teach.stage import LearningRules, TeachStage
+from openclaw_rl.telemetry.hub import Telemetry, check_installed, opened_telemetry
 from openclaw_rl.train.stage import TrainStage
 from openclaw_rl.trainers.open import open_trainer
 from openclaw_rl.trainers.settings import TrainerSettings
@@ -90,6 +91,7 @@ class Installation:
     trainer: Trainer
     judge_model: JudgeModel | None = None
     remaking: RebuildBlockers = field(default_factory=RebuildBlockers)
+    telemetry: Telemetry = field(default_factory=Telemetry)
 
     @property
     def upkeep(self) -> StageSupervisor:
@@ -123,7 +125,7 @@ class Installation:
             "model": self.engine.info,
             "engine": await self.engine.stats(),
         }
-        home = await asyncio.to_thread(home_findings, self.config.home)
+        home = (*await asyncio.to_thread(home_findings, self.config.home), *self.telemetry.findings())
         collecting = self.collect.tally.complaint() or ""
         return status_of(facts, loop, reports, about=about, home=home, collecting=collecting)
 
@@ -137,6 +139,7 @@ class OpenedHome:
     key: str
     keys: Keys
     is_key_new: bool = False
+    telemetry: Telemetry = field(default_factory=Telemetry)
 
 
 @asynccontextmanager
@@ -154,11 +157,19 @@ async def grounded(config: Config) -> AsyncIterator[OpenedHome]:
     """
     check_exposure(config.serve)
     await asyncio.to_thread(_check_named, config)
+    check_installed(config.metrics, config.traces)
     masker = await asyncio.to_thread(Masker.of, config.store.redact)
     await asyncio.to_thread(finish_erasing, config.home)
     async with AsyncExitStack() as stack:
         begin = time.monotonic()
-        store = await Store.open(config.home, masker=masker, picture_bytes=config.store.pictures_mb << 20)
+        telemetry = await asyncio.to_thread(opened_telemetry, config.home, config.metrics, config.traces)
+        stack.push_async_callback(asyncio.to_thread, telemetry.close)
+        store = await Store.open(
+            config.home,
+            masker=masker,
+            picture_bytes=config.store.pictures_mb << 20,
+            listener=telemetry.heard,
+        )
         log.info("opened store seconds=%.3f", time.monotonic() - begin)
         stack.push_async_callback(store.aclose)
         await asyncio.to_thread(close_folder, config.home)
@@ -166,7 +177,7 @@ async def grounded(config: Config) -> AsyncIterator[OpenedHome]:
         key = config.serve.api_key or await asyncio.to_thread(kept_key, config.home)
         book = await asyncio.to_thread(KeyBook, config.home)
         stack.callback(book.note)
-        yield OpenedHome(config, store, key, Keys({OWNER: key}, book.keys, book.used), is_key_new=not has_own)
+        yield OpenedHome(config, store, key, Keys({OWNER: key}, book.keys, book.used), not has_own, telemetry)
 
 
 @asynccontextmanager
@@ -187,7 +198,7 @@ async def loaded(ground: OpenedHome) -> AsyncIterator[Installation]:
         stack.push_async_callback(trainer.aclose)
         base = EngineChat(engine, renderer, renderer.ends(engine.info.eos_ids))
         judge, own = await _judge(stack, config, store, judge_folder, base if judge_folder == folder else None)
-        built = SharedParts(store, renderer, engine, trainer, judge, ground.keys, own)
+        built = SharedParts(store, renderer, engine, trainer, judge, ground.keys, own, ground.telemetry)
         parts = assembled(config, folder, ground.key, built)
         await parts.publishing.start()
         yield parts
@@ -243,6 +254,7 @@ class SharedParts:
     judge: Judge
     keys: Keys | None = None  # the owner's alone
     judge_model: JudgeModel | None = None  # where the judge has a model of its own here
+    telemetry: Telemetry = field(default_factory=Telemetry)
 
 
 def assembled(config: Config, folder: Path, key: str, built: SharedParts) -> Installation:
@@ -302,6 +314,7 @@ def assembled(config: Config, folder: Path, key: str, built: SharedParts) -> Ins
         trainer=built.trainer,
         judge_model=built.judge_model,
         remaking=remaking,
+        telemetry=built.telemetry,
     )
 
 

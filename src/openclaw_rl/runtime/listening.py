@@ -22,7 +22,7 @@ from openclaw_rl.home.models import served_name
 from openclaw_rl.publish.compare import ComparedPrompt, Comparison
 from openclaw_rl.publish.swap import pin, rollback, unpin
 from openclaw_rl.runtime.forgetting import Forgetter
-from openclaw_rl.runtime.gauges import DoorGauges, LearningGauges
+from openclaw_rl.runtime.gauges import DoorGauges, LearningGauges, SinkGauges
 from openclaw_rl.runtime.installation import Installation
 from openclaw_rl.runtime.loop_watch import LoopWatch, watching
 from openclaw_rl.runtime.owning import owner_control
@@ -50,6 +50,7 @@ async def listening(
     async with watching(metrics.registry) as watch:
         serve_parts = _serve_parts(parts, metrics, watch, learns=learns, forgetter=forgetter)
         metrics.registry.register(LearningGauges(parts))
+        metrics.registry.register(SinkGauges(parts.telemetry))
         async with _answering(parts, serve_parts, place) as url:
             yield url
 

@@ -22,6 +22,7 @@ from openclaw_rl.serve.control import routes as control
 from openclaw_rl.serve.notes import IGNORED, PLACEHOLDERS, TURN, VERSION
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.request.names import MOST_CHARS, MOST_EPISODE_CHARS
+from openclaw_rl.store.forms import ExportForm
 
 Answering = Callable[[web.Request, ServeParts, str], Awaitable[web.StreamResponse]]
 Route = tuple[str, str, Answering, Right | None]  # method, path, what answers it, the right a key needs
@@ -137,7 +138,13 @@ _QUERIES: dict[tuple[str, str], dict[str, Json]] = {
         "before": _TEXT,
     },
     **{(method, PICTURE): {"when": {"type": "string", "enum": [*episodes.WHEN]}} for method in ("GET", "PUT")},
-    ("GET", "/v1/rl/export"): {"user": _TEXT, "session": _TEXT, "side": {"type": "boolean"}, "to": _TEXT},
+    ("GET", "/v1/rl/export"): {
+        "user": _TEXT,
+        "session": _TEXT,
+        "side": {"type": "boolean"},
+        "to": _TEXT,
+        "form": {"type": "string", "enum": [form.value for form in ExportForm]},
+    },
     ("GET", "/v1/rl/versions"): {
         "limit": {"type": "integer", "minimum": 1, "maximum": 500, "default": 50},
         "before": _TEXT,

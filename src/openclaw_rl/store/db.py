@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
 
+from openclaw_rl.core.event import Listener, nobody
 from openclaw_rl.core.facts import Overview
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.ledger import DropReason, State
@@ -63,8 +64,12 @@ class Store:
     """
 
     @classmethod
-    async def open(cls, home: Path, *, masker: Masker | None = None, picture_bytes: int = DEFAULT_BYTES) -> Store:
-        """Opens or makes `home/store.db` and locks the folder. What `masker` finds never reaches the disk.
+    async def open(
+        cls, home: Path, *, masker: Masker | None = None,
+        picture_bytes: int = DEFAULT_BYTES, listener: Listener = nobody,
+    ) -> Store:  # fmt: skip
+        """Opens or makes `home/store.db` and locks the folder. What `masker` finds never reaches the disk; `listener` is
+        called on the loop with what was committed, and must return at once.
 
         Raises StoreError where another process holds the folder, the file is corrupt, or it is newer than this program.
         """
@@ -75,7 +80,8 @@ class Store:
         except BaseException:
             lock.free()
             raise
-        return cls(home, lock, writing, reading, masker or Masker(()), picture_bytes=picture_bytes)
+        kept = masker or Masker(())
+        return cls(home, lock, writing, reading, kept, picture_bytes=picture_bytes, listener=listener)
 
     @classmethod
     async def open_to_read(cls, home: Path) -> Store:
@@ -85,20 +91,14 @@ class Store:
         return cls(home, None, connection.open_to_look(home / connection.NAME), reading, Masker(()))
 
     def __init__(
-        self,
-        home: Path,
-        lock: FolderLock | None,
-        writing: sqlite3.Connection,
-        reading: sqlite3.Connection,
-        masker: Masker,
-        *,
-        picture_bytes: int = DEFAULT_BYTES,
-    ) -> None:
+        self, home: Path, lock: FolderLock | None, writing: sqlite3.Connection, reading: sqlite3.Connection,
+        masker: Masker, *, picture_bytes: int = DEFAULT_BYTES, listener: Listener = nobody,
+    ) -> None:  # fmt: skip
         self._lock = lock  # None where nothing can be written
         self._masker = masker
         self._long_texts = LongTexts(masker)
         self._moved = {state: asyncio.Event() for state in State}
-        self._writer = Writer(writing, self._wake)
+        self._writer = Writer(writing, self._wake, listener)
         self._reader = Reader(reading)
         self.hints = HintBook(self._writer, self._reader)
         self.exports = ExportBook(self._writer, home / connection.NAME, is_alone=lock is None)
@@ -187,6 +187,7 @@ class Store:
             if kept is not turn and turn.is_main and reason is None:
                 why = DropReason.REDACTED
             state = turns.insert(tx.sql, kept, chain=chain, prefix=prefix, reason=why)
+            tx.events.append(turns.stored(kept))
             if state is not None:
                 tx.moved.add(state)
             return True
@@ -337,7 +338,7 @@ class Store:
     # -- versions
     async def settle(self, version: PolicyVersion, status: VersionStatus, why: str, metrics: dict[str, float]) -> None:
         """LIVE or REFUSED with the reason; metrics are added to what the step wrote."""
-        await self._writer.do(lambda tx: versions.settle(tx.sql, version, status, why, metrics), is_synced=True)
+        await self._writer.do(lambda tx: versions.decide(tx, version, status, why, metrics), is_synced=True)
 
     async def versions(self) -> list[VersionRow]:
         """All of them, oldest first, the base model included."""
@@ -373,7 +374,7 @@ class Store:
 
     async def set_current(self, version: PolicyVersion, *, why: str) -> None:
         """From now on this version is served; synced to disk."""
-        await self._writer.do(lambda tx: versions.set_current(tx.sql, version, why), is_synced=True)
+        await self._writer.do(lambda tx: versions.serve(tx, version, why), is_synced=True)
 
     async def rewards(self, user: str, *, limit: int) -> Sequence[float]:
         """The scores of the user's latest judged turns, newest first."""

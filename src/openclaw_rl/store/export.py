@@ -23,6 +23,7 @@ from openclaw_rl.errors import StoreError
 from openclaw_rl.store.codec import message_json
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.exports import StoreSnapshot
+from openclaw_rl.store.forms import ExportForm, rows_in
 from openclaw_rl.store.rows import TurnRow
 from openclaw_rl.store.tables import listing
 
@@ -34,13 +35,15 @@ TextOf = Callable[[Sequence[int]], str]
 class ExportFilter:
     """Which turns: of a session, a user or everybody; side requests too, unless `with_side` says otherwise.
 
-    `text_of` turns a prompt's ids into text; without it `prompt_text` is None, since only a tokenizer can tell.
+    `text_of` turns a prompt's ids into text; without it `prompt_text` is None, since only a tokenizer can tell. In any
+    other `form` than that of records there are main turns alone, as many rows each as it gives.
     """
 
     session: str | None = None
     user: str | None = None
     with_side: bool = True
     text_of: TextOf | None = None
+    form: ExportForm = ExportForm.RECORDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,11 @@ def _piece(
     lines: list[str] = []
     main = 0
     for row in rows:
-        if row.turn.is_main:
+        if wanted.form is not ExportForm.RECORDS:
+            found = [json.dumps(each) + "\n" for each in rows_in(wanted.form, sql, row)]
+            lines += found
+            main += len(found)
+        elif row.turn.is_main:
             main += 1
             numbers[row.turn.session] = numbers.get(row.turn.session, 0) + 1
             lines.append(json.dumps(record_of(row, numbers[row.turn.session], wanted.text_of)) + "\n")

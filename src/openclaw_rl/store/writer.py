@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from openclaw_rl.core.event import Listener, StoreEvent, nobody
 from openclaw_rl.core.ledger import State
 from openclaw_rl.errors import StoreError
 from openclaw_rl.store.connection import in_plain_words
@@ -23,10 +24,11 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True)
 class Transaction:
-    """What a piece of work writes to; `moved` are the states that turns have moved into."""
+    """What a piece of work writes to; `moved` are the states that turns have moved into, `events` what happened."""
 
     sql: sqlite3.Connection
     moved: set[State] = field(default_factory=set)
+    events: list[StoreEvent] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -42,16 +44,16 @@ class _Job:
 
     def attempt(self, transaction: Transaction) -> None:
         """Does the work within a savepoint. What goes wrong is the caller's alone, unless SQLite gave up on all."""
-        moved_before = set(transaction.moved)
+        moved_before, events_before = set(transaction.moved), len(transaction.events)
         transaction.sql.execute("SAVEPOINT job")
         try:
             self.settle = self.run(transaction)
         except sqlite3.IntegrityError as problem:
-            self._undo(transaction, moved_before, ValueError(str(problem)))
+            self._undo(transaction, moved_before, events_before, ValueError(str(problem)))
         except sqlite3.Error:
             raise
         except Exception as problem:  # the caller gets it
-            self._undo(transaction, moved_before, problem)
+            self._undo(transaction, moved_before, events_before, problem)
         else:
             transaction.sql.execute("RELEASE job")
 
@@ -59,10 +61,11 @@ class _Job:
         """The caller gets this instead of a result."""
         self.settle = lambda: self.fail(problem)
 
-    def _undo(self, transaction: Transaction, moved_before: set[State], problem: Exception) -> None:
+    def _undo(self, transaction: Transaction, moved_before: set[State], events: int, problem: Exception) -> None:
         transaction.sql.execute("ROLLBACK TO job")
         transaction.sql.execute("RELEASE job")
         transaction.moved.intersection_update(moved_before)
+        del transaction.events[events:]
         self.refuse(problem)
 
 
@@ -73,9 +76,12 @@ class Writer:
     next states of its history. `waiting` counts it.
     """
 
-    def __init__(self, connection: sqlite3.Connection, on_moved: Callable[[set[State]], None]) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, on_moved: Callable[[set[State]], None], listener: Listener = nobody
+    ) -> None:
         self._connection = connection
         self._on_moved = on_moved  # called on the callers' loop, once their rows are committed
+        self._listener = listener  # the same
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._is_closed = False
         self._commits = 0
@@ -155,7 +161,7 @@ class Writer:
             job.settle = job.run(Transaction(self._connection))
         except Exception as problem:  # the caller gets it
             job.refuse(in_plain_words(problem) if isinstance(problem, sqlite3.Error) else problem)
-        self._tell(job.loop, [job], set())
+        self._tell(job.loop, [job], Transaction(self._connection))
 
     def _commit(self, jobs: list[_Job]) -> None:
         transaction = Transaction(self._connection)
@@ -165,6 +171,7 @@ class Writer:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             transaction.moved.clear()
+            transaction.events.clear()
             for job in jobs:
                 job.refuse(
                     in_plain_words(problem) if isinstance(problem, sqlite3.Error | UnicodeDecodeError) else problem
@@ -174,7 +181,7 @@ class Writer:
         for job in jobs:
             by_loop.setdefault(job.loop, []).append(job)
         for loop, theirs in by_loop.items():
-            self._tell(loop, theirs, transaction.moved)
+            self._tell(loop, theirs, transaction)
 
     def _transact(self, transaction: Transaction, jobs: list[_Job]) -> None:
         """One transaction for all. With FULL, SQLite syncs the log, and with it all earlier commits, at the commit."""
@@ -185,10 +192,12 @@ class Writer:
             job.attempt(transaction)
         self._connection.execute("COMMIT")
 
-    def _tell(self, loop: asyncio.AbstractEventLoop, jobs: list[_Job], moved: set[State]) -> None:
+    def _tell(self, loop: asyncio.AbstractEventLoop, jobs: list[_Job], transaction: Transaction) -> None:
         def settle() -> None:
-            if moved:
-                self._on_moved(moved)
+            if transaction.moved:
+                self._on_moved(transaction.moved)
+            if transaction.events:
+                self._listener(transaction.events)
             for job in jobs:
                 job.settle()
 

@@ -7,13 +7,13 @@ last version.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import queue
 import select
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -21,6 +21,7 @@ from typing import BinaryIO
 from openclaw_rl.core import pipe
 from openclaw_rl.core.adapter import StepProgress
 from openclaw_rl.core.disk import FREE_SPACE, FULL
+from openclaw_rl.core.logs import set_up_logging
 from openclaw_rl.errors import OpenClawRLError
 from openclaw_rl.trainers.frames import (
     Answer,
@@ -32,11 +33,13 @@ from openclaw_rl.trainers.frames import (
     TrainerFailure,
 )
 
+log = logging.getLogger(__name__)
 REPORT_S = 0.5  # between two reports of a step's progress
 
 
 def main() -> None:
     """Serves calls until stdin closes."""
+    set_up_logging(logging.WARNING, text="trainer: %(message)s")
     answers = _own_stdout()
     calls: queue.Queue[object] = queue.Queue(maxsize=4)  # the owner waits for each answer; the pipe waits beyond
     threading.Thread(target=_listen, args=(sys.stdin.buffer, calls), daemon=True).start()
@@ -51,7 +54,7 @@ def main() -> None:
             fix = "lower trainer.max_tokens_per_pass, or train.max_sample_tokens where conversations are long"
             pipe.write(answers, TrainerFailure("the trainer ran out of memory", fix, is_memory=True))
         else:
-            traceback.print_exc()
+            log.exception("the step broke")
             pipe.write(answers, TrainerFailure(f"{type(problem).__name__}: {problem}"))
     os._exit(1)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from openclaw_rl.core import pipe
 from openclaw_rl.core.adapter import is_full
+from openclaw_rl.core.logs import set_up_logging
 from openclaw_rl.engines.local.wire import (
     AskStats,
     Cancel,
@@ -47,7 +48,7 @@ SWITCH_S = 0.0005  # reading an adapter beside the steps must give the interpret
 
 def main() -> None:
     """Runs until stdin closes."""
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="engine: %(message)s")
+    set_up_logging(text="engine: %(message)s")
     out = os.fdopen(os.dup(1), "wb")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it closes our stdin
     os.dup2(2, 1)  # whatever a library prints must not get between the frames

@@ -16,6 +16,7 @@ import threading
 from typing import BinaryIO
 
 from openclaw_rl.core import pipe
+from openclaw_rl.core.logs import set_up_logging
 from openclaw_rl.envs.box.isolated import IsolatedBoxes
 from openclaw_rl.envs.box.plain import PlainBoxes
 from openclaw_rl.envs.box.probe import open_boxes
@@ -243,7 +244,7 @@ async def _work(link: socket.socket, incoming: BinaryIO) -> None:
 
 def main() -> None:
     """Started by `workers` with the number of a socket."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s pool worker: %(message)s")
+    set_up_logging(text="%(asctime)s %(levelname)s pool worker: %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server ends it in order
     link = socket.socket(fileno=int(sys.argv[1]))
     link.set_inheritable(False)

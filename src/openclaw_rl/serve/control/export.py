@@ -11,6 +11,7 @@ from aiohttp import web
 from openclaw_rl.errors import OpenClawRLError, RequestError
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.store.export import ExportFilter, pieces
+from openclaw_rl.store.forms import ExportForm
 
 FORGOTTEN = "x-openclaw-rl-forgotten"  # how much was forgotten when the records were read
 _MOST_PATH_CHARS = 4096
@@ -20,7 +21,8 @@ _SAID = {"true": True, "false": False}
 async def export(request: web.Request, parts: ServeParts, key_name: str) -> web.StreamResponse:
     """Every turn with next state, votes, score and hints, a line of JSON each, oldest first.
 
-    `user` or `session` choose whose; `side=false` leaves side requests out. `to` is the file they are written to, which
+    `user` or `session` choose whose; `side=false` leaves side requests out; `form` is another form, as `openclaw-rl
+    export --help` lists them. `to` is the file they are written to, which
     is remembered for when something is forgotten. Where something is forgotten meanwhile, the answer is broken off.
     """
     wanted, to = _asked(request)
@@ -55,14 +57,16 @@ async def export(request: web.Request, parts: ServeParts, key_name: str) -> web.
 
 def _asked(request: web.Request) -> tuple[ExportFilter, Path | None]:
     query = request.query
-    side, to = query.get("side", "true"), query.get("to")
+    side, to, form = query.get("side", "true"), query.get("to"), query.get("form", ExportForm.RECORDS)
+    if form not in set(ExportForm):
+        raise RequestError(f"form is {form!r}", fix=f"send one of {', '.join(ExportForm)}", param="form")
     if side not in _SAID:
         raise RequestError(f"side is {side!r}", fix="send true or false", param="side")
     if to is not None and (len(to) > _MOST_PATH_CHARS or "\0" in to or not Path(to).is_absolute()):
         raise RequestError(
             "to is not an absolute file path", fix="send one that begins with /, or leave it out", param="to"
         )
-    wanted = ExportFilter(session=query.get("session"), user=query.get("user"), with_side=_SAID[side])
+    wanted = ExportFilter(query.get("session"), query.get("user"), with_side=_SAID[side], form=ExportForm(form))
     return wanted, None if to is None else Path(to)
 
 

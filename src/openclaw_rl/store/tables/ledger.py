@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
+from types import MappingProxyType
 
+from openclaw_rl.core.event import EventKind, StoreEvent
 from openclaw_rl.core.hint import Hint, HintSource
 from openclaw_rl.core.ledger import DropReason, State, check_move
 from openclaw_rl.core.message import Json, Role, message
@@ -27,9 +29,18 @@ def state_of(sql: sqlite3.Connection, turn: str) -> State | None:
 
 
 def move(
-    transaction: Transaction, turn: str, after: State, reason: DropReason | None = None, *, is_refused: bool = False
+    transaction: Transaction,
+    turn: str,
+    after: State,
+    reason: DropReason | None = None,
+    *,
+    is_refused: bool = False,
+    facts: Mapping[str, Json] = MappingProxyType({}),
 ) -> None:
-    """Moves a main turn, `is_refused` as in `check_move`. Raises ValueError for a move the tables do not allow."""
+    """Moves a main turn, `is_refused` as in `check_move`. Raises ValueError for a move the tables do not allow.
+
+    `facts` are what else its event holds.
+    """
     before = state_of(transaction.sql, turn)
     if before is None:
         raise ValueError(f"turn {turn} is a side turn and goes nowhere")
@@ -39,6 +50,8 @@ def move(
         (after.value, None if reason is None else reason.value, plain(turn)),
     )
     transaction.moved.add(after)
+    about: dict[str, Json] = {"state": after.value, "reason": None if reason is None else reason.value, **facts}
+    transaction.events.append(StoreEvent(EventKind.STATE, (turn,), facts=about))
 
 
 def pair(transaction: Transaction, next_state: NextState) -> bool:
@@ -74,7 +87,8 @@ def judge(transaction: Transaction, verdict: Verdict) -> bool:
             codec.pack_json(hints),
         ),
     )
-    move(transaction, verdict.turn, State.JUDGED)
+    facts: dict[str, Json] = {"score": verdict.score, "hints": len(hints), "source": verdict.source.value}
+    move(transaction, verdict.turn, State.JUDGED, facts=facts)
     return True
 
 

@@ -40,7 +40,7 @@ class OrderBook:
 
         def work(tx: Transaction) -> None:
             head = _head(tx.sql, version.scope)
-            versions.set_current(tx.sql, version, "pinned by hand")
+            versions.serve(tx, version, "pinned by hand")
             tx.sql.execute(
                 "INSERT INTO pins VALUES (?, ?, ?, ?) ON CONFLICT (scope) DO UPDATE SET number = excluded.number, "
                 "ahead = excluded.ahead, at_s = excluded.at_s",
@@ -57,7 +57,7 @@ class OrderBook:
                 return None
             head = _head(tx.sql, scope)
             tx.sql.execute("DELETE FROM pins WHERE scope = ?", (plain(scope),))
-            versions.set_current(tx.sql, head, "no longer pinned")
+            versions.serve(tx, head, "no longer pinned")
             return head
 
         return await self._writer.do(work, is_synced=True)
@@ -81,7 +81,7 @@ class OrderBook:
             held = tx.sql.execute("SELECT why FROM current WHERE scope = ?", (plain(scope),)).fetchone()
             if held is None or str(held[0]) != instead_of:
                 return False
-            versions.set_current(tx.sql, version, instead_of)
+            versions.serve(tx, version, instead_of)
             return True
 
         return await self._writer.do(work, is_synced=True)
@@ -90,7 +90,7 @@ class OrderBook:
         """The version passed the gate and is not served; training goes on from it."""
 
         def work(tx: Transaction) -> None:
-            versions.settle(tx.sql, row.version, VersionStatus.LIVE, why, dict(metrics))
+            versions.decide(tx, row.version, VersionStatus.LIVE, why, dict(metrics))
             tx.sql.execute("UPDATE pins SET ahead = ? WHERE scope = ?", (row.version.number, plain(row.version.scope)))
 
         await self._writer.do(work, is_synced=True)

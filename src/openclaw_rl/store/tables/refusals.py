@@ -69,5 +69,5 @@ def refuse(transaction: Transaction, version: PolicyVersion, refusal: Refusal) -
         tuple(turn for turn, is_back in became.items() if is_back is False),
     )
     metrics = refusal.metrics | {GIVEN_BACK: float(len(found.waiting) + len(found.given_up))}
-    versions.settle(sql, version, VersionStatus.REFUSED, refusal.why, metrics)
+    versions.decide(transaction, version, VersionStatus.REFUSED, refusal.why, metrics)
     return found

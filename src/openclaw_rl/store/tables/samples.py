@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from openclaw_rl.core.event import EventKind, StoreEvent
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, Outcome, Peer, Sample, SampledReply
@@ -168,6 +169,14 @@ def commit_step(transaction: Transaction, step: StepRecord) -> None:
         if step.version.status is not VersionStatus.CANDIDATE:
             raise ValueError(f"version {step.version.version} is {step.version.status} before it met the gate")
         versions.insert(sql, step.version)
+    transaction.events.append(_event(step))
+
+
+def _event(step: StepRecord) -> StoreEvent:
+    facts: dict[str, Json] = {"samples": len(step.trained), "dropped": len(step.dropped), "ended_s": step.ended_s}
+    facts |= {"scope": step.scope, "metrics": dict(step.metrics)}
+    made = None if step.version is None else step.version.version
+    return StoreEvent(EventKind.STEP, step.trained, made, step.started_s, facts)
 
 
 def sample_of_row(row: Sequence[object]) -> Sample:

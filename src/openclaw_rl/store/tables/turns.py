@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from openclaw_rl.core.completion import Completion, Finish, Span, SpanKind
 from openclaw_rl.core.episode import EpisodeStep
+from openclaw_rl.core.event import EventKind, StoreEvent
 from openclaw_rl.core.hint import PlacedHint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import Json
@@ -51,6 +52,18 @@ class _Texts:
         if row is None:
             raise codec.damaged(f"the text {name} is missing")
         return codec.unpack(bytes(row[0]))
+
+
+def stored(turn: Turn) -> StoreEvent:
+    """That the turn is in the store now. It has no facts about who spoke."""
+    facts: dict[str, Json] = {
+        "kind": turn.kind.value,
+        "api": turn.api,
+        "finish": turn.completion.finish.value,
+        "prompt_tokens": len(turn.prompt),
+        "sampled_tokens": len(turn.completion.tokens),
+    }
+    return StoreEvent(EventKind.TURN, (turn.id,), turn.completion.version, turn.at_s, facts)
 
 
 def insert(sql: sqlite3.Connection, turn: Turn, *, chain: str, prefix: str, reason: DropReason | None) -> State | None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from openclaw_rl.core.event import EventKind, StoreEvent
 from openclaw_rl.core.manifest import version_folder
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import BASE, PolicyVersion, parse_version
@@ -18,6 +19,7 @@ from openclaw_rl.errors import StoreError
 from openclaw_rl.store import codec, connection
 from openclaw_rl.store.codec import listed, plain
 from openclaw_rl.store.rows import VersionRow, VersionStatus
+from openclaw_rl.store.writer import Transaction
 
 COLUMNS = (
     "scope, number, parent_scope, parent_number, folder, digest, status, why, made_s, turns, metrics, upon, rehearsed, "
@@ -145,6 +147,17 @@ def settle(
     )
 
 
+def decide(
+    transaction: Transaction, version: PolicyVersion, status: VersionStatus, why: str, metrics: dict[str, float]
+) -> None:
+    """As `settle`, by a server; of what the gate made of a candidate whoever listens is informed."""
+    row = get(transaction.sql, version)
+    settle(transaction.sql, version, status, why, metrics)
+    if row is not None and row.status is VersionStatus.CANDIDATE:
+        facts: dict[str, Json] = {"status": status.value, "metrics": dict(metrics)}
+        transaction.events.append(StoreEvent(EventKind.GATE, row.turns, version, row.made_s, facts))
+
+
 def current(sql: sqlite3.Connection, scope: str) -> PolicyVersion:
     """What is being served; the base model until something else was set."""
     row = sql.execute("SELECT number FROM current WHERE scope = ?", (plain(scope),)).fetchone()
@@ -164,6 +177,13 @@ def set_current(sql: sqlite3.Connection, version: PolicyVersion, why: str) -> No
         "why = excluded.why",
         (version.scope, version.number, plain(why)),
     )
+
+
+def serve(transaction: Transaction, version: PolicyVersion, why: str) -> None:
+    """As `set_current`, for a server that goes on with it: whoever listens is informed."""
+    set_current(transaction.sql, version, why)
+    row = get(transaction.sql, version)
+    transaction.events.append(StoreEvent(EventKind.SERVED, () if row is None else row.turns, version))
 
 
 def of_step(sql: sqlite3.Connection, step: str) -> PolicyVersion | None:

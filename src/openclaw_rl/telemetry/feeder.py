@@ -1,0 +1,211 @@
+"""Hands records to a process that writes them elsewhere. Whoever has records never waits for it.
+
+Libraries that report to other programs import for seconds, hold the interpreter and wait for networks. Each therefore
+has a process of its own, fed by a thread of its own from a bounded queue. What finds the queue full is dropped and
+counted.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import select
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+from openclaw_rl.core.message import Json
+from openclaw_rl.telemetry.records import Record
+
+log = logging.getLogger(__name__)
+MOST_WAITING, MOST_AT_ONCE = 1000, 256
+OK = "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class FeedLimits:
+    """How long a sink may take, in seconds: to open, to answer, before it is started again, and at the end."""
+
+    open_s: float = 120.0
+    answer_s: float = 60.0
+    pause_s: float = 10.0
+    close_s: float = 5.0
+    most_waiting: int = MOST_WAITING
+
+
+@dataclass(frozen=True, slots=True)
+class FeedStatus:
+    """How many records the sink took over, were dropped, and wait; `problem` is the last, empty where all is well."""
+
+    name: str
+    sent: int
+    dropped: int
+    waiting: int
+    problem: str
+
+
+class SinkFeeder:
+    """Feeds one sink. `command` starts its process, which is given `options` first."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], options: Mapping[str, Json], *, limits: FeedLimits | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self._command = list(command)
+        self._options = options
+        self._environment = environment
+        self._limits = limits or FeedLimits()
+        # dropped where it is full; `dropped` counts it
+        self._queue: queue.Queue[Record | None] = queue.Queue(self._limits.most_waiting)
+        self._sent = self._dropped = 0
+        self._problem = ""
+        self._stopping = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        # joined by `close` for a while; a daemon, so that a sink that hangs does not keep the program from ending
+        self._thread = threading.Thread(target=self._run, name=f"sink-{name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def status(self) -> FeedStatus:
+        """How it goes at this moment."""
+        return FeedStatus(self.name, self._sent, self._dropped, self._queue.qsize(), self._problem)
+
+    def put(self, record: Record) -> None:
+        """Takes the record over, or drops it where too many wait. Returns at once."""
+        try:
+            self._queue.put_nowait(record)
+        except queue.Full:
+            self._drop(1)
+
+    def close(self) -> None:
+        """Lets the sink take what waits, as long as it may, and ends its process. Blocks for a few seconds at most."""
+        self._stopping.set()
+        try:
+            self._queue.put_nowait(None)
+        except queue.Full:
+            self._drop(0)
+        self._thread.join(self._limits.close_s)
+        if self._thread.is_alive():
+            self._end(kill=True)
+            self._thread.join(1.0)
+
+    def _run(self) -> None:
+        while True:
+            batch, is_last = self._next()
+            if batch and not self._delivered(batch):
+                self._drop(len(batch))
+            if is_last:
+                self._end(kill=False)
+                return
+
+    def _next(self) -> tuple[list[Record], bool]:
+        """What waits, at least one record; and whether it is the last."""
+        batch: list[Record] = []
+        item = self._queue.get()
+        while item is not None:
+            batch.append(item)
+            if len(batch) == MOST_AT_ONCE or self._queue.empty():
+                return batch, self._stopping.is_set() and self._queue.empty()
+            item = self._queue.get()
+        return batch, True
+
+    def _delivered(self, batch: list[Record]) -> bool:
+        while not self._is_open():
+            if self._stopping.wait(self._limits.pause_s):
+                return False
+        problem = self._asked(batch, self._limits.answer_s)
+        if problem is None:
+            self._end(kill=True)
+            return False
+        if problem:
+            self._note(problem)
+            return False
+        self._sent += len(batch)
+        if self._problem:
+            log.info("sink=%s takes records again dropped=%d", self.name, self._dropped)
+            self._problem = ""
+        return True
+
+    def _is_open(self) -> bool:
+        """Whether the process runs and its sink is open; starts it where it does not."""
+        if self._process is not None and self._process.poll() is None:
+            return True
+        self._end(kill=True)
+        try:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, **(self._environment or {})},
+                start_new_session=True,  # Ctrl-C is the server's to handle
+            )
+        except OSError as problem:
+            self._note(str(problem))
+            return False
+        problem_said = self._asked(self._options, self._limits.open_s)
+        if problem_said == "":
+            return True
+        if problem_said:
+            self._note(problem_said)
+        self._end(kill=True)
+        return False
+
+    def _asked(self, message: Json | Mapping[str, Json] | list[Record], limit_s: float) -> str | None:
+        """The problem that the process reports, empty for none; None where it died or said nothing in time."""
+        process = self._process
+        assert process is not None and process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(message).encode() + b"\n")
+            process.stdin.flush()
+        except OSError:
+            self._note("its process has ended")
+            return None
+        said = _line(process.stdout, limit_s)
+        if said is None:
+            self._note(f"it did not answer within {limit_s:g} s")
+        elif not said:
+            self._note("its process has ended; see the server's log")
+        elif said != OK:
+            return said
+        return "" if said == OK else None
+
+    def _end(self, *, kill: bool) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.stdin is not None:
+            try:
+                process.stdin.close()
+            except OSError:
+                kill = True
+        if kill:
+            process.kill()
+        try:
+            process.wait(self._limits.close_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+    def _drop(self, count: int) -> None:
+        if count and not self._dropped:
+            log.warning("sink=%s is too slow or does not work: records for it are dropped and counted", self.name)
+        self._dropped += count
+
+    def _note(self, problem: str) -> None:
+        if not self._problem:
+            log.warning("sink=%s does not take records: %s", self.name, problem)
+        self._problem = problem[:300]
+
+
+def _line(stream: IO[bytes], limit_s: float) -> str | None:
+    """The next line without its end; empty where the stream has ended, None where none came in time."""
+    if not select.select([stream], [], [], limit_s)[0]:
+        return None
+    return stream.readline().decode("utf-8", "replace").strip()
