@@ -19,11 +19,12 @@ ALLOWED: dict[str, set[str]] = {
     "core": set(),
     "wording": set(),
     "algo": set(),
+    "weights": set(),
     "render": {"core"},
     "store": {"core", "wording"},
     **{stage: {"core", "wording", "render", "store"} for stage in (*STAGES, "testing")},
-    "engines": {"core", "algo"},
-    "trainers": {"core", "algo"},
+    "engines": {"core", "algo", "weights"},
+    "trainers": {"core", "algo", "weights"},
     "tiny": {"core", "render", "envs", "judge", "wording"},  # docs/decisions/0001-import-table.md
     "evals": {"core", "render", "envs", "tiny", "wording"},
     "agents": {"core", "envs", "evals"},  # a client: it reaches the server over HTTP alone
@@ -40,6 +41,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 MAY_LOAD: dict[str, set[str]] = {
     "algo": {"torch"},
+    "weights": {"torch"},
     "engines": HEAVY,
     "trainers": HEAVY,
     "tiny": HEAVY,

@@ -22,6 +22,7 @@ EXTRAS = {
     "transformers": "local",
     "peft": "local",
     "safetensors": "local",
+    "bitsandbytes": "lowbits",
     "openai": "local,demo",
     "matplotlib": "local,demo",
 }
