@@ -20,6 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "wording": set(),
     "algo": set(),
     "weights": set(),
+    "plan": set(),
     "render": {"core"},
     "store": {"core", "wording"},
     **{stage: {"core", "wording", "render", "store"} for stage in (*STAGES, "testing")},
@@ -37,7 +38,8 @@ ALLOWED: dict[str, set[str]] = {
     "doctor": PARTS | {"config", "home", "remake"},
     "runtime": PARTS | {"config", "home", "remake", "doctor", "ui"},
     "owner": PARTS | {"config", "home", "remake", "runtime"},
-    "cli": PARTS | {"config", "home", "remake", "runtime", "owner", "doctor", "connect", "evals", "tiny", "agents"},
+    "cli": PARTS
+    | {"config", "home", "remake", "runtime", "owner", "doctor", "connect", "evals", "tiny", "agents", "plan"},
 }
 MAY_LOAD: dict[str, set[str]] = {
     "algo": {"torch"},

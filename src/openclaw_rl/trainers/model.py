@@ -23,6 +23,7 @@ from openclaw_rl.trainers.recompute import Recompute
 from openclaw_rl.trainers.settings import TrainerSettings
 from openclaw_rl.trainers.trees import Trees
 from openclaw_rl.weights.lowbits import LowBitsLinear, count_of, lower
+from openclaw_rl.weights.shared import cache_folder, share
 
 SMALL = 100_000_000  # parameters; below it float32 on a CPU is no burden, and a step may be bold
 ALL_LINEAR = "all-linear"
@@ -218,6 +219,7 @@ def load_frozen(folder: Path, settings: TrainerSettings) -> PreTrainedModel:
     dtype = torch.float32 if settings.parameters == "full" else _dtype(settings.dtype, model.num_parameters(), device)
     model.eval().requires_grad_(False)
     lower(model, model.get_output_embeddings(), settings.weights, dtype=dtype, device=device)
+    share(model, cache_folder())
     for parameter in model.parameters():
         parameter.data = parameter.data.to(device, dtype, copy=True)  # memory-mapped weights are six times slower
     model = model.to(device)  # buffers keep their precision: rotary frequencies in bfloat16 turn far tokens wrongly

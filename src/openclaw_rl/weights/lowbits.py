@@ -13,6 +13,7 @@ import importlib
 import logging
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 from types import ModuleType
 
 import torch
@@ -109,11 +110,22 @@ def in_low_bits(weight: Tensor, bits: int) -> LowBitsWeight:
 
 
 def joined(weights: list[LowBitsWeight]) -> LowBitsWeight:
-    """One weight whose outputs are those of all, one after the other."""
+    """One weight whose outputs are those of all, one after the other; a view where they lie so in memory."""
     if len(weights) == 1:
         return weights[0]
     shape = (sum(one.shape[0] for one in weights), weights[0].shape[1])
-    return LowBitsWeight(torch.cat([one.codes for one in weights]), torch.cat([one.scales for one in weights]), shape)
+    return LowBitsWeight(_row_of([one.codes for one in weights]), _row_of([one.scales for one in weights]), shape)
+
+
+def _row_of(parts: list[Tensor]) -> Tensor:
+    first = parts[0]
+    if all(
+        before.data_ptr() + before.nbytes == after.data_ptr()
+        and before.untyped_storage().data_ptr() == after.untyped_storage().data_ptr()
+        for before, after in pairwise(parts)
+    ):
+        return first.as_strided((sum(len(part) for part in parts), *first.shape[1:]), first.stride())
+    return torch.cat(parts)
 
 
 def lower(model: nn.Module, head: nn.Module | None, weights: str, *, dtype: torch.dtype, device: torch.device) -> None:

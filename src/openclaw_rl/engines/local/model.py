@@ -24,6 +24,7 @@ from openclaw_rl.engines.local.norms import replace_norms
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.errors import ConfigError, ModelError
 from openclaw_rl.weights.lowbits import LowBitsLinear, count_of, lower
+from openclaw_rl.weights.shared import cache_folder, share
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -88,6 +89,7 @@ def load_model(settings: EngineSettings, adapters: AdapterPass) -> Iterator[Serv
     dtype = _dtype(settings.dtype, config, device)
     model = _weights(settings.model, config, dtype)
     lower(model, model.get_output_embeddings(), settings.weights, dtype=dtype, device=device)
+    share(model, cache_folder())
     model = model.to(device)
     count = count_of(model)
     text = config.get_text_config()
