@@ -16,9 +16,8 @@ from statistics import median
 
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
 from benchmarks.memory import HINT, MIB, REPLY, Load, MadeModel, made_model, measured
-from openclaw_rl.plan.placing import without_process
 from openclaw_rl.plan.shape import read_shape
-from openclaw_rl.plan.takes import Means, policy, trainer
+from openclaw_rl.plan.takes import Means, policy, trainer, without_process
 
 TINY = MadeModel(192, 4, 4096)
 SMALL = MadeModel(384, 6, 8192)

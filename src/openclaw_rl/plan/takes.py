@@ -22,9 +22,10 @@ DRAW_COPIES = 4  # of each row's logits in the engine, in float32
 LORA_STEP = 8  # numbers a LoRA weight: itself, gradient, two moments, and the same four at the point to go back to
 LORA_HELD = 3  # of each scope in the trainer's memory: weights and two moments
 UNIT = 256  # tokens of the cache's smallest block; blocks are powers of two
-CUDA_CONTEXT = (
-    550 << 20
-)  # of a process with torch's kernels, cuBLAS and cuDNN loaded: known of such cards, not measured
+# Of a process on a CPU without a model, and of one on a GPU: the former measured, the latter known of such cards.
+LIBRARIES = {"engine": 450 << 20, "trainer": 600 << 20}
+CUDA_CONTEXT = 550 << 20
+PROCESS = "process"
 CUDA_SLACK = 0.06  # of a process's memory: what torch's allocator keeps and cannot use
 
 
@@ -100,7 +101,7 @@ def policy(shape: ModelShape, means: Means, *, name: str = "policy") -> Role:
         ),
         *_read_back(shape, means),
     ]
-    return Role(name, tuple(_with_device(items, means)))
+    return Role(name, tuple(_with_device(items, means, "engine")))
 
 
 def trainer(shape: ModelShape, means: Means) -> Role:
@@ -143,7 +144,7 @@ def trainer(shape: ModelShape, means: Means) -> Role:
         Item("logits", chunk * 4 * LOGIT_COPIES, f"{chunk} logits in a chunk x 4 bytes x {LOGIT_COPIES} copies"),
         *_read_back(shape, means),
     ]
-    return Role("trainer", tuple(_with_device(items, means)))
+    return Role("trainer", tuple(_with_device(items, means, "trainer")))
 
 
 def teacher(shape: ModelShape, means: Means) -> Role:
@@ -152,6 +153,11 @@ def teacher(shape: ModelShape, means: Means) -> Role:
     width = trainer_width(shape)
     reading = Item("reading", read * width * means.number, f"{read} tokens x {width} numbers x {means.number} bytes")
     return Role("teacher", (*_weights(shape, means, copies=1), reading))
+
+
+def without_process(role: Role) -> Role:
+    """The role without its share for a process that has no model yet."""
+    return Role(role.name, tuple(item for item in role.items if item.name != PROCESS))
 
 
 def block_of(tokens: int) -> int:
@@ -240,9 +246,11 @@ def _read_back(shape: ModelShape, means: Means) -> Iterator[Item]:
         yield Item("a layer read back", size * means.number, f"2 x {shape.widest} weights x {means.number} bytes")
 
 
-def _with_device(items: list[Item], means: Means) -> Iterator[Item]:
+def _with_device(items: list[Item], means: Means, part: str) -> Iterator[Item]:
     yield from items
-    if means.is_gpu:
+    if not means.is_gpu:
+        yield Item(PROCESS, LIBRARIES[part], f"a process of the {part} without a model: measured")
+    else:
         total = sum(item.size for item in items)
         yield Item("CUDA context", CUDA_CONTEXT, "a process's own share, known of such cards; not measured here")
         yield Item("allocator", int(CUDA_SLACK * total), f"{CUDA_SLACK:.0%} of the above, assumed")
