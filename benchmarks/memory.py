@@ -112,7 +112,7 @@ async def _engine(model: Path, load: Load) -> float:
 
 
 async def _trainer(model: Path, load: Load) -> float:
-    settings = TrainerSettings(rank=load.rank, alpha=2.0 * load.rank, device="cpu", updates=2, nice=0)
+    settings = TrainerSettings(rank=load.rank, alpha=2.0 * load.rank, device="cpu", updates=3, nice=0)
     trainer = await TrainerProcess.start(model, replace(settings, dtype=load.dtype, weights=load.weights))
     try:
         assert trainer.pid is not None

@@ -17,9 +17,9 @@ Bits = Literal["auto", "8bit", "4bit"]
 CHUNK = 1024  # tokens of prompts that the engine reads in one pass, at most
 READ_AT_ONCE = 8  # times max_tokens_per_pass that the trainer reads where nothing is kept for a gradient
 LOGITS = 1 << 20  # trainer.logits_per_chunk
-LOGIT_COPIES = 8  # logits, their logarithms, the teacher's, and the gradients of these
+LOGIT_COPIES = 6  # logits, their logarithms, the teacher's, and the gradients of these
 DRAW_COPIES = 4  # of each row's logits in the engine, in float32
-LORA_STEP = 8  # numbers a LoRA weight: itself, gradient, two moments, and the same four at the point to go back to
+LORA_POINT = 5  # numbers a LoRA weight during a step: gradient, and weight, gradient and moments to go back to
 LORA_HELD = 3  # of each scope in the trainer's memory: weights and two moments
 UNIT = 256  # tokens of the cache's smallest block; blocks are powers of two
 # Of a process on a CPU without a model, and of one on a GPU: the former measured, the latter known of such cards.
@@ -107,18 +107,13 @@ def policy(shape: ModelShape, means: Means, *, name: str = "policy") -> Role:
 def trainer(shape: ModelShape, means: Means) -> Role:
     """The trainer: base weights once for policy and teacher, LoRA with its optimiser, and one step's activations."""
     numbers, lora = means.number, shape.lora(means.rank)
-    learned = min(means.max_tokens_per_pass, means.samples * means.reply)
     before = min(means.context, shape.context)
-    kept = kept_width(shape, is_again=means.recompute_layers) * shape.layers
-    read = min(READ_AT_ONCE * means.max_tokens_per_pass, before)
-    chunk = max(16, LOGITS // shape.vocabulary) * shape.vocabulary
     items = [
-        *_weights(shape, means, copies=_trainer_copies(means), packs_head=not means.is_gpu),
+        *_weights(shape, means, copies=_trainer_copies(means), has_own_head=_trainer_copies(means) > 1),
         Item(
             "LoRA and optimiser",
-            lora * 4 * LORA_STEP,
-            f"{lora} weights of rank {means.rank} x 4 bytes x {LORA_STEP} (weight, gradient, two moments, and the "
-            "same at the point to go back to)",
+            lora * 4 * LORA_HELD,
+            f"{lora} weights of rank {means.rank} x 4 bytes x {LORA_HELD} (weight, two moments)",
         ),
         Item(
             "scopes in memory",
@@ -126,25 +121,35 @@ def trainer(shape: ModelShape, means: Means) -> Role:
             f"{lora} x 4 bytes x {LORA_HELD} (weight, two moments) x {means.scopes} scopes",
         ),
         Item(
-            "kept for the gradient",
-            learned * kept * numbers,
-            f"{learned} reply tokens in a pass x {shape.layers} layers x {kept // shape.layers} numbers "
-            f"x {numbers} bytes",
-        ),
-        Item(
             "prompts as keys and values",
             before * shape.kv_numbers * numbers,
             f"{before} tokens x {shape.kv_numbers} numbers x {numbers} bytes",
         ),
-        Item(
-            "reading without a gradient",
-            read * trainer_width(shape) * numbers,
-            f"{read} tokens x {trainer_width(shape)} numbers alive in a layer x {numbers} bytes",
-        ),
-        Item("logits", chunk * 4 * LOGIT_COPIES, f"{chunk} logits in a chunk x 4 bytes x {LOGIT_COPIES} copies"),
+        _step(shape, means),
         *_read_back(shape, means),
     ]
     return Role("trainer", tuple(_with_device(items, means, "trainer")))
+
+
+def _step(shape: ModelShape, means: Means) -> Item:
+    """What a step needs at its fullest: reading everything once, or the backward pass and the point to go back to."""
+    numbers = means.number
+    read = min(READ_AT_ONCE * means.max_tokens_per_pass, means.context, shape.context)
+    reading = read * trainer_width(shape) * numbers
+    learned = min(means.max_tokens_per_pass, means.samples * means.reply)
+    kept = kept_width(shape, is_again=means.recompute_layers)
+    rows = min(learned, max(16, LOGITS // shape.vocabulary))
+    lora = shape.lora(means.rank)
+    logits = rows * shape.vocabulary * 4 * LOGIT_COPIES
+    learning = learned * shape.layers * kept * numbers + logits + lora * 4 * LORA_POINT
+    return Item(
+        "a step",
+        max(reading, learning),
+        f"the larger of reading ({read} tokens x {trainer_width(shape)} numbers alive in a layer x {numbers} bytes) "
+        f"and learning ({learned} reply tokens x {shape.layers} layers x {kept} numbers x {numbers} bytes, "
+        f"{rows} rows x {shape.vocabulary} logits x 4 bytes x {LOGIT_COPIES}, and {lora} LoRA weights x 4 bytes x "
+        f"{LORA_POINT}: gradient, and the point to go back to)",
+    )
 
 
 def teacher(shape: ModelShape, means: Means) -> Role:
@@ -176,7 +181,7 @@ def engine_width(shape: ModelShape) -> int:
 
 def trainer_width(shape: ModelShape) -> int:
     """The same for the trainer's, where nothing is kept."""
-    return 4 * shape.hidden + max(4 * shape.heads * shape.head_dim, 4 * shape.between)
+    return 6 * shape.hidden + max(4 * shape.heads * shape.head_dim, 6 * shape.between)
 
 
 def kept_width(shape: ModelShape, *, is_again: bool) -> int:
@@ -187,7 +192,7 @@ def kept_width(shape: ModelShape, *, is_again: bool) -> int:
     return 8 * shape.hidden + attention + 4 * shape.between
 
 
-def _weights(shape: ModelShape, means: Means, *, copies: int, packs_head: bool = False) -> Iterator[Item]:
+def _weights(shape: ModelShape, means: Means, *, copies: int, has_own_head: bool | None = None) -> Iterator[Item]:
     numbers = means.number
     low = 0 if means.weights == "auto" else shape.lowered
     whole = shape.linear - low
@@ -199,10 +204,11 @@ def _weights(shape: ModelShape, means: Means, *, copies: int, packs_head: bool =
         yield Item(
             f"base weights in {bits} bits", low * bits // 8 + scales, f"{low} x {bits}/8 bytes, and 4 bytes for {what}"
         )
-    head = shape.head or (0 if means.is_gpu else shape.embedding)
+    is_own = not means.is_gpu if has_own_head is None else has_own_head
+    head = shape.head or (shape.embedding if is_own else 0)
     size = (whole + head) * copies + shape.embedding + shape.small
     copied = f" x {copies} (laid out for forward and backward passes)" if copies > 1 else ""
-    tied = "" if shape.head or means.is_gpu else " (laid out again although the embedding is tied)"
+    tied = "" if shape.head or not is_own else " (laid out again although the embedding is tied)"
     yield Item(
         "base weights" if not low else "weights in all bits",
         size * numbers,

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
@@ -22,7 +23,7 @@ from openclaw_rl.trainers.linear import Frozen, FrozenLoraTerm, Lora, can_pack
 from openclaw_rl.trainers.recompute import Recompute
 from openclaw_rl.trainers.settings import TrainerSettings
 from openclaw_rl.trainers.trees import Trees
-from openclaw_rl.weights.lowbits import LowBitsLinear, count_of, lower
+from openclaw_rl.weights.lowbits import LowBitsLinear, code_library, count_of, lower
 from openclaw_rl.weights.shared import cache_folder, share
 
 SMALL = 100_000_000  # parameters; below it float32 on a CPU is no burden, and a step may be bold
@@ -282,6 +283,8 @@ def _shared(model: PreTrainedModel, linears: Mapping[str, nn.Linear | LowBitsLin
     found = {path for path in linears if "experts" not in path.split(".") and _leaf(path) not in ROUTERS}
     if not any("experts" in name.split(".") for name, _ in model.named_parameters()):
         return found
+    if find_spec("bitsandbytes") is not None:
+        code_library()  # peft imports it, and by itself it may fetch code: see there
     from peft import LoraConfig
     from peft.utils.transformers_weight_conversion import convert_peft_config_for_transformers
 

@@ -45,7 +45,7 @@ class LowBitsWeight:
         """The weight read back, [out, in], in a tensor of its own."""
         if self.bits == 8:
             return self.codes.to(dtype).mul_(self._row_scales(dtype)[:, None])
-        library = _library()
+        library = code_library()
         shape = torch.Size(self.shape)
         state = library.QuantState(self.scales, shape=shape, blocksize=BLOCK, quant_type="nf4", dtype=dtype)
         found: Tensor = library.dequantize_4bit(self.codes, state)
@@ -101,7 +101,7 @@ class LowBitsLinear(nn.Module):
 def in_low_bits(weight: Tensor, bits: int) -> LowBitsWeight:
     """The weight [out, in], `in` a multiple of 64, in 8 or 4 bits. Raises ConfigError without bitsandbytes."""
     shape = (weight.shape[0], weight.shape[1])
-    library = _library()
+    library = code_library()
     if bits == 8:
         codes, scales, _ = library.int8_vectorwise_quant(weight.contiguous())
         return LowBitsWeight(codes, scales.flatten(), shape)
@@ -157,7 +157,7 @@ def count_of(model: nn.Module) -> int:
     return own + sum(one.in_features * one.out_features for one in low)
 
 
-def _library() -> ModuleType:
+def code_library() -> ModuleType:
     """bitsandbytes.functional.
 
     On some CPUs its import fetches a compiled kernel from the hub if the package `kernels` is installed. Nothing is
