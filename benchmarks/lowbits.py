@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import tempfile
 import time
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ import torch
 from benchmarks import learning
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
 from benchmarks.http import bundled_model
-from benchmarks.memory import Bits, Dtype, Load, MadeModel, made_model, measured
+from benchmarks.memory import Bits, Dtype, Load, MadeModel, made_model, measured, together
 from benchmarks.recompute import make_adapter
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.prompt import Prompt
@@ -130,7 +131,7 @@ def memory_figures(place: Path, *, context: int) -> Figures:
     for weights in WEIGHTS:
         load = Load(dtype="bfloat16", weights=weights, context=context)
         engine, trainer = measured(model, load)
-        found[weights] = {"engine_mib": round(engine), "trainer_mib": round(trainer)}
+        found[weights] = {"engine_mib": round(engine), "trainer_mib": round(trainer)} | together(model, load)
         progress(f"memory {weights}: {found[weights]}")
     return found
 
@@ -170,6 +171,7 @@ def main() -> None:
     torch.set_num_threads(1)
     begin, figures = time.monotonic(), Figures()
     with tempfile.TemporaryDirectory(prefix="openclaw-rl-lowbits-") as place:
+        os.environ["XDG_CACHE_HOME"] = place  # where shared weights lie
         if "gap" in given.parts:
             figures["gap"] = gap_figures(Path(place), 8 if is_quick() else 32)
         if "memory" in given.parts:

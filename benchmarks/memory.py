@@ -92,41 +92,83 @@ def _bare(dtype: Dtype, weights: Bits) -> tuple[float, float]:
         return asyncio.run(_engine(model, load)), asyncio.run(_trainer(model, load))
 
 
-async def _engine(model: Path, load: Load) -> float:
+def together(model: Path, load: Load) -> dict[str, float]:
+    """Mebibytes of both processes while both are up and have worked: resident, and their proportional share.
+
+    A page that both map counts half for each in the latter, so the difference is what they share; the libraries' pages
+    are among it.
+    """
+
+    async def both() -> dict[str, float]:
+        engine, trainer = await _opened_engine(model, load), await _opened_trainer(model, load)
+        try:
+            await _serve(engine, load)
+            await _learn(trainer, load)
+            assert trainer.pid is not None
+            pids = (engine.pid, trainer.pid)
+            return {
+                "resident_mib": round(sum(_rollup_mib(pid, "Rss") for pid in pids)),
+                "proportional_mib": round(sum(_rollup_mib(pid, "Pss") for pid in pids)),
+                "weights_file_resident_mib": round(sum(_mapped_mib(pid, "Rss") for pid in pids)),
+                "weights_file_proportional_mib": round(sum(_mapped_mib(pid, "Pss") for pid in pids)),
+            }
+        finally:
+            await engine.aclose()
+            await trainer.aclose()
+
+    return asyncio.run(both())
+
+
+async def _opened_engine(model: Path, load: Load) -> LocalEngine:
     settings = EngineSettings(model=str(model), device="cpu", dtype=load.dtype, seed=0, step_target_ms=1000.0)
-    engine = await LocalEngine.start(replace(settings, weights=load.weights))
+    return await LocalEngine.start(replace(settings, weights=load.weights))
+
+
+async def _engine(model: Path, load: Load) -> float:
+    engine = await _opened_engine(model, load)
     try:
         _reset_peak(engine.pid)
-
-        async def one(number: int) -> None:
-            prompt = Prompt(_ids(load.context - WRITTEN, number))
-            async for _ in engine.generate(prompt, Sampling(max_tokens=WRITTEN), BASE):
-                pass
-
-        async with asyncio.TaskGroup() as group:
-            for number in range(load.users):
-                group.create_task(one(number))
+        await _serve(engine, load)
         return _peak_mib(engine.pid)
     finally:
         await engine.aclose()
 
 
-async def _trainer(model: Path, load: Load) -> float:
+async def _serve(engine: LocalEngine, load: Load) -> None:
+    async def one(number: int) -> None:
+        prompt = Prompt(_ids(load.context - WRITTEN, number))
+        async for _ in engine.generate(prompt, Sampling(max_tokens=WRITTEN), BASE):
+            pass
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(load.users):
+            group.create_task(one(number))
+
+
+async def _opened_trainer(model: Path, load: Load) -> TrainerProcess:
     settings = TrainerSettings(rank=load.rank, alpha=2.0 * load.rank, device="cpu", updates=3, nice=0)
-    trainer = await TrainerProcess.start(model, replace(settings, dtype=load.dtype, weights=load.weights))
+    return await TrainerProcess.start(model, replace(settings, dtype=load.dtype, weights=load.weights))
+
+
+async def _trainer(model: Path, load: Load) -> float:
+    trainer = await _opened_trainer(model, load)
     try:
         assert trainer.pid is not None
         _reset_peak(trainer.pid)
-        prompt, reply = _ids(load.context - REPLY, 1), _ids(REPLY, 2)
-        hint = HintPrompt("a hint", prompt + _ids(HINT, 3))
-        sample = Sample(
-            turn="turn", session="session", user="user", prompt=prompt, response=reply, logp=(-6.0,) * REPLY,
-            mask=(True,) * REPLY, version=BASE, score=-1.0, hints=(hint,),
-        )  # fmt: skip
-        await trainer.step([sample], resume=None)
+        await _learn(trainer, load)
         return _peak_mib(trainer.pid)
     finally:
         await trainer.aclose()
+
+
+async def _learn(trainer: TrainerProcess, load: Load) -> None:
+    prompt, reply = _ids(load.context - REPLY, 1), _ids(REPLY, 2)
+    hint = HintPrompt("a hint", prompt + _ids(HINT, 3))
+    sample = Sample(
+        turn="turn", session="session", user="user", prompt=prompt, response=reply, logp=(-6.0,) * REPLY,
+        mask=(True,) * REPLY, version=BASE, score=-1.0, hints=(hint,),
+    )  # fmt: skip
+    await trainer.step([sample], resume=None)
 
 
 def _ids(count: int, seed: int) -> tuple[int, ...]:
@@ -140,3 +182,19 @@ def _reset_peak(pid: int) -> None:
 def _peak_mib(pid: int) -> float:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024 / MIB
+
+
+def _rollup_mib(pid: int, name: str) -> float:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) * 1024 / MIB
+
+
+def _mapped_mib(pid: int, name: str) -> float:
+    """Of the file that holds weights in few bits."""
+    total, is_inside = 0, False
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        if "-" in line.split(" ", 1)[0]:
+            is_inside = "openclaw-rl/weights" in line
+        elif is_inside and line.startswith(f"{name}:"):
+            total += int(line.split()[1])
+    return total * 1024 / MIB

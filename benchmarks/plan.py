@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -81,6 +82,7 @@ def main() -> None:
     found: list[Figures] = []
     for index in given.cases:
         with tempfile.TemporaryDirectory(prefix="openclaw-rl-plan-") as place:
+            os.environ["XDG_CACHE_HOME"] = place  # where shared weights lie
             found.append(case(Path(place) / "model", *CASES[index]))
         progress(json.dumps(found[-1]))
     figures: Figures = summary(found) | {
