@@ -99,9 +99,21 @@ def policy(shape: ModelShape, means: Means, *, name: str = "policy") -> Role:
             means.users * shape.vocabulary * 4 * DRAW_COPIES,
             f"{means.users} rows x {shape.vocabulary} x 4 bytes x {DRAW_COPIES} (logits, logarithms, sorting)",
         ),
+        *_scores(shape, means),
         *_read_back(shape, means),
     ]
     return Role(name, tuple(_with_device(items, means, "engine")))
+
+
+def _scores(shape: ModelShape, means: Means) -> Iterator[Item]:
+    """On a CPU torch keeps attention's scores where query heads share key heads; on a GPU the engine avoids that."""
+    if not means.is_gpu and shape.heads != shape.kv_heads:
+        count = min(CHUNK, means.context)
+        yield Item(
+            "attention's scores",
+            count * means.context * shape.heads * 4,
+            f"{count} tokens of a prompt x {means.context} before them x {shape.heads} heads x 4 bytes",
+        )
 
 
 def trainer(shape: ModelShape, means: Means) -> Role:
@@ -207,7 +219,7 @@ def _weights(shape: ModelShape, means: Means, *, copies: int, has_own_head: bool
     is_own = not means.is_gpu if has_own_head is None else has_own_head
     head = shape.head or (shape.embedding if is_own else 0)
     size = (whole + head) * copies + shape.embedding + shape.small
-    copied = f" x {copies} (laid out for forward and backward passes)" if copies > 1 else ""
+    copied = f" x {copies} (two layouts)" if copies > 1 else ""
     tied = "" if shape.head or not is_own else " (laid out again although the embedding is tied)"
     yield Item(
         "base weights" if not low else "weights in all bits",
@@ -218,8 +230,8 @@ def _weights(shape: ModelShape, means: Means, *, copies: int, has_own_head: bool
 
 
 def _engine_copies(means: Means) -> int:
-    """On a CPU float32 weights may have two layouts, timed at the start; counted as one, see docs/plan.md."""
-    return 1
+    """On a CPU float32 weights have two layouts, for few rows and for more, unless one was timed fastest for both."""
+    return _trainer_copies(means)
 
 
 def _trainer_copies(means: Means) -> int:
