@@ -22,7 +22,7 @@ from openclaw_rl.plan.takes import Means, policy, trainer, without_process
 
 TINY = MadeModel(192, 4, 4096)
 SMALL = MadeModel(384, 6, 8192)
-HEADED = MadeModel(448, 10, 6000, is_tied=False)
+HEADED = MadeModel(512, 10, 6000, is_tied=False)
 MIDDLE = MadeModel(640, 10, 16384)
 LARGE = MadeModel(1024, 9, 12288)
 CASES: tuple[tuple[MadeModel, Load], ...] = (
