@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := house bench-forget bench-gate bench-damage bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings bench-screens bench-pool bench-agent-run bench-page eval-agents
+FIGURES := house bench-forget bench-gate bench-damage bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings bench-screens bench-pool bench-agent-run bench-page eval-agents bench-plan bench-lowbits
 .PHONY: docs test-wheel test-metrics test-vllm test-mini-swe test-boxes test-oracle test-peers help install demo serve test test-node test-openclaw test-clients check format tiny clean test-bridges test-screens test-pool test-agents test-page demo-agent test-external test-notebooks $(FIGURES)
 
 help:  ## what can be made
@@ -183,6 +183,13 @@ bench-transfer: .venv/installed  ## does learning hold on made models, with word
 
 house: .venv/installed  ## how well a newcomer finds their way: the path of one turn, names, rooms, settings
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.house
+
+# PARTS="gap memory learning": only some of them.
+bench-lowbits: .venv/installed  ## base weights in all, 8 and 4 bits: gap, memory, sessions to the wish
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.lowbits $(if $(PARTS),--parts $(PARTS))
+
+bench-plan: .venv/installed  ## the plan's memory against what engine and trainer took, on made models of 2 to 120 M weights
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.plan
 
 bench-tokens: .venv/installed  ## recorded against recomputed log-probabilities
 	@$(BIN)/python -m benchmarks.tokens

@@ -66,6 +66,7 @@ CALLS = (
     Call("unpin", ("user-ann",), writes=True),
     Call("freeze", writes=True),
     Call("unfreeze", writes=True),
+    Call("plan", ("--model", "bundled", "--gpus", "0", "--memory", "64"), has_home=False),
     Call("connect", ("--list",), has_home=False),
     Call("connect", ("openclaw", "--file", "{out}/openclaw.json", "--no-test")),
     Call("forget", ("--session", "{session}", "--dry-run")),

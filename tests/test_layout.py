@@ -20,11 +20,13 @@ ALLOWED: dict[str, set[str]] = {
     "wording": set(),
     "algo": set(),
     "telemetry": {"core"},
+    "weights": set(),
+    "plan": set(),
     "render": {"core"},
     "store": {"core", "wording"},
     **{stage: {"core", "wording", "render", "store"} for stage in (*STAGES, "testing")},
-    "engines": {"core", "algo"},
-    "trainers": {"core", "algo"},
+    "engines": {"core", "algo", "weights"},
+    "trainers": {"core", "algo", "weights"},
     "tiny": {"core", "render", "envs", "judge", "wording"},  # docs/decisions/0001-import-table.md
     "evals": {"core", "render", "envs", "tiny", "wording"},
     "agents": {"core", "envs", "evals"},  # a client: it reaches the server over HTTP alone
@@ -37,10 +39,12 @@ ALLOWED: dict[str, set[str]] = {
     "doctor": PARTS | {"config", "home", "remake"},
     "runtime": PARTS | {"config", "home", "remake", "doctor", "ui"},
     "owner": PARTS | {"config", "home", "remake", "runtime"},
-    "cli": PARTS | {"config", "home", "remake", "runtime", "owner", "doctor", "connect", "evals", "tiny", "agents"},
+    "cli": PARTS
+    | {"config", "home", "remake", "runtime", "owner", "doctor", "connect", "evals", "tiny", "agents", "plan"},
 }
 MAY_LOAD: dict[str, set[str]] = {
     "algo": {"torch"},
+    "weights": {"torch"},
     "engines": HEAVY,
     "trainers": HEAVY,
     "tiny": HEAVY,

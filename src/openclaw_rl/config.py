@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar, get_type_hints
+from typing import Literal, TypeVar, get_type_hints
 
 import msgspec
 
@@ -83,6 +83,9 @@ class Config:
     """How the log is written."""
 
     def __post_init__(self) -> None:
+        if self.trainer.weights == "engine":  # one setting for both; what a step was taken with is in its manifest
+            weights: Literal["auto", "8bit", "4bit"] = self.engine.weights
+            object.__setattr__(self, "trainer", dataclasses.replace(self.trainer, weights=weights))
         if self.trainer.parameters == "full" and self.train.scopes is not Scopes.SHARED:
             raise ValueError(
                 f"trainer.parameters is full and train.scopes {self.train.scopes}: own adapters stand on a shared one, "

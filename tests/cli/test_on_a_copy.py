@@ -52,6 +52,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "unpin": (("unpin", "user-ann", "--home", "{home}"),),
     "freeze": (("freeze", "--home", "{home}"),),
     "unfreeze": (("unfreeze", "--home", "{home}"),),
+    "plan": (("plan", "--model", "bundled", "--gpus", "0", "--memory", "64"),),
     "connect": (
         ("connect", "--list"),
         ("connect", "openclaw", "--no-test", "--file", "{out}/openclaw.json", "--home", "{home}"),

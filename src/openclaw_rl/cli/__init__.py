@@ -22,6 +22,7 @@ EXTRAS = {
     "transformers": "local",
     "peft": "local",
     "safetensors": "local",
+    "bitsandbytes": "lowbits",
     "openai": "local,demo",
     "matplotlib": "local,demo",
 }
@@ -48,6 +49,7 @@ COMMANDS: dict[str, _Source] = {  # in the order of the help
     **dict.fromkeys(("inspect", "status", "turns", "export", "settings"), _INSPECTING),
     "top": _Source("openclaw_rl.cli.top"),
     **dict.fromkeys(("versions", "rollback", "pin", "unpin", "freeze", "unfreeze", "diff"), _UNDOING),
+    "plan": _Source("openclaw_rl.cli.plan"),
     "connect": _Source("openclaw_rl.cli.connect"),
     "doctor": _Source("openclaw_rl.cli.doctor"),
     "check": _Source("openclaw_rl.cli.checking"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from openclaw_rl.errors import ConfigError
 
@@ -75,6 +75,10 @@ class EngineSettings:
     dtype: str = "auto"
     """`float32`, `bfloat16` or `float16`; `auto` is float32 below 100 M parameters on a CPU, else bfloat16. Change it
     when memory is short, or when the automatic number format is not the one you want."""
+    weights: Literal["auto", "8bit", "4bit"] = "auto"
+    """In how many bits the base weights are held: `8bit`, `4bit`, or `auto`: all of `dtype`. LoRA weights are not
+    affected, and the trainer does the same unless `trainer.weights` is set (docs/plan.md). Change it when the model
+    does not fit into memory otherwise."""
     threads: int = 1
     """CPU threads of the engine. 2 pay off only without a trainer on the same cores, and for models of real size.
     Change it when the model runs on a CPU with idle cores."""
@@ -110,6 +114,11 @@ class EngineSettings:
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
             raise ConfigError(f"engine.dtype is {self.dtype!r}", fix=f"use one of {', '.join(DTYPES)}")
+        if self.weights != "auto" and self.kind is not EngineKind.LOCAL:
+            raise ConfigError(
+                f"engine.weights is {self.weights} and engine.kind {self.kind}: only the local engine does this",
+                fix=f"quantise with {self.kind}'s own option in engine.remote.options, and leave engine.weights out",
+            )
         for name, value in (
             ("threads", self.threads),
             ("max_rows", self.max_rows),

@@ -7,13 +7,46 @@ float32 product goes to MKL, which is half as fast on AMD.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 from torch.nn import functional
 
+from openclaw_rl.weights.lowbits import LowBitsLinear, LowBitsWeight
+
 ROWS_HINT = 512  # what the packed layout is made for
+
+
+class FrozenProduct(Protocol):
+    """x W^T + bias for a frozen W, and g W for its gradient."""
+
+    shape: tuple[int, int]
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """[n, in] to [n, out], in a tensor of its own."""
+        ...
+
+    def backward(self, grad: Tensor) -> Tensor:
+        """[n, out] to [n, in], in a tensor of its own."""
+        ...
+
+
+class LowBitsMatmul:
+    """The product with a weight in few bits, which is read back for each pass and not kept."""
+
+    def __init__(self, weight: LowBitsWeight, bias: Tensor | None) -> None:
+        self.shape = weight.shape
+        self._weight, self._bias = weight, bias
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """[n, in] to [n, out], in a tensor of its own."""
+        return functional.linear(rows, self._weight.plain(rows.dtype), self._bias)
+
+    def backward(self, grad: Tensor) -> Tensor:
+        """[n, out] to [n, in], in a tensor of its own."""
+        return grad @ self._weight.plain(grad.dtype)
 
 
 class FrozenMatmul:
@@ -46,7 +79,7 @@ class FrozenMatmul:
 class Frozen(nn.Module):
     """A linear layer that never trains: an output head, or one that no target names."""
 
-    def __init__(self, linear: nn.Linear, *, is_packed: bool) -> None:
+    def __init__(self, linear: nn.Linear | LowBitsLinear, *, is_packed: bool) -> None:
         super().__init__()
         self.product = product_of(linear, is_packed=is_packed)
         self.out_features, self.in_features = self.product.shape
@@ -71,14 +104,14 @@ class Lora(nn.Module):
     `is_on` False gives the base model's layer.
     """
 
-    def __init__(self, linear: nn.Linear, *, rank: int, scale: float, is_packed: bool) -> None:
+    def __init__(self, linear: nn.Linear | LowBitsLinear, *, rank: int, scale: float, is_packed: bool) -> None:
         super().__init__()
         self.product = product_of(linear, is_packed=is_packed)
         self.out_features, self.in_features = self.product.shape
         self.scale = scale
         self.is_on = True
         self.under: FrozenLoraTerm | None = None
-        device = linear.weight.device
+        device = linear.codes.device if isinstance(linear, LowBitsLinear) else linear.weight.device
         self.a = nn.Parameter(torch.zeros(rank, self.in_features, device=device))
         self.b = nn.Parameter(torch.zeros(self.out_features, rank, device=device))
 
@@ -91,9 +124,11 @@ class Lora(nn.Module):
         return out
 
 
-def product_of(linear: nn.Linear, *, is_packed: bool) -> FrozenMatmul:
+def product_of(linear: nn.Linear | LowBitsLinear, *, is_packed: bool) -> FrozenProduct:
     """The frozen product of a linear layer."""
     bias = None if linear.bias is None else linear.bias.detach()
+    if isinstance(linear, LowBitsLinear):
+        return LowBitsMatmul(linear.low, bias)
     return FrozenMatmul(linear.weight.detach(), bias, is_packed=is_packed)
 
 
@@ -103,12 +138,12 @@ def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 class _FrozenContext(FunctionCtx):
-    product: FrozenMatmul
+    product: FrozenProduct
 
 
 class _FrozenLinear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: _FrozenContext, x: Tensor, product: FrozenMatmul) -> Tensor:
+    def forward(ctx: _FrozenContext, x: Tensor, product: FrozenProduct) -> Tensor:
         ctx.product = product
         return product.forward(x.reshape(-1, x.shape[-1])).view(*x.shape[:-1], product.shape[0])
 

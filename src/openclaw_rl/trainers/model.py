@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +23,8 @@ from openclaw_rl.trainers.linear import Frozen, FrozenLoraTerm, Lora, can_pack
 from openclaw_rl.trainers.recompute import Recompute
 from openclaw_rl.trainers.settings import TrainerSettings
 from openclaw_rl.trainers.trees import Trees
+from openclaw_rl.weights.lowbits import LowBitsLinear, code_library, count_of, lower
+from openclaw_rl.weights.shared import cache_folder, share
 
 SMALL = 100_000_000  # parameters; below it float32 on a CPU is no burden, and a step may be bold
 ALL_LINEAR = "all-linear"
@@ -56,7 +59,7 @@ class CausalModel:
         self.name = name
         self.vocabulary: int = model.config.get_text_config().vocab_size
         self.longest: int = model.config.get_text_config().max_position_embeddings
-        self.parameters: int = model.num_parameters()
+        self.parameters: int = count_of(model)
         self.device: torch.device = model.device
         is_packed = can_pack(model.device, model.dtype)
         self.loras = _adapted(model, settings, is_packed=is_packed)
@@ -216,6 +219,8 @@ def load_frozen(folder: Path, settings: TrainerSettings) -> PreTrainedModel:
         raise ModelError(f"{folder} holds no causal language model ({first})") from problem
     dtype = torch.float32 if settings.parameters == "full" else _dtype(settings.dtype, model.num_parameters(), device)
     model.eval().requires_grad_(False)
+    lower(model, model.get_output_embeddings(), settings.weights, dtype=dtype, device=device)
+    share(model, cache_folder())
     for parameter in model.parameters():
         parameter.data = parameter.data.to(device, dtype, copy=True)  # memory-mapped weights are six times slower
     model = model.to(device)  # buffers keep their precision: rotary frequencies in bfloat16 turn far tokens wrongly
@@ -254,7 +259,7 @@ def _adapted(model: PreTrainedModel, settings: TrainerSettings, *, is_packed: bo
     names = None if settings.targets == ALL_LINEAR else {name.strip() for name in settings.targets.split(",")}
     scale = settings.alpha / settings.rank
     found: dict[str, Lora] = {}
-    linears = {path: module for path, module in model.named_modules() if isinstance(module, nn.Linear)}
+    linears = {path: module for path, module in model.named_modules() if isinstance(module, nn.Linear | LowBitsLinear)}
     wanted = _shared(model, linears) if names is None else {path for path in linears if _leaf(path) in names}
     for path, linear in linears.items():
         owner, _, leaf = path.rpartition(".")
@@ -270,7 +275,7 @@ def _adapted(model: PreTrainedModel, settings: TrainerSettings, *, is_packed: bo
     return found
 
 
-def _shared(model: PreTrainedModel, linears: Mapping[str, nn.Linear]) -> set[str]:
+def _shared(model: PreTrainedModel, linears: Mapping[str, nn.Linear | LowBitsLinear]) -> set[str]:
     """The linears that every token passes: all but experts, of which a token sees a few, and what chooses among them.
 
     In a mixture of experts peft takes some names for the experts', wherever they stand: those are left out too.
@@ -278,6 +283,8 @@ def _shared(model: PreTrainedModel, linears: Mapping[str, nn.Linear]) -> set[str
     found = {path for path in linears if "experts" not in path.split(".") and _leaf(path) not in ROUTERS}
     if not any("experts" in name.split(".") for name, _ in model.named_parameters()):
         return found
+    if find_spec("bitsandbytes") is not None:
+        code_library()  # peft imports it, and by itself it may fetch code: see there
     from peft import LoraConfig
     from peft.utils.transformers_weight_conversion import convert_peft_config_for_transformers
 

@@ -257,6 +257,10 @@ class TrainerSettings:
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """float32, bfloat16, or auto: float32 for models under 100 M parameters on a CPU, else bfloat16. Change it when
     steps give numbers that are not finite, or memory is short."""
+    weights: Literal["engine", "auto", "8bit", "4bit"] = "engine"
+    """In how many bits the frozen base weights are held: `engine` (as in `engine.weights`), `auto` (all of `dtype`),
+    `8bit` or `4bit`. If it differs from the engine's, importance weights correct for it. Change it when the trainer has
+    more memory than the engine."""
     threads: int = 1
     """CPU threads of the trainer's process. Change it when steps on a CPU are slow and cores are idle."""
     nice: int = 19
@@ -271,6 +275,11 @@ class TrainerSettings:
         if self.parameters == "full" and (self.dtype == "bfloat16" or self.method.teacher is TeacherKind.EMA):
             raise ValueError(
                 "parameters is full: every weight is trained in float32, and the teacher is base or model, not ema"
+            )
+        if self.parameters == "full" and self.weights in ("8bit", "4bit"):
+            raise ValueError(
+                f"parameters is full and weights {self.weights}: weights in few bits cannot be trained, so it needs "
+                "parameters = lora, or engine.weights = auto"
             )
         if self.kind == "external" and self.parameters == "full":
             raise ValueError("kind is external and parameters full: a trainer elsewhere hands back LoRA weights")

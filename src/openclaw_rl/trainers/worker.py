@@ -107,9 +107,11 @@ def _serve(calls: queue.Queue[object], answers: BinaryIO) -> None:
     import torch
 
     from openclaw_rl.trainers.lora import LoraTrainer
+    from openclaw_rl.weights.trimming import give_back
 
     torch.set_num_threads(first.settings.threads)
     trainer = LoraTrainer.open(first.model, first.settings)
+    give_back()
     if first.resume is not None:
         trainer.restore(first.resume)
     held: tuple[Path | None, Path | None] = (first.resume, None)

@@ -70,8 +70,10 @@ def main() -> None:
 def _open(start: Start, out: BinaryIO) -> Core | None:
     try:
         from openclaw_rl.engines.local.build import info_of, open_core
+        from openclaw_rl.weights.trimming import give_back
 
         core = open_core(start.settings, is_apart=True)
+        give_back()
     except (ModelError, ConfigError) as error:
         pipe.write(out, StartFailure(error.problem, error.fix, isinstance(error, ModelError)))
         return None

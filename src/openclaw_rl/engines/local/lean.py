@@ -23,6 +23,7 @@ from openclaw_rl.engines.local.attention import (
 )
 from openclaw_rl.engines.local.linears import FastLinear, Linears
 from openclaw_rl.engines.local.norms import FastNorm, equal_norm
+from openclaw_rl.weights.lowbits import LowBitsLinear
 
 LAYER = {"self_attn", "mlp", "input_layernorm", "post_attention_layernorm"}
 ATTENTION = {"q_proj", "k_proj", "v_proj", "o_proj"}
@@ -116,7 +117,9 @@ def _layer(layer: nn.Module, index: int, seen: AttentionProbe, linears: Linears)
     if before is None or after is None or seen.layers[index].value_dim != head_dim:
         return None
     found = {
-        key: module for key, module in {**attention, **mlp}.items() if type(module) is nn.Linear and key not in NORMS
+        key: module
+        for key, module in {**attention, **mlp}.items()
+        if (type(module) is nn.Linear or isinstance(module, LowBitsLinear)) and key not in NORMS
     }
     if len(found) != 7:
         return None

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from openclaw_rl.engines.local.adapters import AdapterPass, LinearShape, LinearSlice, Stack
+from openclaw_rl.weights.lowbits import LowBitsLinear, LowBitsWeight, joined
 
 FEW = 3  # rows below which a product is a matter of reading the weight
 PACKED_FOR = 16
@@ -45,7 +46,7 @@ class Kernels:
 class FastLinear(nn.Module):
     """A linear layer for inference."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, kernels: Kernels) -> None:
+    def __init__(self, weight: Tensor | LowBitsWeight, bias: Tensor | None, kernels: Kernels) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.shape
         self.kernels = kernels
@@ -77,14 +78,10 @@ class Linears:
         self._may_copy = may_copy
         self._chosen: dict[tuple[int, int, bool], Kernels] = {}
 
-    def make(self, owner: str, parts: Mapping[str, nn.Linear]) -> FastLinear:
+    def make(self, owner: str, parts: Mapping[str, nn.Linear | LowBitsLinear]) -> FastLinear:
         """One linear for these, which read the same inputs; their outputs lie side by side."""
-        own = list(parts.values())
-        weight = own[0].weight.data if len(own) == 1 else torch.cat([part.weight.data for part in own])
-        bias = None
-        if any(part.bias is not None for part in own):
-            zeros = [weight.new_zeros(part.out_features) if part.bias is None else part.bias.data for part in own]
-            bias = torch.cat(zeros)
+        weight = _weight(list(parts.values()))
+        bias = _bias(list(parts.values()))
         key = (weight.shape[0], weight.shape[1], bias is None)
         if key not in self._chosen:
             self._chosen[key] = fastest(weight, bias, may_copy=self._may_copy)
@@ -92,11 +89,15 @@ class Linears:
         fast.adapters = self._adapters
         at = 0
         for index, (name, part) in enumerate(parts.items()):
-            self.parts[name] = LinearSlice(owner, index, at, at + part.out_features)
-            part.weight.data = weight[at : at + part.out_features]  # not held twice
-            at += part.out_features
+            stop = at + part.out_features
+            self.parts[name] = LinearSlice(owner, index, at, stop)
+            if isinstance(part, LowBitsLinear) and isinstance(weight, LowBitsWeight):
+                part.low = weight.rows(at, stop)  # not held twice
+            elif isinstance(part, nn.Linear) and isinstance(weight, Tensor):
+                part.weight.data = weight[at:stop]
+            at = stop
         self.made[owner] = fast
-        self.shapes[owner] = LinearShape(fast.in_features, fast.out_features, len(own))
+        self.shapes[owner] = LinearShape(fast.in_features, fast.out_features, len(parts))
         return fast
 
     def kernels(self) -> tuple[str, ...]:
@@ -104,8 +105,33 @@ class Linears:
         return tuple(sorted(f"{out}x{into}:{kernels}" for (out, into, _), kernels in self._chosen.items()))
 
 
-def product(kind: str, weight: Tensor, bias: Tensor | None) -> LinearForm:
-    """The linear in one of the three forms, holding its own copy of the weight where it needs one."""
+def _weight(parts: list[nn.Linear | LowBitsLinear]) -> Tensor | LowBitsWeight:
+    low = [part.low for part in parts if isinstance(part, LowBitsLinear)]
+    if len(low) == len(parts):
+        return joined(low)
+    plain = [part.weight.data for part in parts if isinstance(part, nn.Linear)]
+    if low:
+        raise ValueError("linears that are computed as one are all in few bits, or none is")
+    return plain[0] if len(plain) == 1 else torch.cat(plain)
+
+
+def _bias(parts: list[nn.Linear | LowBitsLinear]) -> Tensor | None:
+    own = next((part.bias for part in parts if part.bias is not None), None)
+    if own is None:
+        return None
+    return torch.cat([own.new_zeros(part.out_features) if part.bias is None else part.bias.data for part in parts])
+
+
+def product(kind: str, weight: Tensor | LowBitsWeight, bias: Tensor | None) -> LinearForm:
+    """The linear in one of its forms, holding its own copy of the weight where it needs one."""
+    if isinstance(weight, LowBitsWeight):
+        low = weight
+
+        def run_low(flat: Tensor, onto: Tensor | None = None) -> Tensor:
+            out = low.times(flat, bias)
+            return out if onto is None else out.add_(onto)
+
+        return run_low
     if kind == "transposed":
         turned = weight.t().contiguous()
 
@@ -132,8 +158,10 @@ def product(kind: str, weight: Tensor, bias: Tensor | None) -> LinearForm:
     return run_plain
 
 
-def fastest(weight: Tensor, bias: Tensor | None, *, may_copy: bool) -> Kernels:
+def fastest(weight: Tensor | LowBitsWeight, bias: Tensor | None, *, may_copy: bool) -> Kernels:
     """The forms timed fastest for this weight; one form alone unless `may_copy` allows two copies of it."""
+    if isinstance(weight, LowBitsWeight):
+        return Kernels(f"{weight.bits}bit", f"{weight.bits}bit")
     if weight.device.type != "cpu":
         return Kernels("plain", "plain")
     times = {}

@@ -23,6 +23,8 @@ from openclaw_rl.engines.local.memory import free_bytes
 from openclaw_rl.engines.local.norms import replace_norms
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.errors import ConfigError, ModelError
+from openclaw_rl.weights.lowbits import LowBitsLinear, count_of, lower
+from openclaw_rl.weights.shared import cache_folder, share
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -85,8 +87,11 @@ def load_model(settings: EngineSettings, adapters: AdapterPass) -> Iterator[Serv
         torch.backends.cuda.enable_cudnn_sdp(False)  # it plans for every length anew: four fifths of a step's time
     config = _config(settings.model)
     dtype = _dtype(settings.dtype, config, device)
-    model = _weights(settings.model, config, dtype).to(device)
-    count = sum(parameter.numel() for parameter in model.parameters())
+    model = _weights(settings.model, config, dtype)
+    lower(model, model.get_output_embeddings(), settings.weights, dtype=dtype, device=device)
+    share(model, cache_folder())
+    model = model.to(device)
+    count = count_of(model)
     text = config.get_text_config()
     facts = text.to_dict()
     own = torch.Generator().manual_seed(0)
@@ -251,7 +256,7 @@ def _clone_parameters(model: nn.Module) -> None:
 def _replace_linears(model: nn.Module, adapters: AdapterPass, *, may_copy: bool) -> Linears:
     linears = Linears(adapters, may_copy=may_copy)
     for name, module in list(model.named_modules()):
-        if type(module) is nn.Linear:
+        if type(module) is nn.Linear or isinstance(module, LowBitsLinear):
             model.set_submodule(name, linears.make(name, {name: module}))
     return linears
 

@@ -1,0 +1,192 @@
+"""Which role runs on which GPU, what fits, and what to change where something does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from openclaw_rl.errors import ConfigError
+from openclaw_rl.plan.shape import ModelShape
+from openclaw_rl.plan.takes import Means, Role, policy, teacher, trainer
+
+GIB = 1 << 30
+FREE = 0.97  # of a card's memory: the driver and the screen have the rest
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is to be planned."""
+
+    model: ModelShape
+    means: Means
+    gpus: int
+    memory: int  # bytes of one GPU, or of the machine if there is none
+    judge: ModelShape | None = None
+    teacher: ModelShape | None = None
+
+    def __post_init__(self) -> None:
+        if self.gpus < 0 or self.memory <= 0:
+            raise ConfigError(
+                f"{self.gpus} GPUs with {self.memory / GIB:g} GiB each", fix="give --gpus 0 or more, --memory above 0"
+            )
+        if min(self.means.users, self.means.context, self.means.rank, self.means.reply) < 1:
+            raise ConfigError("users, context, reply and rank are at least 1", fix="give larger numbers")
+        if self.means.context > self.model.context:
+            raise ConfigError(
+                f"a context of {self.means.context} tokens is more than the model's {self.model.context}",
+                fix=f"give --context {self.model.context} at most",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU, or the machine's own memory, and what runs there."""
+
+    name: str
+    size: int
+    roles: tuple[Role, ...]
+
+    @property
+    def taken(self) -> int:
+        """Bytes of all roles."""
+        return sum(role.size for role in self.roles)
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is room for them."""
+        return self.taken <= self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """The devices, the settings that say so, and for each device that is too full what would help."""
+
+    devices: tuple[Device, ...]
+    settings: tuple[tuple[str, str], ...]
+    changes: tuple[str, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Whether everything does."""
+        return all(device.fits for device in self.devices)
+
+
+def placed(asked: Question) -> Placing:
+    """Where everything goes. The largest role has the first GPU; each other one goes where most is left."""
+    devices = _devices(asked)
+    fits = all(device.fits for device in devices)
+    if asked.gpus and not fits and not asked.means.recompute_layers:  # as the trainer does by itself on a full GPU
+        asked = replace(asked, means=replace(asked.means, recompute_layers=True))
+        devices = _devices(asked)
+        fits = all(device.fits for device in devices)
+    return Placing(devices, tuple(_settings(asked, devices)), () if fits else tuple(_changes(asked)))
+
+
+def roles(asked: Question) -> list[Role]:
+    """Policy, trainer (with a teacher of its own in its process), and a judge of its own."""
+    found = [policy(asked.model, asked.means)]
+    taking = trainer(asked.model, asked.means)
+    if asked.teacher is not None:
+        own = teacher(asked.teacher, asked.means)
+        taking = Role("trainer and teacher", (*taking.items, *own.items))
+    found.append(taking)
+    if asked.judge is not None:
+        found.append(policy(asked.judge, replace(asked.means, versions=0), name="judge"))
+    return found
+
+
+def _devices(asked: Question) -> tuple[Device, ...]:
+    names = [f"cuda:{index}" for index in range(asked.gpus)] or ["cpu"]
+    held: dict[str, list[Role]] = {name: [] for name in names}
+    for role in roles(asked):
+        least = min(names, key=lambda name: sum(one.size for one in held[name]))
+        held[least].append(role)
+    size = int(asked.memory * FREE) if asked.gpus else asked.memory
+    return tuple(Device(name, size, tuple(held[name])) for name in names)
+
+
+def _settings(asked: Question, devices: tuple[Device, ...]) -> Iterator[tuple[str, str]]:
+    means = asked.means
+    for device in devices:
+        for role in device.roles:
+            part = {"policy": "engine", "judge": "judge"}.get(role.name, "trainer")
+            yield f"{part}.device", device.name
+    yield "engine.dtype", means.dtype
+    yield "trainer.dtype", means.dtype
+    if means.weights != "auto":
+        yield "engine.weights", means.weights
+    cache = next(one for one in policy(asked.model, means).items if one.name == "keys and values")
+    yield "engine.cache_bytes", str(cache.size)
+    yield "engine.max_rows", str(max(16, means.users))
+    yield "trainer.rank", str(means.rank)
+
+
+def _changes(asked: Question) -> Iterator[str]:
+    """What would make it fit, each alone first, then together; at last what this machine cannot hold."""
+    alone = list(_tries(asked))
+    found = False
+    for what, changed in alone:
+        devices = _devices(changed)
+        if all(device.fits for device in devices):
+            found = True
+            yield f"{what}: then it fits ({_fullest(devices)})"
+    if found:
+        return
+    least = asked
+    for what, changed in alone:  # more GPUs come last
+        least = replace(changed, means=_both(least.means, changed.means), gpus=max(least.gpus, changed.gpus))
+        devices = _devices(least)
+        if all(device.fits for device in devices):
+            yield f"all of these together, up to {what}: then it fits ({_fullest(devices)})"
+            return
+    yield f"even with all of these it does not fit ({_fullest(_devices(least))})"
+    yield (
+        "a model that no GPU holds whole needs engine.kind = vllm with --tensor-parallel-size in engine.remote.options"
+    )
+
+
+def _tries(asked: Question) -> Iterator[tuple[str, Question]]:
+    means = asked.means
+    if means.dtype == "float32":
+        yield "bfloat16 (--dtype bfloat16)", replace(asked, means=replace(means, dtype="bfloat16"))
+    if means.weights == "auto":
+        yield "8 bits (engine.weights = 8bit)", replace(asked, means=replace(means, weights="8bit"))
+    if means.weights != "4bit":
+        yield "4 bits (engine.weights = 4bit)", replace(asked, means=replace(means, weights="4bit"))
+    if not means.recompute_layers:
+        again = replace(means, recompute_layers=True)
+        yield "trainer.recompute_layers = true", replace(asked, means=again)
+    if means.max_tokens_per_pass > 512:
+        less = replace(means, max_tokens_per_pass=512)
+        yield "trainer.max_tokens_per_pass = 512", replace(asked, means=less)
+    for share in (2, 4, 8):
+        if means.context // share >= 1024:
+            shorter = replace(means, context=means.context // share)
+            yield f"a context of {means.context // share} tokens", replace(asked, means=shorter)
+    if means.users > 1:
+        yield f"{means.users // 2} users at the same time", replace(asked, means=replace(means, users=means.users // 2))
+    if asked.gpus:
+        yield f"{asked.gpus + 1} GPUs", replace(asked, gpus=asked.gpus + 1)
+
+
+def _both(first: Means, second: Means) -> Means:
+    """The smaller of both in everything that can be smaller."""
+    order = ("auto", "8bit", "4bit")
+    return replace(
+        first,
+        dtype="bfloat16" if "bfloat16" in (first.dtype, second.dtype) else first.dtype,
+        weights=max(first.weights, second.weights, key=order.index),
+        recompute_layers=first.recompute_layers or second.recompute_layers,
+        max_tokens_per_pass=min(first.max_tokens_per_pass, second.max_tokens_per_pass),
+        context=min(first.context, second.context),
+        users=min(first.users, second.users),
+    )
+
+
+def _fullest(devices: tuple[Device, ...]) -> str:
+    most = max(devices, key=lambda device: device.taken / device.size)
+    return f"{most.name}: {_gib(most.taken)} of {_gib(most.size)}"
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.1f} GiB"

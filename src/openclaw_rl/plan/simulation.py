@@ -1,0 +1,118 @@
+"""Tokens a second, the time of a step and how old samples are when they are learned from, for a number of users.
+
+A small model, computed and not measured. A decode step reads the active weights once and every user's keys and values,
+and multiplies each token with the active weights:
+
+    decode_s  = max(bytes read / bandwidth, 2 x active weights x users / flops)
+    prompt_s  = 2 x active weights x new tokens / (flops x EFFICIENCY)
+    step_s    = 2 x active weights x (tokens read + 3 x updates x reply tokens) / (flops x EFFICIENCY)
+
+Each user sends a prompt, reads the answer for `pause_s`, and so on; a share of the turns is corrected, and a step
+starts with the first correction. Staleness is the number of versions that were published between sampling and learning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from openclaw_rl.errors import ConfigError
+from openclaw_rl.plan.shape import ModelShape
+from openclaw_rl.plan.takes import BYTES, Means
+
+EFFICIENCY = 0.4  # of a card's largest number of operations: what large products reach in practice
+STEP_OVERHEAD_S = 0.010  # of a decode step on a GPU: launching kernels (13 ms a step were measured on an H100 for 4 B)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What a device can do at most: bytes read and operations in bfloat16, each a second."""
+
+    name: str
+    bandwidth: float
+    flops: float
+
+
+CARDS = {
+    card.name: card
+    for card in (
+        Card("cpu", 40e9, 0.2e12),
+        Card("l4", 300e9, 121e12),
+        Card("a10", 600e9, 125e12),
+        Card("rtx3090", 936e9, 71e12),
+        Card("rtx4090", 1008e9, 165e12),
+        Card("l40s", 864e9, 362e12),
+        Card("a100", 2039e9, 312e12),
+        Card("h100", 3350e9, 989e12),
+        Card("h200", 4800e9, 989e12),
+        Card("b200", 8000e9, 2250e12),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How users behave."""
+
+    prompt: int = 1000  # tokens of a turn that were not read before
+    reply: int = 512  # tokens of an answer
+    pause_s: float = 30.0  # between an answer and the next request
+    corrected: float = 0.1  # share of the turns
+    updates: int = 20  # of one step
+
+    def __post_init__(self) -> None:
+        if min(self.prompt, self.reply, self.updates) < 1 or self.pause_s < 0 or not 0 < self.corrected <= 1:
+            raise ConfigError("habits lie outside their bounds", fix="--corrected is above 0 and at most 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What is to be expected."""
+
+    card: str
+    decode_ms: float
+    tokens_a_second_each: float
+    tokens_a_second_most: float  # of all users, if all decode at the same time
+    answer_s: float
+    turns_a_minute: float
+    step_s: float
+    seconds_between_steps: float
+    samples_a_step: float
+    staleness: float  # versions
+
+
+def forecast(shape: ModelShape, means: Means, card: Card, habits: Habits, *, is_shared: bool) -> Forecast:
+    """What these users get. With `is_shared` engine and trainer are on one device, and halve it while a step runs."""
+    read = _bytes_read(shape, means)
+    compute = 2.0 * shape.active * means.users / card.flops
+    overhead = STEP_OVERHEAD_S if means.is_gpu else 0.0
+    decode_s = max(read / card.bandwidth, compute) + overhead
+    prompt_s = 2.0 * shape.active * habits.prompt / (card.flops * EFFICIENCY)
+    answer_s = prompt_s * means.users / 2 + habits.reply * decode_s
+    turns = means.users / (answer_s + habits.pause_s)  # a second
+    arriving = turns * habits.corrected
+    read_once = means.context + 2 * habits.reply
+    work = read_once + 3 * habits.updates * habits.reply
+    sample_s = 2.0 * shape.active * work / (card.flops * EFFICIENCY) * (2.0 if is_shared else 1.0)
+    load = min(0.95, arriving * sample_s)
+    samples = max(1.0, load / (1.0 - load))  # those that arrive while a step runs make the next one
+    step_s = samples * sample_s
+    between = max(1.0 / arriving, step_s)
+    return Forecast(
+        card=card.name,
+        decode_ms=1e3 * decode_s,
+        tokens_a_second_each=1.0 / decode_s,
+        tokens_a_second_most=means.users / decode_s,
+        answer_s=answer_s,
+        turns_a_minute=60.0 * turns,
+        step_s=step_s,
+        seconds_between_steps=between,
+        samples_a_step=samples,
+        staleness=(answer_s + habits.pause_s + 1.5 * step_s) / between,
+    )
+
+
+def _bytes_read(shape: ModelShape, means: Means) -> float:
+    share = {"auto": BYTES[means.dtype], "8bit": 1.0, "4bit": 0.5625}[means.weights]
+    low = min(shape.lowered, shape.active)
+    weights = low * share + (shape.active - low) * means.number
+    return weights + means.users * means.context * shape.kv_numbers * means.number

@@ -1,0 +1,274 @@
+"""What each role takes of a device's memory, item by item, and how each number comes about.
+
+The sizes of weights, LoRA weights, optimiser, keys and values are exact; activations follow from what a layer keeps of
+a token. The constants marked as measured were found on made models on a CPU (`make bench-plan` compares on others).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from openclaw_rl.plan.shape import BLOCK, ModelShape
+
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+Bits = Literal["auto", "8bit", "4bit"]
+CHUNK = 1024  # tokens of prompts that the engine reads in one pass, at most
+READ_AT_ONCE = 8  # times max_tokens_per_pass that the trainer reads where nothing is kept for a gradient
+LOGITS = 1 << 20  # trainer.logits_per_chunk
+LOGIT_COPIES = 6  # logits, their logarithms, the teacher's, and the gradients of these
+DRAW_COPIES = 4  # of each row's logits in the engine, in float32
+LORA_POINT = 5  # numbers a LoRA weight during a step: gradient, and weight, gradient and moments to go back to
+LORA_HELD = 3  # of each scope in the trainer's memory: weights and two moments
+UNIT = 256  # tokens of the cache's smallest block; blocks are powers of two
+# Of a process on a CPU without a model, and of one on a GPU: the former measured, the latter known of such cards.
+LIBRARIES = {"engine": 450 << 20, "trainer": 600 << 20}
+CUDA_CONTEXT = 550 << 20
+PROCESS = "process"
+CUDA_SLACK = 0.06  # of a process's memory: what torch's allocator keeps and cannot use
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One number of bytes, what it is for, and how it was computed."""
+
+    name: str
+    size: int
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A process, or a part of one, and what it takes."""
+
+    name: str
+    items: tuple[Item, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all items."""
+        return sum(item.size for item in self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """The settings that memory depends on, by the names they have in the configuration."""
+
+    is_gpu: bool
+    dtype: str = "bfloat16"  # engine.dtype and trainer.dtype
+    weights: Bits = "auto"  # engine.weights
+    users: int = 4  # conversations that are answered at the same time
+    context: int = 8192  # tokens of each
+    reply: int = 512  # tokens of a reply that is learned from
+    samples: int = 4  # replies of one step
+    rank: int = 32  # trainer.rank
+    versions: int = 4  # adapters loaded at the same time
+    max_tokens_per_pass: int = 2048
+    recompute_layers: bool = False
+    scopes: int = 2  # trainer.scopes_in_memory
+
+    @property
+    def number(self) -> int:
+        """Bytes of a number."""
+        return BYTES[self.dtype]
+
+
+def policy(shape: ModelShape, means: Means, *, name: str = "policy") -> Role:
+    """The engine: it answers, scores for the gate and, without a judge of its own, judges."""
+    numbers = means.number
+    block = block_of(min(means.context, shape.context))
+    tokens = means.users * block
+    rows = min(CHUNK, means.users * means.context)
+    items = [
+        *_weights(shape, means, copies=_engine_copies(means)),
+        _adapters(shape, means),
+        Item(
+            "keys and values",
+            tokens * shape.kv_numbers * numbers,
+            f"{means.users} users x {block} tokens (a block of the cache) x {shape.kv_numbers} numbers "
+            f"x {numbers} bytes",
+        ),
+        Item(
+            "activations",
+            rows * engine_width(shape) * numbers,
+            f"{rows} tokens in a pass x {engine_width(shape)} numbers alive in a layer x {numbers} bytes",
+        ),
+        Item(
+            "logits",
+            means.users * shape.vocabulary * 4 * DRAW_COPIES,
+            f"{means.users} rows x {shape.vocabulary} x 4 bytes x {DRAW_COPIES} (logits, logarithms, sorting)",
+        ),
+        *_scores(shape, means),
+        *_read_back(shape, means),
+    ]
+    return Role(name, tuple(_with_device(items, means, "engine")))
+
+
+def _scores(shape: ModelShape, means: Means) -> Iterator[Item]:
+    """On a CPU torch keeps attention's scores where query heads share key heads; on a GPU the engine avoids that."""
+    if not means.is_gpu and shape.heads != shape.kv_heads:
+        count = min(CHUNK, means.context)
+        yield Item(
+            "attention's scores",
+            count * means.context * shape.heads * 4,
+            f"{count} tokens of a prompt x {means.context} before them x {shape.heads} heads x 4 bytes",
+        )
+
+
+def trainer(shape: ModelShape, means: Means) -> Role:
+    """The trainer: base weights once for policy and teacher, LoRA with its optimiser, and one step's activations."""
+    numbers, lora = means.number, shape.lora(means.rank)
+    before = min(means.context, shape.context)
+    items = [
+        *_weights(shape, means, copies=_trainer_copies(means), has_own_head=_trainer_copies(means) > 1),
+        Item(
+            "LoRA and optimiser",
+            lora * 4 * LORA_HELD,
+            f"{lora} weights of rank {means.rank} x 4 bytes x {LORA_HELD} (weight, two moments)",
+        ),
+        Item(
+            "scopes in memory",
+            lora * 4 * LORA_HELD * means.scopes,
+            f"{lora} x 4 bytes x {LORA_HELD} (weight, two moments) x {means.scopes} scopes",
+        ),
+        Item(
+            "prompts as keys and values",
+            before * shape.kv_numbers * numbers,
+            f"{before} tokens x {shape.kv_numbers} numbers x {numbers} bytes",
+        ),
+        _step(shape, means),
+        *_read_back(shape, means),
+    ]
+    return Role("trainer", tuple(_with_device(items, means, "trainer")))
+
+
+def _step(shape: ModelShape, means: Means) -> Item:
+    """What a step needs at its fullest: reading everything once, or the backward pass and the point to go back to."""
+    numbers = means.number
+    read = min(READ_AT_ONCE * means.max_tokens_per_pass, means.context, shape.context)
+    reading = read * trainer_width(shape) * numbers
+    learned = min(means.max_tokens_per_pass, means.samples * means.reply)
+    kept = kept_width(shape, is_again=means.recompute_layers)
+    rows = min(learned, max(16, LOGITS // shape.vocabulary))
+    lora = shape.lora(means.rank)
+    logits = rows * shape.vocabulary * 4 * LOGIT_COPIES
+    learning = learned * shape.layers * kept * numbers + logits + lora * 4 * LORA_POINT
+    return Item(
+        "a step",
+        max(reading, learning),
+        f"the larger of reading ({read} tokens x {trainer_width(shape)} numbers alive in a layer x {numbers} bytes) "
+        f"and learning ({learned} reply tokens x {shape.layers} layers x {kept} numbers x {numbers} bytes, "
+        f"{rows} rows x {shape.vocabulary} logits x 4 bytes x {LOGIT_COPIES}, and {lora} LoRA weights x 4 bytes x "
+        f"{LORA_POINT}: gradient, and the point to go back to)",
+    )
+
+
+def teacher(shape: ModelShape, means: Means) -> Role:
+    """A teacher of its own, in the trainer's process: its weights, and what it keeps of a text that it reads."""
+    read = min(READ_AT_ONCE * means.max_tokens_per_pass, means.context)
+    width = trainer_width(shape)
+    reading = Item("reading", read * width * means.number, f"{read} tokens x {width} numbers x {means.number} bytes")
+    return Role("teacher", (*_weights(shape, means, copies=1), reading))
+
+
+def without_process(role: Role) -> Role:
+    """The role without its share for a process that has no model yet."""
+    return Role(role.name, tuple(item for item in role.items if item.name != PROCESS))
+
+
+def block_of(tokens: int) -> int:
+    """The block of the engine's cache that holds so many tokens."""
+    size = UNIT
+    while size < tokens:
+        size *= 2
+    return size
+
+
+def engine_width(shape: ModelShape) -> int:
+    """Numbers of a token that are alive at once in a layer of the engine's pass."""
+    attention = (3 * shape.heads + 2 * shape.kv_heads) * shape.head_dim
+    return 4 * shape.hidden + max(attention, 3 * shape.between)
+
+
+def trainer_width(shape: ModelShape) -> int:
+    """The same for the trainer's, where nothing is kept."""
+    return 6 * shape.hidden + max(4 * shape.heads * shape.head_dim, 6 * shape.between)
+
+
+def kept_width(shape: ModelShape, *, is_again: bool) -> int:
+    """Numbers that a layer keeps of a token for its gradient; with `is_again` its input alone."""
+    if is_again:
+        return int(2.2 * shape.hidden)  # measured on a GPU, as are 30 for a model of Qwen3-4B's shape, here 30.4
+    attention = (4 * shape.heads + 2 * shape.kv_heads) * shape.head_dim
+    return 8 * shape.hidden + attention + 4 * shape.between
+
+
+def _weights(shape: ModelShape, means: Means, *, copies: int, has_own_head: bool | None = None) -> Iterator[Item]:
+    numbers = means.number
+    low = 0 if means.weights == "auto" else shape.lowered
+    whole = shape.linear - low
+    if low:
+        bits = 8 if means.weights == "8bit" else 4
+        rows = sum(one.count * one.outputs for one in shape.matrices if not one.is_expert and one.inputs % BLOCK == 0)
+        scales = 4 * (rows if bits == 8 else low // BLOCK)
+        what = "a row" if bits == 8 else "64 weights"
+        yield Item(
+            f"base weights in {bits} bits", low * bits // 8 + scales, f"{low} x {bits}/8 bytes, and 4 bytes for {what}"
+        )
+    is_own = not means.is_gpu if has_own_head is None else has_own_head
+    head = shape.head or (shape.embedding if is_own else 0)
+    size = (whole + head) * copies + shape.embedding + shape.small
+    copied = f" x {copies} (two layouts)" if copies > 1 else ""
+    tied = "" if shape.head or not is_own else " (laid out again although the embedding is tied)"
+    yield Item(
+        "base weights" if not low else "weights in all bits",
+        size * numbers,
+        f"(linear {whole} + head {head}{tied}){copied} + embedding {shape.embedding} + norms {shape.small}, "
+        f"x {numbers} bytes",
+    )
+
+
+def _engine_copies(means: Means) -> int:
+    """On a CPU float32 weights have two layouts, for few rows and for more, unless one was timed fastest for both."""
+    return _trainer_copies(means)
+
+
+def _trainer_copies(means: Means) -> int:
+    """On a CPU float32 weights are laid out once for the forward and once for the backward pass."""
+    return 2 if not means.is_gpu and means.dtype == "float32" else 1
+
+
+def _adapters(shape: ModelShape, means: Means) -> Item:
+    """The engine's stacks: q, k and v share one, gate and up too, so their upper halves are as wide as all of them."""
+    slots = 2
+    while slots < means.versions:
+        slots *= 2
+    sums = {one.name: (one.count, one.inputs, one.outputs) for one in shape.matrices if not one.is_expert}
+    numbers = 0
+    for names in (("q_proj", "k_proj", "v_proj"), ("o_proj",), ("gate_proj", "up_proj"), ("down_proj",)):
+        parts = [sums[name] for name in names if name in sums]
+        if parts:
+            numbers += parts[0][0] * len(parts) * (parts[0][1] + sum(outputs for _, _, outputs in parts))
+    total = slots * means.rank * numbers if means.versions else 0
+    return Item(
+        "adapters",
+        total * means.number,
+        f"{slots} slots x rank {means.rank} x {numbers} numbers in and out x {means.number} bytes",
+    )
+
+
+def _read_back(shape: ModelShape, means: Means) -> Iterator[Item]:
+    if means.weights != "auto":
+        size = 2 * shape.widest
+        yield Item("a layer read back", size * means.number, f"2 x {shape.widest} weights x {means.number} bytes")
+
+
+def _with_device(items: list[Item], means: Means, part: str) -> Iterator[Item]:
+    yield from items
+    if not means.is_gpu:
+        yield Item(PROCESS, LIBRARIES[part], f"a process of the {part} without a model: measured")
+    else:
+        total = sum(item.size for item in items)
+        yield Item("CUDA context", CUDA_CONTEXT, "a process's own share, known of such cards; not measured here")
+        yield Item("allocator", int(CUDA_SLACK * total), f"{CUDA_SLACK:.0%} of the above, assumed")
