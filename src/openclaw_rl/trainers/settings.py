@@ -188,8 +188,8 @@ class TrainerSettings:
     # Nobody outside can judge these: they are shown on request.
     ADVANCED: ClassVar[frozenset[str]] = frozenset(
         {
-            "beta1", "beta2", "enough", "grad_clip", "lease_s", "logits_per_chunk", "nice", "prompts",
-            "recompute_layers", "scopes_in_memory", "seed", "still_norm", "weight_decay",
+            "beta1", "beta2", "enough", "grad_clip", "launcher", "lease_s", "logits_per_chunk", "nice", "prompts",
+            "recompute_layers", "scopes_in_memory", "seed", "shard", "still_norm", "weight_decay",
         }
     )  # fmt: skip
 
@@ -257,6 +257,16 @@ class TrainerSettings:
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """float32, bfloat16, or auto: float32 for models under 100 M parameters on a CPU, else bfloat16. Change it when
     steps give numbers that are not finite, or memory is short."""
+    ranks: int = 1
+    """How many processes take a step together, each on a GPU of its own where there are GPUs (docs/cluster.md). Change
+    it when one GPU is too small or too slow for the trainer."""
+    shard: Literal["auto", "always", "never"] = "auto"
+    """Whether the model's layers are divided among the ranks (FSDP2). `auto`: with parameters = full, and where the
+    model would take more than a quarter of a GPU's memory. Change it when the trainer's GPUs run out of memory
+    (always), or to save the exchange between them (never)."""
+    launcher: str = ""
+    """The command that starts the ranks, such as `torchrun --standalone --nproc-per-node 4`; the module to run is added
+    to it. If empty, they are child processes of the first. Change it when ranks are spread over machines."""
     threads: int = 1
     """CPU threads of the trainer's process. Change it when steps on a CPU are slow and cores are idle."""
     nice: int = 19
@@ -266,8 +276,9 @@ class TrainerSettings:
     this. Change it when samples are set aside as too costly (raise)."""
 
     def __post_init__(self) -> None:
-        if min(self.rank, self.threads, self.max_tokens_per_pass, self.logits_per_chunk, self.updates) < 1:
-            raise ValueError("rank, threads, updates, max_tokens_per_pass and logits_per_chunk are at least 1")
+        least = (self.rank, self.ranks, self.threads, self.max_tokens_per_pass, self.logits_per_chunk, self.updates)
+        if min(least) < 1:
+            raise ValueError("rank, ranks, threads, updates, max_tokens_per_pass and logits_per_chunk are at least 1")
         if self.parameters == "full" and (self.dtype == "bfloat16" or self.method.teacher is TeacherKind.EMA):
             raise ValueError(
                 "parameters is full: every weight is trained in float32, and the teacher is base or model, not ema"
