@@ -54,9 +54,9 @@ def main() -> None:
         if is_out_of_memory(problem):
             fix = "lower trainer.max_tokens_per_pass, or train.max_sample_tokens where conversations are long"
             answers.fail(TrainerFailure("the trainer ran out of memory", fix, is_memory=True))
-        traceback.print_exc()
         if isinstance(problem, RuntimeError) and answers.has_others:
             time.sleep(RANKS_S)  # a rank that is gone is noticed by whoever waits for it: its own words come first
+        traceback.print_exc()
         answers.fail(TrainerFailure(f"{type(problem).__name__}: {problem}"))
 
 
