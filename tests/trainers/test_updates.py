@@ -161,5 +161,6 @@ def test_the_anchor_does_not_hold_where_the_hint_says_otherwise(
     assert target.anchored is not None
     assert torch.equal(target.anchored == 0.0, moved >= bound)
     assert int(target.anchored.sum()) == 2
-    (scored,) = trainer._targets(lessons([replace(sample, hints=(), score=1.0)], trainer._method))
+    praised = lessons([replace(sample, hints=(), score=1.0)], trainer._method)
+    (scored,) = trainer._targets(praised, shares(praised, trainer._method), is_once=False)
     assert scored.anchored is None
