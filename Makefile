@@ -7,8 +7,8 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := house bench-forget bench-gate bench-damage bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings bench-screens bench-pool bench-agent-run bench-page eval-agents bench-plan bench-lowbits
-.PHONY: docs test-wheel test-metrics test-vllm test-mini-swe test-boxes test-oracle test-peers help install demo serve test test-node test-openclaw test-clients check format tiny clean test-bridges test-screens test-pool test-agents test-page demo-agent test-external test-notebooks $(FIGURES)
+FIGURES := house bench-forget bench-gate bench-damage bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings bench-screens bench-pool bench-agent-run bench-page eval-agents bench-plan bench-lowbits bench-ranks
+.PHONY: docs test-wheel test-metrics test-vllm test-mini-swe test-boxes test-oracle test-peers help install demo serve test test-node test-openclaw test-clients check format tiny clean test-bridges test-screens test-pool test-agents test-page demo-agent test-external test-notebooks test-cluster $(FIGURES)
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -153,6 +153,9 @@ build/vllm/installed: .venv/installed
 	@build/vllm/bin/python -m pip uninstall $(QUIET_PIP) -y torchvision torchaudio torchcodec >&2
 	@touch $@
 
+test-cluster: .venv/installed  ## the trainer's ranks as processes: killed, under torchrun, started again
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -rs -m slow tests/trainers
+
 test-vllm: build/vllm/installed  ## the engine contract and the whole loop on a real vLLM (about 3.5 GB into build/vllm, once)
 	@REAL_VLLM=$(CURDIR)/build/vllm/bin/python VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_CPU_KVCACHE_SPACE=1 OMP_NUM_THREADS=1 \
 		$(BIN)/python -m pytest -q -rs -m "slow or not slow" -k "vllm and not double" tests/contracts/test_engine_contract.py tests/flow/test_vllm_live.py
@@ -205,6 +208,9 @@ bench-structured: .venv/installed  ## answers held to 1,000 generated schemas: h
 
 bench-gpu: .venv/installed  ## on a CUDA device: a model of Qwen3-4B's shape served, scored and trained, and whether both fit in 24 GB
 	@$(BIN)/python -m benchmarks.gpu $(PARTS)
+
+bench-ranks: .venv/installed  ## the trainer on 1, 2 and 4 ranks: how far apart the weights are after 20 steps
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.ranks
 
 bench-long: .venv/installed  ## what a step costs after 3,000 to 15,000 tokens of prompt, against reading each token once
 	@$(BIN)/python -m benchmarks.long

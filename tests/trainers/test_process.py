@@ -21,7 +21,7 @@ from openclaw_rl.trainers.frames import OpenCommand, Opened, StepCommand
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.process import TrainerProcess
 from openclaw_rl.trainers.settings import Method, MethodSettings
-from openclaw_rl.trainers.worker import _reporter
+from openclaw_rl.trainers.worker import _Answers, _reporter
 
 ONE = PolicyVersion("shared", 1)
 TWO = PolicyVersion("shared", 2)
@@ -179,7 +179,7 @@ def test_nobody_who_listens_holds_up_no_step(trainer_model: Path, recorder: Reco
             os.write(writing, b"x" * 4096)
     os.set_blocking(writing, True)
     with os.fdopen(writing, "wb") as answers, os.fdopen(reading, "rb"):
-        _reporter(answers)(StepProgress(1, 1.0))  # returns
+        _reporter(_Answers(answers))(StepProgress(1, 1.0))  # returns
 
 
 async def test_what_the_process_cannot_do_is_said_in_words(

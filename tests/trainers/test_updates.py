@@ -11,7 +11,7 @@ from trainer_models import Recorder, policy_logp, settings_of
 
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.trainers.descent import Descent
-from openclaw_rl.trainers.lessons import lessons
+from openclaw_rl.trainers.lessons import lessons, shares
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.settings import Method, MethodSettings, TrainerSettings
 
@@ -156,9 +156,11 @@ def test_the_anchor_does_not_hold_where_the_hint_says_otherwise(
     moved = (hinted - torch.tensor(sample.logp)).abs()
     bound = float(moved.sort().values[1:3].mean())  # a random model changes its mind by little: half of it is over this
     monkeypatch.setattr("openclaw_rl.trainers.objective.HINTED_NATS", bound)
-    (target,) = trainer._targets(lessons([sample], trainer._method))
+    taught = lessons([sample], trainer._method)
+    (target,) = trainer._targets(taught, shares(taught, trainer._method), is_once=False)
     assert target.anchored is not None
     assert torch.equal(target.anchored == 0.0, moved >= bound)
     assert int(target.anchored.sum()) == 2
-    (scored,) = trainer._targets(lessons([replace(sample, hints=(), score=1.0)], trainer._method))
+    praised = lessons([replace(sample, hints=(), score=1.0)], trainer._method)
+    (scored,) = trainer._targets(praised, shares(praised, trainer._method), is_once=False)
     assert scored.anchored is None

@@ -12,10 +12,12 @@ from torch import Tensor
 
 from openclaw_rl.trainers.forest import packed, planted
 from openclaw_rl.trainers.model import Speaker
+from openclaw_rl.trainers.shards import in_step
 from openclaw_rl.trainers.trees import Bank, SequenceTail, Trees
 
 MOST_WASTE = 1.5  # comparisons of a pass, as a multiple of those that are needed
 CHEAP = 1 << 20  # so many cost less than a pass of one's own
+NOTHING = (0,)  # the ids of a pass that is taken for other ranks' sake alone
 WITHOUT_GRADIENT = 8  # times as many tokens are read at once where nothing is kept for a way back
 
 
@@ -78,7 +80,10 @@ class ConstantPrompts:
             return
         # A prompt of one token has nothing in front of what predicts: then its bank is empty.
         fronts = [one.tokens[: one.constant] for one in readings]
-        for group in packed(fronts, WITHOUT_GRADIENT * max_tokens):
+        for group in in_step(model, packed(fronts, WITHOUT_GRADIENT * max_tokens)):
+            if group is None:
+                model.trees.bank(planted([NOTHING]))
+                continue
             forest = planted([fronts[index] for index in group if fronts[index]])
             self._banks.append((model.trees.bank(forest), group))
             heard(len(forest.tokens))
@@ -89,11 +94,14 @@ class ConstantPrompts:
         if trees is None:
             yield from read(self._model, self._readings, self._max_tokens)
             return
+        runs: list[tuple[Bank, list[int], list[SequenceTail]]] = []
         for bank, group in self._banks:
             paths = iter(bank.forest.paths)
             twigs = [self._twig(index, paths) for index in group]
             for first, last in _runs(bank, twigs, self._max_tokens):
-                yield self._pass(trees, bank, group[first:last], twigs[first:last])
+                runs.append((bank, group[first:last], twigs[first:last]))
+        for run in in_step(self._model, runs):
+            yield _empty_pass(self._model) if run is None else self._pass(trees, *run)
 
     def _twig(self, index: int, paths: Iterator[tuple[int, ...]]) -> SequenceTail:
         one = self._readings[index]
@@ -170,7 +178,10 @@ def read(model: Speaker, readings: Sequence[Reading], max_tokens: int) -> Iterat
     if model.trees is None:
         yield from _read_rows(model, readings, max_tokens)
         return
-    for group in packed([one.needed for one in readings], max_tokens):
+    for group in in_step(model, packed([one.needed for one in readings], max_tokens)):
+        if group is None:
+            yield _empty_pass(model)
+            continue
         forest = planted([readings[index].needed for index in group])
         parts: list[tuple[int, slice]] = []
         places: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
@@ -185,9 +196,19 @@ def read(model: Speaker, readings: Sequence[Reading], max_tokens: int) -> Iterat
         yield PassOutput(hidden[rows], tuple(parts), len(forest.tokens))
 
 
+def _empty_pass(model: Speaker) -> PassOutput:
+    """A pass that answers nothing, for the sake of the ranks that compute one now: [1, H]."""
+    if model.trees is not None:
+        return PassOutput(model.trees.hidden(planted([NOTHING])), ())
+    return PassOutput(model.hidden(torch.tensor([NOTHING], device=model.device))[0], ())
+
+
 def _read_rows(model: Speaker, readings: Sequence[Reading], max_tokens: int) -> Iterator[PassOutput]:
     """The same for a model that reads sequences apart: those that continue each other are one."""
-    for group in passes(merged(readings), max_tokens):
+    for group in in_step(model, passes(merged(readings), max_tokens)):
+        if group is None:
+            yield _empty_pass(model)
+            continue
         width = len(group[0].tokens)
         ids = torch.tensor([[*row.tokens, *(0,) * (width - len(row.tokens))] for row in group], device=model.device)
         at_row: list[int] = []

@@ -9,8 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from openclaw_rl.trainers.model import head_of, load_frozen
+from openclaw_rl.trainers.model import device_of, head_of, load_frozen
+from openclaw_rl.trainers.ranks import ALONE, Ranks
 from openclaw_rl.trainers.settings import TrainerSettings
+from openclaw_rl.trainers.shards import divided, wants_shards
 from openclaw_rl.trainers.trees import Trees
 from openclaw_rl.trainers.vocabulary import check_same_vocabulary
 
@@ -20,9 +22,14 @@ NEVER = -1e4  # the logit of an id that a smaller vocabulary lacks
 class FixedModel:
     """Hidden states and logits of a frozen model, over the ids of a policy's vocabulary."""
 
-    def __init__(self, model: PreTrainedModel, *, vocabulary: int) -> None:
+    def __init__(
+        self, model: PreTrainedModel, settings: TrainerSettings, *, vocabulary: int, ranks: Ranks = ALONE
+    ) -> None:
         self.vocabulary = vocabulary
-        self.device: torch.device = model.device
+        self.device = device_of(settings)
+        self.shared_by = (
+            divided(model, ranks, self.device) if wants_shards(model, settings, ranks, self.device) else None
+        )
         self._trunk: nn.Module = model.base_model
         self._head = head_of(model)
         self.trees = Trees.of(model)
@@ -41,7 +48,9 @@ class FixedModel:
         return functional.pad(own, (0, self.vocabulary - own.shape[1]), value=NEVER)
 
 
-def load_teacher(folder: Path, settings: TrainerSettings, *, student: Path, vocabulary: int) -> FixedModel:
+def load_teacher(
+    folder: Path, settings: TrainerSettings, *, student: Path, vocabulary: int, ranks: Ranks = ALONE
+) -> FixedModel:
     """The model of a folder as a teacher. Raises ModelError, ConfigError where its tokenizer is another one."""
     check_same_vocabulary(student, folder)
-    return FixedModel(load_frozen(folder, settings), vocabulary=vocabulary)
+    return FixedModel(load_frozen(folder, settings, ranks), settings, vocabulary=vocabulary, ranks=ranks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from openclaw_rl.core.adapter import Adapter, StepProgress, StepReport
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.trainers.settings import TrainerSettings
+
+PLACE = "OPENCLAW_RL_RANK"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,23 @@ class TrainerFailure:
     problem: str
     fix: str = ""
     is_memory: bool = False
+
+
+def place_of(number: int, count: int, file: Path) -> str:
+    """What a rank finds under PLACE in its environment: "2/4:FILE" is the third of four, who meet through FILE."""
+    return f"{number}/{count}:{file}"
+
+
+def place_in(place: str) -> tuple[int, int, Path]:
+    """The number, the count and the file of what `place_of` wrote."""
+    numbers, _, file = place.partition(":")
+    number, count = (int(part) for part in numbers.split("/"))
+    return number, count, Path(file)
+
+
+def is_follower() -> bool:
+    """Whether this process is another rank of a trainer than the first."""
+    return place_in(os.environ[PLACE])[0] > 0 if PLACE in os.environ else int(os.environ.get("RANK", "0")) > 0
 
 
 Call = OpenCommand | StepCommand | RebaseCommand | ExportCommand

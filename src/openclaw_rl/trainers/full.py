@@ -13,9 +13,11 @@ from transformers import PreTrainedModel
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import AdapterError
 from openclaw_rl.trainers.fixed import FixedModel
-from openclaw_rl.trainers.model import Speaker, head_of, load_frozen
+from openclaw_rl.trainers.model import Speaker, device_of, head_of, load_frozen
+from openclaw_rl.trainers.ranks import ALONE, Ranks
 from openclaw_rl.trainers.recompute import Recompute
 from openclaw_rl.trainers.settings import TrainerSettings
+from openclaw_rl.trainers.shards import divided, like, wants_shards
 from openclaw_rl.trainers.trees import Trees
 
 
@@ -25,16 +27,27 @@ class FullModel:
     In float32: weights, gradient, two moments and the base model are 20 bytes for each weight.
     """
 
-    def __init__(self, model: PreTrainedModel, base: PreTrainedModel, settings: TrainerSettings, *, name: str) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        base: PreTrainedModel,
+        settings: TrainerSettings,
+        *,
+        name: str,
+        ranks: Ranks = ALONE,
+    ) -> None:
         self.name = name
         self.vocabulary: int = model.config.get_text_config().vocab_size
         self.longest: int = model.config.get_text_config().max_position_embeddings
         self.parameters: int = model.num_parameters()
-        self.device: torch.device = model.device
+        self.device = device_of(settings)
         self._body = model.requires_grad_(True)
+        self.shared_by = (
+            divided(model, ranks, self.device) if wants_shards(model, settings, ranks, self.device) else None
+        )
         self._trunk: nn.Module = model.base_model
         self._head = head_of(model)
-        self._base = FixedModel(base, vocabulary=self.vocabulary)
+        self._base = FixedModel(base, settings, vocabulary=self.vocabulary, ranks=ranks)
         self._base_weights = dict(base.named_parameters())
         self._recompute = Recompute(model, always=settings.recompute_layers)
         self.trees = Trees.of(model, self._recompute)
@@ -77,14 +90,14 @@ class FullModel:
             yield
 
     def weights(self) -> dict[str, Tensor]:
-        """A copy of all weights, by the names of the model's own file."""
+        """A copy of all weights, by the names of the model's own file; of what is divided, this rank's part."""
         return {name: parameter.detach().clone() for name, parameter in self.named()}
 
     def set_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Takes over weights of the same names and shapes."""
         with torch.no_grad():
             for name, parameter in self.named():
-                parameter.copy_(weights[name])
+                parameter.copy_(like(parameter, weights[name]))
 
     def named(self) -> Iterator[tuple[str, nn.Parameter]]:
         """The trained parameters; those that are tied come once."""
@@ -108,6 +121,7 @@ class FullModel:
         return found | {"architectures": [type(self._body).__name__]}
 
 
-def open_full(folder: Path, settings: TrainerSettings) -> FullModel:
+def open_full(folder: Path, settings: TrainerSettings, ranks: Ranks = ALONE) -> FullModel:
     """The model of a folder, twice: to be trained, and as it is. Raises ModelError, ConfigError."""
-    return FullModel(load_frozen(folder, settings), load_frozen(folder, settings), settings, name=folder.name)
+    model, base = (load_frozen(folder, settings, ranks) for _ in range(2))
+    return FullModel(model, base, settings, name=folder.name, ranks=ranks)

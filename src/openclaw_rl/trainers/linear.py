@@ -49,31 +49,34 @@ class LowBitsMatmul:
         return grad @ self._weight.plain(grad.dtype)
 
 
-class FrozenMatmul:
-    """x W^T + bias for a frozen W, and g W for its gradient."""
+class FrozenMatmul(nn.Module):
+    """x W^T + bias for a frozen W, and g W for its gradient.
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, *, is_packed: bool) -> None:
-        self.shape = (weight.shape[0], weight.shape[1])
-        self._bias = bias
-        self._plain = weight
-        self._forward: Tensor | None = None
-        self._backward: Tensor | None = None
+    What is not packed are parameters that never train: ranks may divide them.
+    """
+
+    def __init__(self, linear: nn.Linear, *, is_packed: bool) -> None:
+        super().__init__()
+        linear.requires_grad_(False)
+        self.shape = (linear.out_features, linear.in_features)
+        self._packed: tuple[Tensor, Tensor] | None = None
+        self.weight, self.bias = linear.weight, linear.bias
         if is_packed:
-            self._forward = _packed(weight)
-            self._backward = _packed(weight.t().contiguous())
-            self._plain = weight.new_empty(0)
+            held = linear.weight.detach()
+            self._packed = _packed(held), _packed(held.t().contiguous())
+            self.weight = nn.Parameter(held.new_empty(0), requires_grad=False)
 
     def forward(self, rows: Tensor) -> Tensor:
         """[n, in] to [n, out], in a tensor of its own."""
-        if self._forward is None:
-            return functional.linear(rows, self._plain, self._bias)
-        return _run(rows, self._forward, self._bias)
+        if self._packed is None:
+            return functional.linear(rows, self.weight, self.bias)
+        return _run(rows, self._packed[0], self.bias)
 
     def backward(self, grad: Tensor) -> Tensor:
         """[n, out] to [n, in], in a tensor of its own."""
-        if self._backward is None:
-            return grad @ self._plain
-        return _run(grad, self._backward, None)
+        if self._packed is None:
+            return grad @ self.weight
+        return _run(grad, self._packed[1], None)
 
 
 class Frozen(nn.Module):
@@ -124,12 +127,11 @@ class Lora(nn.Module):
         return out
 
 
-def product_of(linear: nn.Linear | LowBitsLinear, *, is_packed: bool) -> FrozenProduct:
+def product_of(linear: nn.Linear | LowBitsLinear, *, is_packed: bool) -> FrozenMatmul | LowBitsMatmul:
     """The frozen product of a linear layer."""
-    bias = None if linear.bias is None else linear.bias.detach()
     if isinstance(linear, LowBitsLinear):
-        return LowBitsMatmul(linear.low, bias)
-    return FrozenMatmul(linear.weight.detach(), bias, is_packed=is_packed)
+        return LowBitsMatmul(linear.low, None if linear.bias is None else linear.bias.detach())
+    return FrozenMatmul(linear, is_packed=is_packed)
 
 
 def can_pack(device: torch.device, dtype: torch.dtype) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,23 +12,26 @@ import torch
 from torch import Tensor
 
 from openclaw_rl.algo.advantage import combined_advantage, hindsight_advantage, kept_advantage
-from openclaw_rl.algo.distill import HintGranularity, chosen_hint
 from openclaw_rl.core.adapter import NO_NEARER, Adapter, StepReport, digest_of_folder
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import AdapterError
 from openclaw_rl.trainers import checkpoint
-from openclaw_rl.trainers.batch import ConstantPrompts, PassOutput, read, read_once, token_logp, top_ids
+from openclaw_rl.trainers.balance import balanced
+from openclaw_rl.trainers.batch import ConstantPrompts, PassOutput, read, token_logp
 from openclaw_rl.trainers.descent import GENTLER, Descent, GradientStats, walked
 from openclaw_rl.trainers.fixed import load_teacher
 from openclaw_rl.trainers.full import FullModel, open_full
-from openclaw_rl.trainers.lessons import Lesson, counts, lessons, shares
+from openclaw_rl.trainers.hinted import TeacherReader
+from openclaw_rl.trainers.lessons import Lesson, TermWeights, counts, lessons, shares
 from openclaw_rl.trainers.model import CausalModel, Speaker, learning_rate, load
 from openclaw_rl.trainers.objective import LossSums, Objective, Targets, anchored
+from openclaw_rl.trainers.ranks import ALONE, Ranks, use_device
 from openclaw_rl.trainers.reporting import ProgressReporter, Report, silent
 from openclaw_rl.trainers.sampled import SamplingPolicies
-from openclaw_rl.trainers.settings import Distill, HintSelection, TeacherKind, TrainerSettings
+from openclaw_rl.trainers.settings import Distill, TeacherKind, TrainerSettings
+from openclaw_rl.trainers.shards import clip, is_divided, like, on_first
 from openclaw_rl.trainers.shelf import CheckpointCache
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -44,10 +46,16 @@ class LoraTrainer:
     """
 
     def __init__(
-        self, model: CausalModel | FullModel, settings: TrainerSettings, teacher: Speaker | None = None
+        self,
+        model: CausalModel | FullModel,
+        settings: TrainerSettings,
+        teacher: Speaker | None = None,
+        *,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.model = model
-        self._teacher = teacher  # a model of its own, where the teacher is one
+        self._ranks = ranks
+        self._reader = TeacherReader(model, settings, teacher)  # `teacher` is a model of its own, where it is one
         self._settings = settings
         self._method = settings.method
         self._objective = Objective(model, settings.method, settings.logits_per_chunk, teacher or model.teacher)
@@ -56,7 +64,7 @@ class LoraTrainer:
         self._ema: dict[str, Tensor] = {}
         self._steps = 0  # updates of the optimiser so far
         self._upon: checkpoint.SharedAdapter | None = None
-        self._shelf = CheckpointCache(settings.scopes_in_memory)
+        self._shelf = CheckpointCache(settings.scopes_in_memory if ranks.is_first else 0)
         self._heard = ProgressReporter(silent)
         self._samplers = SamplingPolicies(model, settings, teacher or model.teacher)
         self._beside: Path | None = None  # a version's folder: others lie beside it
@@ -64,14 +72,15 @@ class LoraTrainer:
         self.restore(None)
 
     @classmethod
-    def open(cls, folder: Path, settings: TrainerSettings) -> LoraTrainer:
-        """A trainer for the model of a folder. Raises ModelError, ConfigError."""
+    def open(cls, folder: Path, settings: TrainerSettings, ranks: Ranks = ALONE) -> LoraTrainer:
+        """A trainer for the model of a folder, as one of these ranks. Raises ModelError, ConfigError."""
+        use_device(settings, ranks)
         named = settings.method.teacher_model
-        model = open_full(folder, settings) if settings.parameters == "full" else load(folder, settings)
+        model = open_full(folder, settings, ranks) if settings.parameters == "full" else load(folder, settings, ranks)
         teacher = None
         if settings.method.teacher is TeacherKind.MODEL:
-            teacher = load_teacher(Path(named), settings, student=folder, vocabulary=model.vocabulary)
-        return cls(model, settings, teacher)
+            teacher = load_teacher(Path(named), settings, student=folder, vocabulary=model.vocabulary, ranks=ranks)
+        return cls(model, settings, teacher, ranks=ranks)
 
     def step(self, samples: Sequence[Sample], report: Report = silent, *, gentleness: int = 0) -> StepReport:
         """One step of at most `trainer.updates` updates, until `trainer.enough`; its metrics are those of the first.
@@ -85,13 +94,15 @@ class LoraTrainer:
         taught = lessons([sample for sample in samples if sample.turn not in unusable], self._method)
         if not any(one.has_signal for one in taught):
             return StepReport(False, {}, tuple(dropped), "no sample carries a signal for this method")
-        self._heard = ProgressReporter(report, most=self._most_updates(taught), enough=self._settings.enough)
-        targets, passes = self._targets(taught), self._passes(taught)
+        most = self._most_updates(taught)
+        self._heard = ProgressReporter(report, most=most, enough=self._settings.enough)
+        own, weights = self._own_part(taught, shares(taught, self._method), most)
+        targets, passes = self._targets(own, weights, is_once=most == 1), self._passes(own, most)
         walk = walked(
-            self._descent(taught, GENTLER**gentleness),
-            lambda: self._gradient(taught, targets, passes()),
-            lambda: self._distance(taught, targets, passes()),
-            most=self._most_updates(taught),
+            self._descent(most, GENTLER**gentleness),
+            lambda: self._gradient(own, targets, passes()),
+            lambda: self._distance(targets, passes()),
+            most=most,
             enough=self._settings.enough,
             arrived=self._heard.updated,
         )
@@ -110,7 +121,7 @@ class LoraTrainer:
                 "loss_distill_last": walk.distance,
                 "updates": float(walk.updates),
                 "updates_undone": float(walk.undone),
-                "old_logp_missing": float(self._samplers.missing),
+                "old_logp_missing": self._ranks.summed([self._samplers.missing])[0],
                 "seconds": time.perf_counter() - began_s,
             }
         )
@@ -118,9 +129,19 @@ class LoraTrainer:
             return StepReport(False, metrics, tuple(dropped), NO_NEARER)
         return StepReport(True, metrics, tuple(dropped))
 
-    def _descent(self, taught: Sequence[Lesson], share: float) -> Descent:
+    def _own_part(
+        self, taught: Sequence[Lesson], weights: Sequence[TermWeights], most: int
+    ) -> tuple[Sequence[Lesson], Sequence[TermWeights]]:
+        """What this rank reads of the batch; what a token weighs in all of it."""
+        if self._ranks.count == 1:
+            return taught, weights
+        parts = balanced([one.reading() for one in taught], self._ranks.count, updates=most)
+        own = parts[self._ranks.number]
+        return [taught[index] for index in own], [weights[index] for index in own]
+
+    def _descent(self, most: int, share: float) -> Descent:
         """What takes the updates; where a distance tells, and weights are few enough to be held twice, undoing too."""
-        can_undo = self._most_updates(taught) > 1 and self._settings.parameters == "lora"
+        can_undo = most > 1 and self._settings.parameters == "lora"
         first = (self._settings.lr or FIRST_RATE) if can_undo else float(self._optimizer.param_groups[0]["lr"])
         return Descent(self._optimizer, self._parameters, can_undo=can_undo, first=share * first)
 
@@ -131,11 +152,11 @@ class LoraTrainer:
             return self._settings.updates
         return 1
 
-    def _passes(self, taught: Sequence[Lesson]) -> Callable[[], Iterator[PassOutput]]:
+    def _passes(self, taught: Sequence[Lesson], most: int) -> Callable[[], Iterator[PassOutput]]:
         """What each update reads: the replies alone, where prompts are constant, else all of it."""
         settings, readings = self._settings, [one.reading() for one in taught]
         is_constant = settings.prompts == "constant" or (
-            settings.prompts == "auto" and settings.parameters == "lora" and self._most_updates(taught) > 1
+            settings.prompts == "auto" and settings.parameters == "lora" and most > 1
         )
         if is_constant:
             return ConstantPrompts(self.model, readings, settings.max_tokens_per_pass, self._heard.read).passes
@@ -147,12 +168,14 @@ class LoraTrainer:
         """Leaves the gradient, cut to its bound, in the weights."""
         tally = LossSums()
         self._optimizer.zero_grad(set_to_none=True)
-        not_finite = self._accumulate(taught, targets, tally, passes)
-        norm = float(torch.nn.utils.clip_grad_norm_(self._parameters.values(), self._settings.grad_clip))
+        not_finite = self._ranks.gathered(self._accumulate(taught, targets, tally, passes))
+        self._ranks.add_gradients(one for one in self._parameters.values() if not is_divided(one))
+        tally.add_up(self._ranks.summed)
+        norm = clip(list(self._parameters.values()), self._settings.grad_clip, self._ranks)
         is_finite = not not_finite and math.isfinite(norm) and math.isfinite(tally.loss)
         return GradientStats(tally, norm if is_finite else None, not_finite)
 
-    def _distance(self, taught: Sequence[Lesson], targets: Sequence[Targets], passes: Iterable[PassOutput]) -> float:
+    def _distance(self, targets: Sequence[Targets], passes: Iterable[PassOutput]) -> float:
         """How far the policy is from its teacher now; no gradient is left."""
         tally = LossSums()
         with torch.no_grad():
@@ -161,22 +184,27 @@ class LoraTrainer:
                     with torch.enable_grad():
                         self._objective.gradient(one.hidden[rows], targets[index], tally, is_own=False)
         self._optimizer.zero_grad(set_to_none=True)
+        tally.add_up(self._ranks.summed)
         return tally.distill if math.isfinite(tally.distill) else math.inf
 
     def export(self, folder: Path, version: PolicyVersion) -> Adapter:
-        """Writes the adapter and the trainer's own state, on the disk when this returns. Raises OSError."""
+        """Writes the adapter and the trainer's own state, on the disk when this returns. Raises OSError.
+
+        The first rank writes, what one alone would have written.
+        """
         settings = self._settings
         rank = settings.rank + (0 if self._upon is None else self._upon.rank)
         alpha = settings.alpha / settings.rank * rank
         config = self.model.config(rank, alpha)
-        weights, state = (
-            {name: one.cpu() for name, one in held.items()} for held in (self.model.weights(), self._state())
-        )
-        now = checkpoint.Checkpoint(weights, state, self._steps, version, self._upon)
-        checkpoint.write(folder, now, config, asdict(settings))
-        self._shelf.put(folder, now)
+        weights, state = (on_first(held, self._ranks) for held in (self.model.weights(), self._state()))
+        digest = ""
+        if self._ranks.is_first:
+            now = checkpoint.Checkpoint(weights, state, self._steps, version, self._upon)
+            checkpoint.write(folder, now, config, asdict(settings))
+            self._shelf.put(folder, now)
+            digest = digest_of_folder(folder)
         self._spoken = version
-        return Adapter(folder, digest_of_folder(folder), version)
+        return Adapter(folder, str(self._ranks.shared(digest)), version)
 
     def restore(self, folder: Path | None, under: Path | None = None) -> None:
         """Goes back to an exported version, or for None to fresh weights, which add nothing.
@@ -197,7 +225,7 @@ class LoraTrainer:
         self._optimizer = self._fresh_optimizer()
         for name, parameter in self._parameters.items():
             if f"{name}.{MOMENTS[0]}" in found.state:
-                moments = {kind: found.state[f"{name}.{kind}"].to(parameter.device, copy=True) for kind in MOMENTS}
+                moments = {kind: like(parameter, found.state[f"{name}.{kind}"]) for kind in MOMENTS}
                 # the fused kernel reads the count where the weights are
                 steps = torch.tensor(float(found.steps), device=parameter.device)
                 self._optimizer.state[parameter] = {"step": steps, **moments}
@@ -234,8 +262,9 @@ class LoraTrainer:
 
     def _fresh_optimizer(self) -> torch.optim.AdamW:
         settings = self._settings
+        kinds = [[one for one in self._parameters.values() if is_divided(one) is part] for part in (False, True)]
         return torch.optim.AdamW(
-            self._parameters.values(),
+            [{"params": kind} for kind in kinds if kind],  # one kernel takes no mixture of them
             lr=learning_rate(settings, self.model.parameters),
             betas=(settings.beta1, settings.beta2),
             eps=max(ADAM_EPS, settings.still_norm / math.sqrt(sum(one.numel() for one in self._parameters.values()))),
@@ -277,27 +306,27 @@ class LoraTrainer:
                     not_finite.append(taught[index].sample.turn)
                 gradient[rows] = part
             if not_finite:
-                return not_finite
+                if self.model.shared_by is None:
+                    return not_finite
+                gradient.zero_()  # the other ranks take this pass too
             one.hidden.backward(gradient)  # type: ignore[no-untyped-call]
         return not_finite
 
-    def _targets(self, taught: Sequence[Lesson]) -> list[Targets]:
+    def _targets(
+        self, taught: Sequence[Lesson], term_weights: Sequence[TermWeights], *, is_once: bool
+    ) -> list[Targets]:
         device, weights = self.model.device, self._method.weights
         ids = [torch.tensor([one.sample.response[at] for at in one.trained], device=device) for one in taught]
         old = [torch.tensor([one.sample.logp[at] for at in one.trained], device=device) for one in taught]
-        reference, behind = self._read_fixed(taught, ids)
-        teachers = self._chosen(taught, ids, behind)
-        is_once = self._most_updates(taught) == 1
+        reference, teachers = self._reader.read(taught, ids, ema=self._ema, heard=self._heard.read)
         selected = self._samplers.selected(taught, teachers, is_own=self._is_own, beside=self._beside, is_once=is_once)
         found: list[Targets] = []
-        for index, (one, share) in enumerate(zip(taught, shares(taught, self._method), strict=True)):
+        for index, (one, share) in enumerate(zip(taught, term_weights, strict=True)):
             teacher = teachers[index]
             rl = None if one.advantage is None else torch.full_like(old[index], one.advantage)
             opd = told = None
             if teacher is not None:
-                told = token_logp(
-                    self._teacher or self.model.teacher, teacher, ids[index], self._settings.logits_per_chunk
-                )
+                told = token_logp(self._reader.head, teacher, ids[index], self._settings.logits_per_chunk)
             if told is not None and weights.opd and not one.is_taught:
                 opd = hindsight_advantage(told, old[index], clip=self._method.clip)
             w_rl = self._method.rl_weight(has_outcome=one.sample.outcome is not None)
@@ -309,81 +338,3 @@ class LoraTrainer:
             held = (advantage, reference[index], kept, one.is_taught, anchor, selected[index])
             found.append(Targets(ids[index], old[index], share, *held))
         return found
-
-    def _read_fixed(
-        self, taught: Sequence[Lesson], ids: Sequence[Tensor]
-    ) -> tuple[Sequence[Tensor | None], list[list[Tensor]]]:
-        """The base's log-probabilities without a hint, for the anchor, and the teacher's hidden states given each hint.
-
-        Where the base is the teacher, both are read at once: they share all that stands in front of the hints.
-        """
-        pairs = [(index, hint) for index, one in enumerate(taught) for hint in one.hints]
-        hinted = [taught[index].reading(hint.tokens) for index, hint in pairs]
-        plain = [one.reading() for one in taught] if self._method.kl_beta > 0 else []
-        at_once, budget = self._settings.logits_per_chunk, self._settings.max_tokens_per_pass
-        is_base = self._teacher is None and not self._ema
-        reference: Sequence[Tensor | None] = [None] * len(taught)
-        hidden: list[Tensor] = []
-        if plain or (is_base and hinted):
-            with self.model.base() as base:
-                found = read_once(base, [*plain, *(hinted if is_base else [])], budget, self._heard.read)
-                bare, hidden = found[: len(plain)], found[len(plain) :]
-                if plain:
-                    reference = [token_logp(base, rows, own, at_once) for rows, own in zip(bare, ids, strict=True)]
-        if hinted and not is_base:
-            with self._teaching() as teacher:
-                hidden = read_once(teacher, hinted, budget, self._heard.read)
-        behind: list[list[Tensor]] = [[] for _ in taught]
-        for (index, _), rows in zip(pairs, hidden, strict=True):
-            behind[index].append(rows)
-        return reference, behind
-
-    @contextmanager
-    def _teaching(self) -> Iterator[Speaker]:
-        if self._teacher is not None:
-            yield self._teacher
-        elif self._ema:
-            with self.model.speaking_as(self._ema):
-                yield self.model
-        else:
-            with self.model.base() as base:
-                yield base
-
-    def _chosen(
-        self, taught: Sequence[Lesson], ids: Sequence[Tensor], behind: Sequence[Sequence[Tensor]]
-    ) -> list[Tensor | None]:
-        """Of several hints the one that objects most to a corrected reply, or that student and teacher agree on most.
-
-        The judge's tries may say opposite things of one correction. The hint that the reply follows already is not what
-        it was corrected for, and a teacher behind it would confirm the reply; see `algo.distill.chosen_hint`.
-        """
-        found = [rows[0] if rows else None for rows in behind]
-        by = self._method.selection
-        agreeing: list[int] = []
-        for index, rows in enumerate(behind):
-            if len(rows) > 1 and by is HintSelection.CONTRARY and taught[index].is_corrected:
-                found[index] = self._most_contrary(rows, ids[index])
-            elif len(rows) > 1:
-                agreeing.append(index)
-        if not agreeing:
-            return found
-        k, at_once = self._method.compared, self._settings.logits_per_chunk
-        own = [taught[index].reading() for index in agreeing]
-        students = read_once(self.model, own, self._settings.max_tokens_per_pass)
-        for index, student in zip(agreeing, students, strict=True):
-            teacher_top = torch.stack(
-                [top_ids(self._teacher or self.model.teacher, rows, k, at_once) for rows in behind[index]]
-            )
-            choice = chosen_hint(
-                top_ids(self.model, student, k, at_once),
-                teacher_top,
-                by=HintGranularity.TOKEN if by is HintSelection.TOKEN else HintGranularity.SEQUENCE,
-            )
-            found[index] = torch.stack(list(behind[index]))[choice, torch.arange(len(choice), device=choice.device)]
-        return found
-
-    def _most_contrary(self, behind: Sequence[Tensor], ids: Tensor) -> Tensor:
-        """Of a teacher's hidden states behind several hints those that make the reply least likely; first of equals."""
-        speaker = self._teacher or self.model.teacher
-        told = [token_logp(speaker, rows, ids, self._settings.logits_per_chunk).sum() for rows in behind]
-        return behind[int(torch.stack(told).argmin())]

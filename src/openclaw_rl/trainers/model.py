@@ -20,8 +20,10 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.errors import ConfigError, ModelError
 from openclaw_rl.trainers.checkpoint import lora_config
 from openclaw_rl.trainers.linear import Frozen, FrozenLoraTerm, Lora, can_pack
+from openclaw_rl.trainers.ranks import ALONE, Ranks
 from openclaw_rl.trainers.recompute import Recompute
 from openclaw_rl.trainers.settings import TrainerSettings
+from openclaw_rl.trainers.shards import divided, wants_shards
 from openclaw_rl.trainers.trees import Trees
 from openclaw_rl.weights.lowbits import LowBitsLinear, code_library, count_of, lower
 from openclaw_rl.weights.shared import cache_folder, share
@@ -39,6 +41,7 @@ class Speaker(Protocol):
     device: torch.device
     vocabulary: int
     trees: Trees | None  # reads sequences as trees of what they share; None for a model that cannot
+    shared_by: Ranks | None  # who compute each pass of it together, its layers being divided among them
 
     def hidden(self, ids: Tensor) -> Tensor:
         """The last layer's output: [B, T] ids, padded on the right, in; [B, T, H] out."""
@@ -55,14 +58,17 @@ class CausalModel:
     `loras` are the adapted layers by their path in the model; their `a` and `b` are all that trains.
     """
 
-    def __init__(self, model: PreTrainedModel, settings: TrainerSettings, *, name: str) -> None:
+    def __init__(self, model: PreTrainedModel, settings: TrainerSettings, *, name: str, ranks: Ranks = ALONE) -> None:
         self.name = name
         self.vocabulary: int = model.config.get_text_config().vocab_size
         self.longest: int = model.config.get_text_config().max_position_embeddings
         self.parameters: int = count_of(model)
-        self.device: torch.device = model.device
-        is_packed = can_pack(model.device, model.dtype)
+        self.device = device_of(settings)
+        is_divided = wants_shards(model, settings, ranks, self.device)
+        is_packed = can_pack(self.device, model.dtype) and not is_divided
         self.loras = _adapted(model, settings, is_packed=is_packed)
+        trained = [one for _, one in self.named()]
+        self.shared_by = divided(model, ranks, self.device, keep=trained) if is_divided else None
         self._body = model
         self._trunk: nn.Module = model.base_model
         self._head = head_of(model)
@@ -183,9 +189,9 @@ def names_of(path: str) -> tuple[str, str]:
     return f"base_model.model.{path}.lora_A.weight", f"base_model.model.{path}.lora_B.weight"
 
 
-def load(folder: Path, settings: TrainerSettings) -> CausalModel:
+def load(folder: Path, settings: TrainerSettings, ranks: Ranks = ALONE) -> CausalModel:
     """The model of a folder that `save_pretrained` wrote, with LoRA beside it. Raises ModelError, ConfigError."""
-    return CausalModel(load_frozen(folder, settings), settings, name=folder.name)
+    return CausalModel(load_frozen(folder, settings, ranks), settings, name=folder.name, ranks=ranks)
 
 
 def _refuse_fetched_attention(folder: Path) -> None:
@@ -202,9 +208,9 @@ def _refuse_fetched_attention(folder: Path) -> None:
         )
 
 
-def load_frozen(folder: Path, settings: TrainerSettings) -> PreTrainedModel:
-    """The model of a folder as it is. Raises ModelError, ConfigError."""
-    device = _device(settings.device)
+def load_frozen(folder: Path, settings: TrainerSettings, ranks: Ranks = ALONE) -> PreTrainedModel:
+    """The model of a folder as it is; on the CPU where ranks are to divide it. Raises ModelError, ConfigError."""
+    device = device_of(settings)
     _refuse_fetched_attention(folder)
     try:
         model = AutoModelForCausalLM.from_pretrained(
@@ -219,6 +225,8 @@ def load_frozen(folder: Path, settings: TrainerSettings) -> PreTrainedModel:
         raise ModelError(f"{folder} holds no causal language model ({first})") from problem
     dtype = torch.float32 if settings.parameters == "full" else _dtype(settings.dtype, model.num_parameters(), device)
     model.eval().requires_grad_(False)
+    if wants_shards(model, settings, ranks, device):
+        device = torch.device("cpu")
     lower(model, model.get_output_embeddings(), settings.weights, dtype=dtype, device=device)
     share(model, cache_folder())
     for parameter in model.parameters():
@@ -297,15 +305,18 @@ def _leaf(path: str) -> str:
     return path.rpartition(".")[2]
 
 
-def _device(name: str) -> torch.device:
+def device_of(settings: TrainerSettings) -> torch.device:
+    """Where the trainer computes. Raises ConfigError."""
+    name = settings.device
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise ConfigError(f"trainer.device is {name}, and there is no CUDA device here", fix="write cpu or auto")
     try:
-        return torch.device(name)
+        found = torch.device(name)
     except RuntimeError:
         raise ConfigError(f"trainer.device is {name}", fix="write cpu, cuda or auto") from None
+    return torch.device("cuda", torch.cuda.current_device()) if name == "cuda" else found
 
 
 def _dtype(name: str, parameters: int, device: torch.device) -> torch.dtype:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -60,6 +61,15 @@ class LossSums:
     def loss(self) -> float:
         """The whole loss."""
         return self.policy + self.distill + self.anchor
+
+    def add_up(self, summed: Callable[[Sequence[float]], list[float]]) -> None:
+        """Puts the sums over all ranks in place of this one's own."""
+        own = [self.policy, self.distill, self.anchor, self.kl, self.clipped, self.gap, self.advantage]
+        counts = [self.advantage_tokens, self.gap_tokens, self.tokens]
+        (self.policy, self.distill, self.anchor, self.kl, self.clipped, self.gap, self.advantage, *found) = summed(
+            [*own, *counts]
+        )
+        self.advantage_tokens, self.gap_tokens, self.tokens = (round(count) for count in found)
 
     def metrics(self) -> dict[str, float]:
         """The terms and the means over tokens, for the log and the manifest."""

@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import os
 import pickle
+import shlex
 import signal
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from openclaw_rl.core import pipe
 from openclaw_rl.core.adapter import Adapter, StepProgress, StepReport
@@ -19,6 +21,7 @@ from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import StepTooCostlyError, TrainerError
 from openclaw_rl.trainers.frames import (
+    PLACE,
     Answer,
     Call,
     ExportCommand,
@@ -27,6 +30,7 @@ from openclaw_rl.trainers.frames import (
     RebaseCommand,
     StepCommand,
     TrainerFailure,
+    place_of,
 )
 from openclaw_rl.trainers.settings import TrainerSettings
 
@@ -43,6 +47,7 @@ class TrainerProcess:
         self._turn = asyncio.Lock()  # one call at a time; others wait
         self._heard: StepProgress | None = None  # of the step under way
         self._asked_s = 0.0
+        self._meeting: TemporaryDirectory[str] | None = None  # where the ranks find each other
 
     @classmethod
     async def start(cls, model: Path, settings: TrainerSettings, *, resume: Path | None = None) -> TrainerProcess:
@@ -107,9 +112,13 @@ class TrainerProcess:
     async def _ready(self, resume: Path | None) -> None:
         if self.pid is not None:
             return
-        environment = os.environ | {"OMP_NUM_THREADS": str(self._settings.threads), "TOKENIZERS_PARALLELISM": "false"}
+        settings = self._settings
+        environment = os.environ | {"OMP_NUM_THREADS": str(settings.threads), "TOKENIZERS_PARALLELISM": "false"}
+        if settings.ranks > 1 and not settings.launcher:
+            self._meeting = TemporaryDirectory(prefix="openclaw-rl-ranks-")
+            environment |= {PLACE: place_of(0, settings.ranks, Path(self._meeting.name) / "ranks")}
         self._child = await asyncio.create_subprocess_exec(
-            sys.executable,
+            *(shlex.split(settings.launcher) or [sys.executable]),
             "-m",
             "openclaw_rl.trainers.worker",
             stdin=asyncio.subprocess.PIPE,
@@ -163,15 +172,24 @@ class TrainerProcess:
         child, self._child = self._child, None
         if child is None:
             return "it was not running"
-        if child.stdin is not None:
-            child.stdin.close()  # tells it to leave
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(1.0):
-                await child.wait()
-        if child.returncode is None:
-            child.kill()
+        try:
+            return await _ended(child)
+        finally:
+            if self._meeting is not None:
+                self._meeting.cleanup()
+                self._meeting = None
+
+
+async def _ended(child: asyncio.subprocess.Process) -> str:
+    if child.stdin is not None:
+        child.stdin.close()  # tells it to leave
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(1.0):
             await child.wait()
-        code = child.returncode
-        if code == -signal.SIGKILL:
-            return KILLED
-        return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+    if child.returncode is None:
+        child.kill()
+        await child.wait()
+    code = child.returncode
+    if code == -signal.SIGKILL:
+        return KILLED
+    return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"

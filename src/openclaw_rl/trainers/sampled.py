@@ -27,6 +27,7 @@ from openclaw_rl.trainers.batch import chunks, read_once, top_ids
 from openclaw_rl.trainers.full import FullModel
 from openclaw_rl.trainers.lessons import Lesson
 from openclaw_rl.trainers.model import CausalModel, Speaker
+from openclaw_rl.trainers.ranks import ALONE
 from openclaw_rl.trainers.settings import Distill, TrainerSettings
 
 log = logging.getLogger(__name__)
@@ -74,7 +75,9 @@ class SamplingPolicies:
             if teachers[index] is not None and not one.is_taught:
                 version = None if is_own(one.sample) else one.sample.version
                 by_version.setdefault(version, []).append(index)
-        for version, places in by_version.items():
+        together = self._model.shared_by or ALONE  # each of them reads every version that one of them needs
+        for version in dict.fromkeys(together.gathered(list(by_version))):
+            places = by_version.get(version, [])
             if version is None and is_once:
                 continue
             sets = self._compared(taught, teachers, places)

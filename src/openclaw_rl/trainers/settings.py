@@ -188,8 +188,8 @@ class TrainerSettings:
     # Nobody outside can judge these: they are shown on request.
     ADVANCED: ClassVar[frozenset[str]] = frozenset(
         {
-            "beta1", "beta2", "enough", "grad_clip", "lease_s", "logits_per_chunk", "nice", "prompts",
-            "recompute_layers", "scopes_in_memory", "seed", "still_norm", "weight_decay",
+            "beta1", "beta2", "enough", "grad_clip", "launcher", "lease_s", "logits_per_chunk", "nice", "prompts",
+            "recompute_layers", "scopes_in_memory", "seed", "shard", "still_norm", "weight_decay",
         }
     )  # fmt: skip
 
@@ -261,6 +261,16 @@ class TrainerSettings:
     """In how many bits the frozen base weights are held: `engine` (as in `engine.weights`), `auto` (all of `dtype`),
     `8bit` or `4bit`. If it differs from the engine's, importance weights correct for it. Change it when the trainer has
     more memory than the engine."""
+    ranks: int = 1
+    """How many processes take a step together, each on a GPU of its own where there are GPUs (docs/cluster.md). Change
+    it when one GPU is too small or too slow for the trainer."""
+    shard: Literal["auto", "always", "never"] = "auto"
+    """Whether the model's layers are divided among the ranks (FSDP2). `auto`: with parameters = full, and where the
+    model would take more than a quarter of a GPU's memory. Change it when the trainer's GPUs run out of memory
+    (always), or to save the exchange between them (never)."""
+    launcher: str = ""
+    """The command that starts the ranks, such as `torchrun --standalone --nproc-per-node 4`; the module to run is added
+    to it. If empty, they are child processes of the first. Change it when ranks are spread over machines."""
     threads: int = 1
     """CPU threads of the trainer's process. Change it when steps on a CPU are slow and cores are idle."""
     nice: int = 19
@@ -270,8 +280,9 @@ class TrainerSettings:
     this. Change it when samples are set aside as too costly (raise)."""
 
     def __post_init__(self) -> None:
-        if min(self.rank, self.threads, self.max_tokens_per_pass, self.logits_per_chunk, self.updates) < 1:
-            raise ValueError("rank, threads, updates, max_tokens_per_pass and logits_per_chunk are at least 1")
+        least = (self.rank, self.ranks, self.threads, self.max_tokens_per_pass, self.logits_per_chunk, self.updates)
+        if min(least) < 1:
+            raise ValueError("rank, ranks, threads, updates, max_tokens_per_pass and logits_per_chunk are at least 1")
         if self.parameters == "full" and (self.dtype == "bfloat16" or self.method.teacher is TeacherKind.EMA):
             raise ValueError(
                 "parameters is full: every weight is trained in float32, and the teacher is base or model, not ema"
@@ -281,6 +292,8 @@ class TrainerSettings:
                 f"parameters is full and weights {self.weights}: weights in few bits cannot be trained, so it needs "
                 "parameters = lora, or engine.weights = auto"
             )
+        if self.shard == "always" and self.weights in ("8bit", "4bit"):
+            raise ValueError(f"shard is always and weights {self.weights}: weights in few bits stay whole on each rank")
         if self.kind == "external" and self.parameters == "full":
             raise ValueError("kind is external and parameters full: a trainer elsewhere hands back LoRA weights")
         if self.lease_s <= 0:

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
 from openclaw_rl.core import pipe
 from openclaw_rl.core.adapter import StepProgress
@@ -24,6 +24,7 @@ from openclaw_rl.core.disk import FREE_SPACE, FULL
 from openclaw_rl.core.logs import set_up_logging
 from openclaw_rl.errors import OpenClawRLError
 from openclaw_rl.trainers.frames import (
+    PLACE,
     Answer,
     ExportCommand,
     OpenCommand,
@@ -31,32 +32,60 @@ from openclaw_rl.trainers.frames import (
     RebaseCommand,
     StepCommand,
     TrainerFailure,
+    is_follower,
 )
 
 log = logging.getLogger(__name__)
 REPORT_S = 0.5  # between two reports of a step's progress
+RANKS_S = 3.0  # for which a rank whose exchange failed lets the one that caused it speak
 
 
 def main() -> None:
-    """Serves calls until stdin closes."""
+    """Serves calls until stdin closes, or, as another rank than the first, whatever that one hands on."""
     set_up_logging(logging.WARNING, text="trainer: %(message)s")
-    answers = _own_stdout()
+    answers = _Answers(_own_stdout())
     calls: queue.Queue[object] = queue.Queue(maxsize=4)  # the owner waits for each answer; the pipe waits beyond
-    threading.Thread(target=_listen, args=(sys.stdin.buffer, calls), daemon=True).start()
+    if not is_follower() or PLACE in os.environ:  # else stdin is the first rank's, which a launcher shared out
+        threading.Thread(target=_listen, args=(sys.stdin.buffer, calls), daemon=True).start()
     try:
         _serve(calls, answers)
     except OpenClawRLError as problem:
-        pipe.write(answers, TrainerFailure(problem.problem, problem.fix))
+        answers.fail(TrainerFailure(problem.problem, problem.fix))
     except Exception as problem:  # the edge of the process: its owner must hear of it
         if is_out_of_room(problem):
-            pipe.write(answers, TrainerFailure("the trainer cannot write its version: the disk is full", FREE_SPACE))
-        elif is_out_of_memory(problem):
+            answers.fail(TrainerFailure("the trainer cannot write its version: the disk is full", FREE_SPACE))
+        if is_out_of_memory(problem):
             fix = "lower trainer.max_tokens_per_pass, or train.max_sample_tokens where conversations are long"
-            pipe.write(answers, TrainerFailure("the trainer ran out of memory", fix, is_memory=True))
-        else:
-            log.exception("the step broke")
-            pipe.write(answers, TrainerFailure(f"{type(problem).__name__}: {problem}"))
-    os._exit(1)
+            answers.fail(TrainerFailure("the trainer ran out of memory", fix, is_memory=True))
+        if isinstance(problem, RuntimeError) and answers.has_others:
+            time.sleep(RANKS_S)  # a rank that is gone is noticed by whoever waits for it: its own words come first
+        log.exception("the step broke")
+        answers.fail(TrainerFailure(f"{type(problem).__name__}: {problem}"))
+
+
+class _Answers:
+    """The way back to the owner. Other ranks' failures come on it too, from threads of their own."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.stream = stream
+        self.has_others = False
+        self.is_first = not is_follower()
+        self._one = threading.Lock()
+
+    def give(self, answer: object) -> None:
+        """The first rank's answer; the others keep theirs."""
+        if self.is_first:
+            with self._one:
+                pipe.write(self.stream, answer)
+
+    def fail(self, failure: TrainerFailure) -> NoReturn:
+        """Says why this process ends, and ends it. Under a launcher the first rank alone speaks."""
+        with self._one:
+            if self.is_first or PLACE in os.environ:
+                pipe.write(self.stream, failure)
+            else:
+                sys.stderr.write(f"{failure.problem}\n")
+            os._exit(1)
 
 
 def is_out_of_memory(problem: Exception) -> bool:
@@ -83,7 +112,7 @@ def _listen(stream: BinaryIO, calls: queue.Queue[object]) -> None:
     os._exit(0)  # the owner is gone; a step in progress is of no use to anybody
 
 
-def _reporter(answers: BinaryIO) -> Callable[[StepProgress], None]:
+def _reporter(answers: _Answers) -> Callable[[StepProgress], None]:
     """Tells the owner how far a step has come, now and then; never waits for an owner who does not listen."""
     last_s = -REPORT_S
 
@@ -91,34 +120,40 @@ def _reporter(answers: BinaryIO) -> Callable[[StepProgress], None]:
         nonlocal last_s
         now_s = time.monotonic()
         # A pipe that takes anything takes 4,096 bytes at once, and a report is far smaller.
-        if now_s - last_s >= REPORT_S and select.select([], [answers], [], 0)[1]:
+        if now_s - last_s >= REPORT_S and select.select([], [answers.stream], [], 0)[1]:
             last_s = now_s
-            pipe.write(answers, progress)
+            answers.give(progress)
 
     return report
 
 
-def _serve(calls: queue.Queue[object], answers: BinaryIO) -> None:
-    first = calls.get()
-    if not isinstance(first, OpenCommand):
-        raise TypeError(f"the first call was {type(first).__name__}")
-    with contextlib.suppress(OSError):
-        os.nice(first.settings.nice)
+def _serve(calls: queue.Queue[object], answers: _Answers) -> None:
+    opening = None if is_follower() else calls.get()
+    if isinstance(opening, OpenCommand):
+        with contextlib.suppress(OSError):
+            os.nice(opening.settings.nice)
+        answers.has_others = opening.settings.ranks > 1
     import torch
 
     from openclaw_rl.trainers.lora import LoraTrainer
     from openclaw_rl.weights.trimming import give_back
+    from openclaw_rl.trainers.ranks import joined
 
+    ranks = joined(opening.settings if isinstance(opening, OpenCommand) else None, answers.fail)
+    answers.has_others = ranks.count > 1
+    first = ranks.shared(opening)
+    if not isinstance(first, OpenCommand):
+        raise TypeError(f"the first call was {type(first).__name__}")
     torch.set_num_threads(first.settings.threads)
-    trainer = LoraTrainer.open(first.model, first.settings)
+    trainer = LoraTrainer.open(first.model, first.settings, ranks)
     give_back()
     if first.resume is not None:
         trainer.restore(first.resume)
     held: tuple[Path | None, Path | None] = (first.resume, None)
     is_held = True  # whether the weights are those of `held`
-    pipe.write(answers, Opened())
+    answers.give(Opened())
     while True:
-        call = calls.get()
+        call = ranks.shared(calls.get() if ranks.is_first else None)
         answer: Answer
         if isinstance(call, StepCommand | RebaseCommand):
             if not is_held or (call.resume, call.under) != held:
@@ -133,7 +168,7 @@ def _serve(calls: queue.Queue[object], answers: BinaryIO) -> None:
             held, is_held = (call.folder, held[1]), True
         else:
             raise TypeError(f"no call is a {type(call).__name__}")
-        pipe.write(answers, answer)
+        answers.give(answer)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,189 @@
+"""The processes of one trainer, which take a step together by torch.distributed.
+
+Each reads a part of the batch; gradients and measured distances are summed, so all hold the same weights and decide
+alike. The first one starts the others on its machine, or a launcher such as torchrun starts them all. Only the first
+speaks with the owner of the trainer, and hands on what it is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import distributed
+from torch.nn import Parameter
+
+from openclaw_rl.core import pipe
+from openclaw_rl.errors import ConfigError
+from openclaw_rl.trainers.frames import PLACE, TrainerFailure, place_in, place_of
+from openclaw_rl.trainers.settings import TrainerSettings
+
+LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # as torchrun sets them
+IDLE = timedelta(days=365)  # between two steps a rank waits for as long as nobody asks for one
+LOOK_S = 1.0  # between two looks at whether whoever started this rank is still there
+
+T = TypeVar("T")
+
+
+class Ranks:
+    """One process among `count`, of number `number`. Alone, it computes exactly as without any of this."""
+
+    def __init__(self, number: int = 0, count: int = 1) -> None:
+        self.number = number
+        self.count = count
+        self._words = distributed.new_group(backend="gloo") if count > 1 else None  # of everything but tensors
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this one writes versions and answers."""
+        return self.number == 0
+
+    def summed(self, values: Sequence[float]) -> list[float]:
+        """The sums over all ranks, the same on each."""
+        if self.count == 1:
+            return list(values)
+        found = torch.tensor(values, dtype=torch.float64)
+        distributed.all_reduce(found, group=self._words)
+        return [float(value) for value in found]
+
+    def any(self, claim: bool) -> bool:
+        """Whether it is so on one rank at least."""
+        return self.summed([float(claim)])[0] > 0
+
+    def gathered(self, own: Sequence[T]) -> list[T]:
+        """What all ranks have, one after the other."""
+        if self.count == 1:
+            return list(own)
+        found: list[Sequence[T]] = [()] * self.count
+        distributed.all_gather_object(found, own, group=self._words)
+        return [one for part in found for one in part]
+
+    def shared(self, message: object) -> object:
+        """What the first rank has; the others wait for it, and what they give counts for nothing."""
+        if self.count == 1:
+            return message
+        held = [message]
+        distributed.broadcast_object_list(held, src=0, group=self._words)
+        return held[0]
+
+    def evenly(self, work: Sequence[T]) -> Iterator[T | None]:
+        """The pieces of work, and then None while another rank has some left."""
+        most = len(work)
+        if self.count > 1:
+            longest = torch.tensor(most)
+            distributed.all_reduce(longest, distributed.ReduceOp.MAX, group=self._words)
+            most = int(longest)
+        yield from work
+        yield from [None] * (most - len(work))
+
+    def add_gradients(self, parameters: Iterable[Parameter]) -> None:
+        """Leaves in each the sum of its gradients over all ranks; None where it has one on none of them."""
+        held = list(parameters)
+        if self.count == 1 or not held:
+            return
+        has = self.summed([float(one.grad is not None) for one in held])
+        used = [one for one, count in zip(held, has, strict=True) if count]
+        parts = [torch.zeros_like(one) if one.grad is None else one.grad for one in used]
+        if not parts:
+            return
+        flat = torch.cat([part.reshape(-1) for part in parts])
+        distributed.all_reduce(flat)
+        for one, part in zip(used, torch.split(flat, [part.numel() for part in parts]), strict=True):
+            one.grad = part.view_as(one).clone()
+
+
+ALONE = Ranks()
+
+
+def use_device(settings: TrainerSettings, ranks: Ranks) -> None:
+    """Gives each rank of a machine a GPU of its own. Raises ConfigError where there are fewer."""
+    if ranks.count == 1 or settings.device == "cpu" or not torch.cuda.is_available():
+        return
+    number = int(os.environ.get("LOCAL_RANK", ranks.number))
+    there = torch.cuda.device_count()
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", ranks.count))
+    if here > there:
+        raise ConfigError(
+            f"trainer.ranks asks for {here} GPUs on this machine, and there are {there}",
+            fix=f"set trainer.ranks to {there}, or trainer.device to cpu",
+        )
+    torch.cuda.set_device(number)
+
+
+def joined(settings: TrainerSettings | None, failed: Callable[[TrainerFailure], None]) -> Ranks:
+    """This process among the others, as whoever started it says; the first, which has settings, starts the others.
+
+    `failed` is called, from a thread, once one of those is gone. Raises ConfigError where a launcher started another
+    number than is set.
+    """
+    if PLACE in os.environ:
+        number, count, file = place_in(os.environ[PLACE])
+        if number == 0:
+            for other in range(1, count):
+                _start(other, {PLACE: place_of(other, count, file)}, failed)
+        return meet(number, count, file)
+    if not all(name in os.environ for name in LAUNCHED):
+        return ALONE
+    count = int(os.environ["WORLD_SIZE"])
+    if settings is not None and settings.ranks != count:
+        raise ConfigError(
+            f"trainer.ranks is {settings.ranks}, and trainer.launcher started {count}",
+            fix="let both name the same number",
+        )
+    threading.Thread(target=_leave_with_starter, daemon=True).start()
+    return meet(int(os.environ["RANK"]), count, None)
+
+
+def _start(number: int, place: Mapping[str, str], failed: Callable[[TrainerFailure], None]) -> None:
+    """Another rank, which leaves once this process is gone: its stdin closes with it."""
+    back, out = os.pipe()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "openclaw_rl.trainers.worker"],
+        stdin=subprocess.PIPE,
+        stdout=out,
+        env=os.environ | place,
+    )
+
+    os.close(out)
+
+    def watch() -> None:
+        with os.fdopen(back, "rb") as answers:
+            said = pipe.read(answers)
+        if isinstance(said, TrainerFailure):
+            failed(said)
+            return
+        code = child.wait()
+        how = "it was killed, as happens when memory runs out" if code == -signal.SIGKILL else f"exit code {code}"
+        failed(TrainerFailure(f"rank {number} of the trainer ended: {how}", is_memory=code == -signal.SIGKILL))
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def meet(number: int, count: int, file: Path | None) -> Ranks:
+    """Waits until all are there, on this machine through a file, else where the launcher says."""
+    if file is not None and sys.platform == "linux":
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all are on this machine: nobody else can connect
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    if file is None:
+        distributed.init_process_group(backend, timeout=IDLE)
+    else:
+        distributed.init_process_group(
+            backend, init_method=f"file://{file}", rank=number, world_size=count, timeout=IDLE
+        )
+    return Ranks(number, count) if count > 1 else ALONE
+
+
+def _leave_with_starter() -> None:
+    starter = os.getppid()
+    while os.getppid() == starter:
+        time.sleep(LOOK_S)
+    os._exit(0)
