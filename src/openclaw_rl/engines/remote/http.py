@@ -15,6 +15,7 @@ from openclaw_rl.errors import EngineError
 
 CONNECT_S = 5.0
 LARGEST_EVENT = 1 << 26  # bytes: the likeliest of a long piece
+ENGINE_IS_DEAD = "EngineCore encountered an issue"  # vLLM's server says so for a moment before it ends as well
 GONE = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, asyncio.TimeoutError, ConnectionError)
 
 
@@ -51,7 +52,7 @@ class ServerHttp:
         try:
             async with self._ask("POST", path, body, None) as answer:
                 if answer.status != HTTPStatus.OK:
-                    raise ServerRefusal(answer.status, _said(await answer.read()))
+                    raise self.refusal(answer.status, _said(await answer.read()))
                 async for line in answer.content:
                     if line.startswith(b"data:"):
                         data = line[5:].strip()
@@ -60,6 +61,12 @@ class ServerHttp:
                         yield data
         except GONE as problem:
             raise ServerGoneError(f"{self.url} is gone: {problem or type(problem).__name__}") from problem
+
+    def refusal(self, status: int, problem: str) -> ServerRefusal | ServerGoneError:
+        """What an error that the server gave means."""
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR and ENGINE_IS_DEAD in problem:
+            return ServerGoneError(f"{self.url} is gone: {problem}")
+        return ServerRefusal(status, problem)
 
     async def aclose(self) -> None:
         """Closes the connections."""
@@ -74,7 +81,7 @@ class ServerHttp:
         except GONE as problem:
             raise ServerGoneError(f"{self.url} is gone: {problem or type(problem).__name__}") from problem
         if answer.status != HTTPStatus.OK:
-            raise ServerRefusal(answer.status, _said(data))
+            raise self.refusal(answer.status, _said(data))
         try:
             found: Json = msgspec.json.decode(data) if data else None
         except msgspec.DecodeError:

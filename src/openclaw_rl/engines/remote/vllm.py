@@ -40,6 +40,8 @@ class Vllm:
         words += ["--max-loras", str(min(ADAPTERS_AT_ONCE, launch.versions)), "--max-cpu-loras", str(launch.versions)]
         words += ["--logprobs-mode", "raw_logprobs", "--max-logprobs", str(MOST_TOP)]
         words += ["--structured-outputs-config", '{"backend": "guidance"}', "--enable-prompt-tokens-details"]
+        # Without it lm_head gets an adapter's share as well, and a score beside other requests ends release 0.32.0.
+        words += ["--lora-target-modules", *launch.modules] if launch.modules else []
         words += [] if launch.seed is None else ["--seed", str(launch.seed)]
         return [*words, *launch.settings.options], {**ENVIRONMENT, "VLLM_API_KEY": launch.key}
 
@@ -51,6 +53,7 @@ class Vllm:
         base = next((row for row in models if not row.get("parent")), None)
         if base is None or "max_model_len" not in base:
             raise EngineError(f"{http.url} is no server of vLLM", fix="name one, or set engine.kind to what it is")
+        await http.get("/health")  # refused where what computes behind the server is dead
         self._base = str(base["id"])
         told = release.get("version") if isinstance(release, dict) else ""
         # one less: where all ids of a prompt are scored, the server samples one token besides
@@ -82,7 +85,7 @@ class Vllm:
         async for data in http.events("/v1/completions", self._body(ask)):
             chunk = msgspec.json.decode(data)
             if "error" in chunk:
-                raise ServerRefusal(int(chunk["error"].get("code") or 500), str(chunk["error"].get("message")))
+                raise http.refusal(int(chunk["error"].get("code") or 500), str(chunk["error"].get("message")))
             for choice in chunk["choices"]:
                 tokens = choice.get("token_ids") or []
                 finish = _finish(choice.get("finish_reason"))
