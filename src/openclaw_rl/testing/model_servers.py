@@ -27,7 +27,7 @@ KNOWN = {
     "model", "prompt", "max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "logprobs", "return_token_ids",
     "return_tokens_as_token_ids", "skip_special_tokens", "ignore_eos", "stop_token_ids", "stream", "cache_salt",
     "prompt_logprobs", "presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias",
-    "structured_outputs",
+    "structured_outputs", "stream_options",
 }  # fmt: skip
 KNOWN_PARAMS = {
     "max_new_tokens", "temperature", "top_p", "top_k", "min_p", "stop_token_ids", "ignore_eos", "skip_special_tokens",
@@ -52,6 +52,8 @@ class ModelServer:
     breaks_after: int | None = None  # tokens of the next answer, whose connection is closed then
     dies_after: int | None = None  # tokens of the next answer; the server lives on for a moment and computes no more
     is_dead: bool = False
+    cached: int = 0  # of each prompt, as the server says
+    connections: set[object] = field(default_factory=set)  # over which answers were asked for
     adapters: dict[str, PolicyVersion] = field(default_factory=dict)
     asked: list[dict[str, Any]] = field(default_factory=list)
     flushed: int = 0
@@ -121,6 +123,7 @@ def vllm_app(server: ModelServer) -> web.Application:
     async def completions(request: web.Request) -> web.StreamResponse:
         body = await request.json()
         server.asked.append(body)
+        server.connections.add(request.transport)
         if server.is_dead:
             return web.json_response(_vllm_error(DEAD, 500), status=500)
         problem = _vllm_problem(server, body)
@@ -228,6 +231,9 @@ async def _vllm_stream(
                 "finish_reason": None if token.finish is None else str(token.finish),
             }
             await _event(answer, {"choices": [choice]})
+        if body.get("stream_options") == {"include_usage": True}:
+            usage = {"prompt_tokens": len(body["prompt"]), "prompt_tokens_details": {"cached_tokens": server.cached}}
+            await _event(answer, {"choices": [], "usage": usage})
     except ConnectionAbortedError:
         assert request.transport is not None
         request.transport.abort()

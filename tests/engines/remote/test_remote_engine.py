@@ -191,6 +191,20 @@ async def test_biases_and_cuts_are_sent_as_they_are() -> None:
     assert {name: sent[name] for name in wanted} == wanted
 
 
+async def test_answers_one_after_another_share_a_connection_and_what_the_server_had_read_is_counted() -> None:
+    server = a_server(cached=3)
+    async with engine_on(server) as (engine, _):
+        server.connections.clear()
+        for _ in range(5):
+            async with aclosing(engine.generate(PROMPT, Sampling(4), BASE)) as answer:  # type: ignore[type-var]
+                async for token in answer:
+                    if token.finish is not None:
+                        break  # as the server does, which reads no further
+        stats = await engine.stats()
+        assert len(server.connections) == 1
+        assert (stats.prompt_tokens_read, stats.prompt_tokens_reused) == (25, 15)
+
+
 async def test_an_answer_that_nobody_reads_is_ended_on_the_server() -> None:
     server = a_server()
     server.engine._gap_s = 0.01

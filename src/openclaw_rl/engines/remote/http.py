@@ -15,6 +15,7 @@ from openclaw_rl.errors import EngineError
 
 CONNECT_S = 5.0
 LARGEST_EVENT = 1 << 26  # bytes: the likeliest of a long piece
+DONE = b"data: [DONE]\n"
 ENGINE_IS_DEAD = "EngineCore encountered an issue"  # vLLM's server says so for a moment before it ends as well
 GONE = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, asyncio.TimeoutError, ConnectionError)
 
@@ -48,17 +49,14 @@ class ServerHttp:
         return await self._answer("POST", path, body, timeout_s)
 
     async def events(self, path: str, body: Mapping[str, Json]) -> AsyncGenerator[bytes, None]:
-        """The data of server-sent events, up to the one that says [DONE]. Raises ServerGoneError, ServerRefusal."""
+        """The data of server-sent events, without the one that says [DONE]. Raises ServerGoneError, ServerRefusal."""
         try:
             async with self._ask("POST", path, body, None) as answer:
                 if answer.status != HTTPStatus.OK:
                     raise self.refusal(answer.status, _said(await answer.read()))
-                async for line in answer.content:
-                    if line.startswith(b"data:"):
-                        data = line[5:].strip()
-                        if data == b"[DONE]":
-                            return
-                        yield data
+                async for line in answer.content:  # to its very end, so that the connection serves the next request
+                    if line.startswith(b"data:") and line != DONE:
+                        yield line[5:]
         except GONE as problem:
             raise ServerGoneError(f"{self.url} is gone: {problem or type(problem).__name__}") from problem
 

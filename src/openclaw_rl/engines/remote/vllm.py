@@ -24,6 +24,34 @@ ENVIRONMENT = {
 }
 
 
+class _Logprobs(msgspec.Struct):
+    token_logprobs: list[float] | None = None
+    top_logprobs: list[dict[str, float] | None] | None = None
+
+
+class _Choice(msgspec.Struct):
+    token_ids: list[int] | None = None
+    logprobs: _Logprobs | None = None
+    finish_reason: str | None = None
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens_details: _Details | None = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] = []
+    usage: _Usage | None = None
+    error: dict[str, Any] | None = None
+
+
+CHUNK = msgspec.json.Decoder(_Chunk)
+
+
 class Vllm:
     """The dialect; it holds the name by which the server knows the base model."""
 
@@ -79,20 +107,20 @@ class Vllm:
         await http.post("/v1/unload_lora_adapter", {"lora_name": name})
 
     async def generate(self, http: ServerHttp, ask: Ask) -> AsyncGenerator[Piece, None]:
-        """What is sampled, a chunk a step of the server."""
-        cached = 0
-        finish: Finish | None = None
+        """What is sampled, a chunk a step of the server, and at the end how much of the prompt had been read before."""
+        most = ask.sampling.top_logprobs
         async for data in http.events("/v1/completions", self._body(ask)):
-            chunk = msgspec.json.decode(data)
-            if "error" in chunk:
-                raise http.refusal(int(chunk["error"].get("code") or 500), str(chunk["error"].get("message")))
-            for choice in chunk["choices"]:
-                tokens = choice.get("token_ids") or []
-                finish = _finish(choice.get("finish_reason"))
-                if tokens or finish is not None:
-                    held = choice.get("logprobs") or {}
-                    top = [_top(likeliest, ask.sampling.top_logprobs) for likeliest in held.get("top_logprobs") or []]
-                    yield Piece(tokens, held.get("token_logprobs") or [], top, finish, cached)
+            chunk = CHUNK.decode(data)
+            if chunk.error is not None:
+                raise http.refusal(int(chunk.error.get("code") or 500), str(chunk.error.get("message")))
+            for choice in chunk.choices:
+                finish = _finish(choice.finish_reason)
+                if choice.token_ids or finish is not None:
+                    held = choice.logprobs or _Logprobs()
+                    top = [_top(likeliest, most) for likeliest in held.top_logprobs or ()] if most else ()
+                    yield Piece(choice.token_ids or (), held.token_logprobs or (), top, finish)
+            if chunk.usage is not None and chunk.usage.prompt_tokens_details is not None:
+                yield Piece(cached=chunk.usage.prompt_tokens_details.cached_tokens or 0)
 
     async def score(
         self, http: ServerHttp, tokens: tuple[int, ...], *, start: int, adapter: str, top_k: int
@@ -139,6 +167,7 @@ class Vllm:
             "ignore_eos": True,
             "stop_token_ids": list(sampling.stop_ids),
             "stream": True,
+            "stream_options": {"include_usage": True},
         }
         if ask.salt:
             body["cache_salt"] = ask.salt
