@@ -109,7 +109,7 @@ async def _stream(server: Server, http: aiohttp.ClientSession, answer: Answer, *
         "model": "default",
         "messages": [{"role": "user", "content": f"Tell me a long story about {session}."}],
         "max_tokens": most,
-        "temperature": 3.0,
+        "temperature": 2.0,
         "logprobs": True,
         "stream": True,
         "stream_options": {"include_usage": True},
