@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := house bench-forget bench-gate bench-damage bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings bench-screens bench-pool bench-agent-run bench-page eval-agents bench-plan bench-lowbits bench-ranks
+FIGURES := house bench-forget bench-gate bench-damage bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings bench-screens bench-pool bench-agent-run bench-page eval-agents bench-plan bench-lowbits bench-ranks bench-vllm
 .PHONY: docs test-wheel test-metrics test-vllm test-mini-swe test-boxes test-oracle test-peers help install demo serve test test-node test-openclaw test-clients check format tiny clean test-bridges test-screens test-pool test-agents test-page demo-agent test-external test-notebooks test-cluster $(FIGURES)
 
 help:  ## what can be made
@@ -159,6 +159,10 @@ test-cluster: .venv/installed  ## the trainer's ranks as processes: killed, unde
 test-vllm: build/vllm/installed  ## the engine contract and the whole loop on a real vLLM (about 3.5 GB into build/vllm, once)
 	@REAL_VLLM=$(CURDIR)/build/vllm/bin/python VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_CPU_KVCACHE_SPACE=1 OMP_NUM_THREADS=1 \
 		$(BIN)/python -m pytest -q -rs -m "slow or not slow" -k "vllm and not double" tests/contracts/test_engine_contract.py tests/flow/test_vllm_live.py
+
+# ONLY=gateway,local,larger,changes,wish: some of the parts. QUICK=1: a look.
+bench-vllm: build/vllm/installed  ## our server in front of a real vLLM against it alone, the local engine against it, versions that change (into build/vllm, once)
+	@REAL_VLLM=$(CURDIR)/build/vllm/bin/python $(BIN)/python -m benchmarks.vllm $(if $(ONLY),--only $(ONLY))
 
 check: .venv/installed  ## format, lint, strict types and tests, as CI does
 	$(BIN)/ruff format --check .

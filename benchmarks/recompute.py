@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -37,26 +37,47 @@ def make_adapter(model: Path, folder: Path, number: int) -> Adapter:
 
 def is_right(model: Path, adapter: Adapter | None, asked: Sequence[Asked]) -> list[bool]:
     """For each answer, whether this version alone gives the same; all prompts and answers are of one length."""
+    rows = _logp(model, adapter, [(prompt, items) for prompt, _, items in asked])
+    return [_same(logp, *entry) for logp, entry in zip(rows, asked, strict=True)]
+
+
+def logp_gaps(
+    model: Path, adapter: Adapter | None, asked: Sequence[tuple[tuple[int, ...], list[SampledToken]]]
+) -> list[list[float]]:
+    """For each answer, |recorded - recomputed| of each token in nats; all prompts and answers are of one length."""
+    found = []
+    for logp, (prompt, items) in zip(_logp(model, adapter, asked), asked, strict=True):
+        own, told = _own(logp, prompt, items)
+        found.append((own - told).abs().tolist())
+    return found
+
+
+def _logp(
+    model: Path, adapter: Adapter | None, asked: Sequence[tuple[tuple[int, ...], list[SampledToken]]]
+) -> Iterator[Tensor]:
+    """Log-probabilities [tokens, V] of each whole answer under one version."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         alone: nn.Module = _base(model)
         if adapter is not None:
             alone = PeftModel.from_pretrained(alone, str(adapter.folder))
-    verdicts: list[bool] = []
     for at in range(0, len(asked), AT_ONCE):
         part = asked[at : at + AT_ONCE]
-        tokens = torch.tensor([[*prompt, *(item.token for item in items)] for prompt, _, items in part])
+        tokens = torch.tensor([[*prompt, *(item.token for item in items)] for prompt, items in part])
         with torch.inference_mode():
-            logp = torch.log_softmax(alone(input_ids=tokens).logits.float(), -1)
-        verdicts += [_same(logp[row], *entry) for row, entry in enumerate(part)]
-    return verdicts
+            yield from torch.log_softmax(alone(input_ids=tokens).logits.float(), -1)
+
+
+def _own(logp: Tensor, prompt: tuple[int, ...], items: list[SampledToken]) -> tuple[Tensor, Tensor]:
+    """What was sampled costs by this computation, and as it was recorded."""
+    chosen = torch.tensor([item.token for item in items])
+    return logp[len(prompt) - 1 : -1].gather(1, chosen[:, None])[:, 0], torch.tensor([item.logp for item in items])
 
 
 def _same(logp: Tensor, prompt: tuple[int, ...], sampling: Sampling, items: list[SampledToken]) -> bool:
     rows = logp[len(prompt) - 1 : -1]
     chosen = torch.tensor([item.token for item in items])
-    told = torch.tensor([item.logp for item in items])
-    own = rows.gather(1, chosen[:, None])[:, 0]
+    own, told = _own(logp, prompt, items)
     if float((own - told).abs().max()) > SLACK:
         return False
     if sampling.temperature == 0.0:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from engine_models import make_model, write_adapter
+from engine_models import StepClock, make_model, write_adapter
 
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.version import PolicyVersion
@@ -37,11 +37,15 @@ def model_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.fixture
 def open_tiny(model_of: Callable[[str], Path]) -> Callable[..., Core]:
-    """A core on a tiny model; keywords are settings."""
+    """A core on a tiny model, whose steps take what `clock` says; other keywords are settings."""
 
-    def make(family: str = "qwen3", **settings: int | float | str) -> Core:
+    def make(family: str = "qwen3", *, clock: StepClock | None = None, **settings: int | float | str) -> Core:
         values: dict[str, object] = {"cache_tokens": 16384, "device": "cpu", **settings}
-        return open_core(EngineSettings(model=str(model_of(family)), **values))  # type: ignore[arg-type]
+        of = EngineSettings(model=str(model_of(family)), **values)  # type: ignore[arg-type]
+        if clock is None:
+            return open_core(of)
+        clock.core = open_core(of, clock=clock)
+        return clock.core
 
     return make
 

@@ -109,6 +109,21 @@ def prompt_of(size: int, seed: int = 0) -> tuple[int, ...]:
     return tuple(source.randrange(4, VOCAB) for _ in range(size))
 
 
+@dataclass
+class StepClock:
+    """The time on a machine on which each step takes `rows_s`, and each token of a prompt `token_s` besides."""
+
+    rows_s: float
+    token_s: float
+    core: Core | None = None
+
+    def __call__(self) -> float:
+        if self.core is None:
+            return 0.0
+        stats = self.core.stats()
+        return stats.steps * self.rows_s + stats.prompt_tokens_read * self.token_s
+
+
 @dataclass(slots=True)
 class Answer:
     """What came of one request."""

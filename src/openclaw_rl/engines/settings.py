@@ -100,8 +100,9 @@ class EngineSettings:
     """Memory for keys and values; 0 takes two contexts or 1 GiB, whichever is more, in a quarter of the free. Change it
     when conversations are long and memory is free, or when the GPU is shared with the trainer."""
     step_target_ms: float = 25.0
-    """The longest decode step, in milliseconds, while a prompt is read and other answers are running. Change it when
-    running answers pause too long while a long prompt is read (lower), or long prompts wait too long (higher)."""
+    """The longest decode step, in milliseconds, while a prompt is read and other answers are running. If the running
+    answers alone take more than half of it, prompts get as long as they do. Change it when running answers pause too
+    long while a long prompt is read (lower), or long prompts wait too long (higher)."""
     seed: int | None = None
     """Random seed for requests that send none. If unset, their answers are not repeatable. Change it when answers must
     be repeatable, as in tests."""

@@ -42,8 +42,9 @@ async def serving(
     config: Path | None = None,
     options: tuple[str, ...] = (),
     environment: Mapping[str, str] | None = None,
+    start_s: float = START_S,
 ) -> AsyncIterator[Server]:
-    """Runs `openclaw-rl serve` on a folder that exists. Raises EngineError where it does not come up."""
+    """Runs `openclaw-rl serve` on a folder that exists. Raises EngineError where it is not up after `start_s`."""
     port, key, log = _free_port(), secrets.token_hex(16), home / "server.log"
     command = [sys.executable, "-m", "openclaw_rl", "serve", "--model", model]
     command += ["--home", str(home), "--host", "127.0.0.1", "--port", str(port), *options]
@@ -59,14 +60,14 @@ async def serving(
         )
         server = Server(f"http://127.0.0.1:{port}/v1", key, home, log, child.pid)
         try:
-            await _until_up(child, server)
+            await _until_up(child, server, start_s)
             yield server
         finally:
             await _stop(child)
 
 
-async def _until_up(child: asyncio.subprocess.Process, server: Server) -> None:
-    until = time.monotonic() + START_S
+async def _until_up(child: asyncio.subprocess.Process, server: Server, start_s: float) -> None:
+    until = time.monotonic() + start_s
     health = server.base_url.removesuffix("/v1") + "/healthz"
     async with aiohttp.ClientSession() as client:
         while child.returncode is None and time.monotonic() < until:

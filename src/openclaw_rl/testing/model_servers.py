@@ -20,19 +20,22 @@ from openclaw_rl.core.completion import SampledToken
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
-from openclaw_rl.errors import AdapterError, RequestError
+from openclaw_rl.errors import AdapterError, EngineError, RequestError
 from openclaw_rl.testing.engine import ScriptedEngine
 
 KNOWN = {
     "model", "prompt", "max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "logprobs", "return_token_ids",
     "return_tokens_as_token_ids", "skip_special_tokens", "ignore_eos", "stop_token_ids", "stream", "cache_salt",
     "prompt_logprobs", "presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias",
-    "structured_outputs",
+    "structured_outputs", "stream_options",
 }  # fmt: skip
 KNOWN_PARAMS = {
     "max_new_tokens", "temperature", "top_p", "top_k", "min_p", "stop_token_ids", "ignore_eos", "skip_special_tokens",
     "sampling_seed", "presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias", "ebnf",
 }  # fmt: skip
+
+
+DEAD = "EngineCore encountered an issue. See stack trace (above) for the root cause."
 
 
 @dataclass(slots=True)
@@ -47,6 +50,10 @@ class ModelServer:
     most_rank: int = 64
     is_raw: bool = True  # whether log-probabilities are the model's own, before cuts
     breaks_after: int | None = None  # tokens of the next answer, whose connection is closed then
+    dies_after: int | None = None  # tokens of the next answer; the server lives on for a moment and computes no more
+    is_dead: bool = False
+    cached: int = 0  # of each prompt, as the server says
+    connections: set[object] = field(default_factory=set)  # over which answers were asked for
     adapters: dict[str, PolicyVersion] = field(default_factory=dict)
     asked: list[dict[str, Any]] = field(default_factory=list)
     flushed: int = 0
@@ -73,11 +80,15 @@ class ModelServer:
     ) -> AsyncIterator[SampledToken]:
         """The scripted answer, cut off where the connection is to break."""
         breaks, self.breaks_after = self.breaks_after, None
+        dies, self.dies_after = self.dies_after, None
         given = 0
         async with aclosing(self.engine.generate(Prompt(tuple(prompt)), sampling, version)) as stream:
             async for token in stream:
                 if given == breaks:
                     raise ConnectionAbortedError
+                if given == dies:
+                    self.is_dead = True
+                    raise EngineError(DEAD)
                 given += 1
                 yield token
 
@@ -112,6 +123,9 @@ def vllm_app(server: ModelServer) -> web.Application:
     async def completions(request: web.Request) -> web.StreamResponse:
         body = await request.json()
         server.asked.append(body)
+        server.connections.add(request.transport)
+        if server.is_dead:
+            return web.json_response(_vllm_error(DEAD, 500), status=500)
         problem = _vllm_problem(server, body)
         if problem:
             status = 404 if "does not exist" in problem else 400
@@ -125,7 +139,11 @@ def vllm_app(server: ModelServer) -> web.Application:
         tokens = server.cut((await request.json())["prompt"])
         return web.json_response({"count": len(tokens), "tokens": tokens, "max_model_len": server.context_length})
 
+    async def health(request: web.Request) -> web.Response:
+        return web.Response(status=503 if server.is_dead else 200)
+
     app = web.Application(middlewares=[_keyed(server)])
+    app.router.add_get("/health", health)
     app.router.add_get("/v1/models", models)
     app.router.add_get("/version", _json({"version": "0.32.0"}))
     app.router.add_post("/v1/completions", completions)
@@ -213,10 +231,15 @@ async def _vllm_stream(
                 "finish_reason": None if token.finish is None else str(token.finish),
             }
             await _event(answer, {"choices": [choice]})
+        if body.get("stream_options") == {"include_usage": True}:
+            usage = {"prompt_tokens": len(body["prompt"]), "prompt_tokens_details": {"cached_tokens": server.cached}}
+            await _event(answer, {"choices": [], "usage": usage})
     except ConnectionAbortedError:
         assert request.transport is not None
         request.transport.abort()
         return answer
+    except EngineError as problem:
+        await _event(answer, _vllm_error(problem.problem, 500))
     await answer.write(b"data: [DONE]\n\n")
     return answer
 

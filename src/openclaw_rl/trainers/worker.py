@@ -136,8 +136,8 @@ def _serve(calls: queue.Queue[object], answers: _Answers) -> None:
     import torch
 
     from openclaw_rl.trainers.lora import LoraTrainer
-    from openclaw_rl.weights.trimming import give_back
     from openclaw_rl.trainers.ranks import joined
+    from openclaw_rl.weights.trimming import give_back
 
     ranks = joined(opening.settings if isinstance(opening, OpenCommand) else None, answers.fail)
     answers.has_others = ranks.count > 1

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from engine_models import Answer, ask, enter, install, off_by, plain_logp, plain_model, prompt_of, run
+from engine_models import Answer, StepClock, ask, enter, install, off_by, plain_logp, plain_model, prompt_of, run
 
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.completion import Finish
@@ -137,7 +137,11 @@ def test_requests_wait_for_a_row_and_none_is_lost(open_tiny: Callable[..., Core]
 def test_a_long_prompt_is_read_in_pieces_while_others_stream(
     open_tiny: Callable[..., Core], model_of: Callable[[str], Path]
 ) -> None:
-    core, answers, prompt = open_tiny(step_target_ms=0.01), dict[int, Answer](), prompt_of(600)
+    core, answers, prompt = (
+        open_tiny(clock=StepClock(0.0, 1.0), step_target_ms=0.01),
+        dict[int, Answer](),
+        prompt_of(600),
+    )
     core.submit(ask(1, prompt_of(10), max_tokens=200))
     enter(core.step(), answers)
     core.submit(ask(2, prompt, max_tokens=20))
@@ -155,7 +159,7 @@ def test_a_long_prompt_is_read_in_pieces_while_others_stream(
 def test_a_score_runs_beside_streams_and_in_pieces(open_tiny: Callable[..., Core]) -> None:
     core, prompt = open_tiny(), prompt_of(700)
     alone = run(core, ScoreJob(1, prompt, 1, BASE))[1].scores
-    core = open_tiny(step_target_ms=0.01)
+    core = open_tiny(clock=StepClock(0.0, 1.0), step_target_ms=0.01)
     core.submit(ask(2, prompt_of(10), max_tokens=300))
     core.step()
     beside = run(core, ScoreJob(1, prompt, 1, BASE))[1].scores
@@ -163,6 +167,23 @@ def test_a_score_runs_beside_streams_and_in_pieces(open_tiny: Callable[..., Core
     assert beside is not None
     assert beside.logp == pytest.approx(alone.logp, abs=1e-5)
     assert len(alone.logp) == 699
+
+
+def test_a_prompt_beside_rows_slower_than_the_target_gets_as_long_as_they_take(open_tiny: Callable[..., Core]) -> None:
+    # a step takes 0.1 s, four times the target, and a token of a prompt 0.002 s besides: 50 tokens are another 0.1 s
+    core = open_tiny(clock=StepClock(0.1, 0.002))
+    run(core, *(ask(number, prompt_of(1900, number), max_tokens=1) for number in (3, 4, 5)))  # shows what a token takes
+    core.submit(ask(1, prompt_of(10), max_tokens=100))
+    for _ in range(3):
+        core.step()
+    core.submit(ask(2, prompt_of(1900), max_tokens=1))
+    read = []
+    for _ in range(35):
+        before = core.stats().prompt_tokens_read
+        core.step()
+        read.append(core.stats().prompt_tokens_read - before)
+    assert 35 <= sorted(read)[18] <= 60
+    assert read.count(0) <= 3  # steps that show what the rows alone take
 
 
 def test_numbers_that_are_not_finite_end_their_request_and_no_other(
@@ -187,7 +208,7 @@ def test_numbers_that_are_not_finite_end_their_request_and_no_other(
 
 
 def test_a_short_prompt_does_not_wait_until_a_long_one_is_read(open_tiny: Callable[..., Core]) -> None:
-    core, answers, steps = open_tiny(step_target_ms=0.001), dict[int, Answer](), 0
+    core, answers, steps = open_tiny(clock=StepClock(0.0, 1.0), step_target_ms=0.01), dict[int, Answer](), 0
     core.submit(ask(1, prompt_of(8, 1), max_tokens=200))
     enter(core.step(), answers)
     core.submit(ask(2, prompt_of(240, 2), max_tokens=1))

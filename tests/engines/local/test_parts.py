@@ -20,7 +20,7 @@ from openclaw_rl.engines.local.blocks import Block, BlockAllocator, block_size
 from openclaw_rl.engines.local.build import info_of, open_core
 from openclaw_rl.engines.local.linears import Linears, product
 from openclaw_rl.engines.local.norms import equal_norm, replace_norms
-from openclaw_rl.engines.local.pace import Pace
+from openclaw_rl.engines.local.pace import LEAST, Pace
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.errors import ConfigError, ModelError
 
@@ -113,7 +113,7 @@ def test_norms_are_replaced_where_they_compute_the_same_and_only_there() -> None
 
 
 def test_a_piece_of_prompt_is_as_long_as_the_time_it_has() -> None:
-    pace = Pace(per_token=1000.0, per_pair=10.0, target_s=0.025, rate=1e6, rows_s=0.005)
+    pace = Pace(per_token=1000.0, per_pair=10.0, target_s=0.025, rate=1e6, rows_s=0.005, measured_rows=3)
     # at the start 0.02 s are 20,000 of work: 1,000 n + 5 n n = 20,000, so n = 18.3; behind 900 tokens, a tenth each
     assert pace.budget_s(3) == pytest.approx(0.02)
     assert pace.tokens(0, budget_s=0.02) == 18
@@ -122,6 +122,53 @@ def test_a_piece_of_prompt_is_as_long_as_the_time_it_has() -> None:
     before = pace.rate
     pace.saw(0.045, [(0, 20)], 3)  # 22,000 of work took 0.04 s beside the rows: 550,000 a second
     assert pace.rate == pytest.approx(before - 0.7 * (1e6 - 5.5e5))
+
+
+def after_steps(pace: Pace, machine: Callable[[int], float], steps: int, *, rows: int = 8) -> list[int]:
+    """Tokens of prompts in each of so many steps on a machine that takes so long for rows and tokens together."""
+    read = []
+    for _ in range(steps):
+        budget_s = pace.budget_s(rows)
+        count = max(LEAST, pace.tokens(0, budget_s=budget_s)) if budget_s else 0
+        pace.saw(machine(count), [(0, count)] if count else [], rows)
+        read.append(count)
+    return read
+
+
+def test_prompts_beside_slow_rows_get_as_long_as_the_rows_take() -> None:
+    pace = Pace(per_token=1000.0, per_pair=1e-6, target_s=0.025)
+    # rows 0.08 s, and 0.002 s a token: as long as the rows are 40 tokens, and what the target leaves is nothing
+    read = after_steps(pace, lambda count: 0.08 + 0.002 * count, 200)
+    assert sorted(read[100:])[50] == pytest.approx(40, abs=8)
+    assert max(read[100:]) <= 60  # so no gap is much longer than two steps of the rows
+    assert pace.rows_s == pytest.approx(0.08, abs=0.01)
+
+
+def test_prompts_beside_quick_rows_get_what_the_target_leaves() -> None:
+    pace = Pace(per_token=1000.0, per_pair=1e-6, target_s=0.025)
+    for _ in range(30):
+        pace.saw(0.005, [], 8)
+    read = after_steps(pace, lambda count: 0.005 + 0.0002 * count, 100)  # 0.02 s are 100 tokens
+    assert sorted(read[50:])[3] >= 90 and max(read[50:]) <= 110
+
+
+def test_what_prompts_get_follows_rows_that_leave_although_prompts_never_pause() -> None:
+    pace = Pace(per_token=1000.0, per_pair=1e-6, target_s=0.025)
+    after_steps(pace, lambda count: 0.2 + 0.002 * count, 200)
+    assert pace.rows_s == pytest.approx(0.2, abs=0.02)
+    read = after_steps(pace, lambda count: 0.04 + 0.002 * count, 600, rows=1)
+    assert pace.rows_s == pytest.approx(0.04, abs=0.01)
+    assert sorted(read[400:])[100] == pytest.approx(20, abs=6)
+
+
+def test_a_stall_is_not_taken_for_what_rows_or_prompts_cost() -> None:
+    pace = Pace(per_token=1000.0, per_pair=1e-6, target_s=0.025)
+    before = sorted(after_steps(pace, lambda count: 0.08 + 0.002 * count, 200)[100:])[50]
+    for pieces in ([], [(0, 40)]):
+        pace.saw(60.0, pieces, 8)
+        assert pace.rows_s < 0.16
+        after = after_steps(pace, lambda count: 0.08 + 0.002 * count, 100)
+        assert sorted(after[50:])[25] == pytest.approx(before, abs=8)
 
 
 @pytest.mark.parametrize("family", ["qwen3", "qwen2", "llama", "gemma", "mistral"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from engine_models import Answer, ask, enter, install, off_by, plain_model, prompt_of, run
+from engine_models import Answer, StepClock, ask, enter, install, off_by, plain_model, prompt_of, run
 
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.version import BASE
@@ -55,7 +55,7 @@ def test_an_answer_asked_for_again_shares_the_prompt_and_leaves_the_first_answer
 def test_a_sibling_waits_for_the_prompt_that_is_being_read_and_copies_it(
     open_tiny: Callable[..., Core], model_of: Callable[[str], Path]
 ) -> None:
-    core, prompt = open_tiny(step_target_ms=0.01), prompt_of(400)
+    core, prompt = open_tiny(clock=StepClock(0.0, 1.0), step_target_ms=0.01), prompt_of(400)
     answers = run(core, *(ask(number, prompt) for number in (1, 2, 3, 4)))
     assert core.stats().prompt_tokens_read == 403
     for answer in answers.values():

@@ -112,6 +112,24 @@ async def test_a_server_that_comes_back_has_every_version_before_it_is_asked(tmp
         assert set(server.adapters) == before
 
 
+async def test_an_answer_outlives_a_server_whose_engine_died_before_it() -> None:
+    servers = a_server(), a_server()
+    async with engine_on(*servers) as (engine, _):
+        for said_before in (3, 0):  # in the middle of an answer, and in place of one
+            for one in servers:
+                one.dies_after, one.is_dead = said_before, False
+            first, _ = await asyncio.gather(said(engine, Sampling(10)), revived(*servers))
+            assert [token.token for token in first] == list(range(42, 52))
+
+
+async def revived(*servers: ModelServer) -> None:
+    """Once all are dead, one is started again."""
+    while not all(one.is_dead for one in servers):  # noqa: ASYNC110  it is the servers that change
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)
+    servers[0].is_dead = False
+
+
 async def test_a_server_that_lost_its_versions_unseen_is_given_the_one_that_is_asked_for(tmp_path: Path) -> None:
     server = a_server()
     async with engine_on(server) as (engine, _):
@@ -171,6 +189,20 @@ async def test_biases_and_cuts_are_sent_as_they_are() -> None:
         "ignore_eos": True, "prompt": list(PROMPT.tokens),
     }  # fmt: skip
     assert {name: sent[name] for name in wanted} == wanted
+
+
+async def test_answers_one_after_another_share_a_connection_and_what_the_server_had_read_is_counted() -> None:
+    server = a_server(cached=3)
+    async with engine_on(server) as (engine, _):
+        server.connections.clear()
+        for _ in range(5):
+            async with aclosing(engine.generate(PROMPT, Sampling(4), BASE)) as answer:  # type: ignore[type-var]
+                async for token in answer:
+                    if token.finish is not None:
+                        break  # as the server does, which reads no further
+        stats = await engine.stats()
+        assert len(server.connections) == 1
+        assert (stats.prompt_tokens_read, stats.prompt_tokens_reused) == (25, 15)
 
 
 async def test_an_answer_that_nobody_reads_is_ended_on_the_server() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -13,6 +15,7 @@ from openclaw_rl.engines.local.attention import OTHER_MODEL
 from openclaw_rl.engines.local.cache import Cache
 from openclaw_rl.engines.local.check import check_form
 from openclaw_rl.engines.local.core import Core
+from openclaw_rl.engines.local.counts import Counts
 from openclaw_rl.engines.local.grammars import Grammars
 from openclaw_rl.engines.local.guide_process import GuideProcess
 from openclaw_rl.engines.local.lean import LeanForward
@@ -25,10 +28,12 @@ from openclaw_rl.errors import ModelError
 log = logging.getLogger(__name__)
 
 
-def open_core(settings: EngineSettings, *, is_apart: bool = False) -> Core:
-    """Loads the model, checks it, and makes the engine; grammars are followed in another process where `is_apart`.
+def open_core(
+    settings: EngineSettings, *, is_apart: bool = False, clock: Callable[[], float] = time.perf_counter
+) -> Core:
+    """Loads the model, checks it, and makes the engine, timed by the clock.
 
-    Raises ModelError or ConfigError.
+    Grammars are followed in another process where `is_apart`. Raises ModelError or ConfigError.
     """
     torch.set_num_threads(settings.threads)
     now = AdapterPass()
@@ -55,7 +60,8 @@ def open_core(settings: EngineSettings, *, is_apart: bool = False) -> Core:
         torch.cuda.empty_cache()  # what loading and the check took is for a trainer on the same device
         linears = served.linears
         adapters = Adapters(linears.parts, linears.shapes, settings.max_versions, served.dtype, served.device, now)
-        core = Core(served, cache, adapters, settings, _held(settings, served, is_apart=is_apart))
+        held = _held(settings, served, is_apart=is_apart)
+        core = Core(served, cache, adapters, settings, held, counts=Counts(clock=clock))
         core.pace.saw(seconds, [(0, served.probe.shape[1])], 0)
         return core
     raise wrong or ModelError(f"{settings.model} has no form that can be served", fix=OTHER_MODEL)

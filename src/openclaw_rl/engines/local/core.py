@@ -6,7 +6,6 @@ A step admits requests, plans one pass over all of them, runs the model once, sa
 from __future__ import annotations
 
 import math
-import time
 from collections import deque
 from dataclasses import dataclass
 
@@ -54,6 +53,8 @@ class Core:
         adapters: Adapters,
         settings: EngineSettings,
         held: tuple[GrammarSource, MaskSource],
+        *,
+        counts: Counts,
     ) -> None:
         self.served = served
         self.adapters = adapters
@@ -71,7 +72,7 @@ class Core:
         self._reading: list[Row] = []
         self._running: list[Row] = []
         self._failed: list[tuple[int, str]] = []
-        self._counts = Counts()
+        self._counts = counts
 
     # -- what the outside asks
     def submit(self, ask: Submit, guide: Guided | None = None) -> None:
@@ -152,7 +153,7 @@ class Core:
     @torch.inference_mode()
     def step(self) -> StepOutput:
         """Admits, runs the model once over all rows, samples. What came of it, for every row that moved."""
-        begin = time.perf_counter()
+        begin = self._counts.clock()
         out = StepOutput(failed=self._failed)
         self._failed = []
         self.room.wipe_some()
@@ -188,6 +189,8 @@ class Core:
         In every other pass the shortest is first: a new question must not wait until a long conversation is read.
         """
         budget_s = self.pace.budget_s(len(self._running))
+        if not budget_s:
+            return []
         readings: list[_Reading] = []
         total = scored = 0
         most_scored = max(LEAST, LOGITS_AT_ONCE // self.served.vocab_size)
@@ -389,9 +392,5 @@ class Core:
         out.failed.append((row.id, problem))
 
     def _after(self, begin: float, rows: int, readings: list[_Reading]) -> None:
-        seconds = time.perf_counter() - begin
         pieces = [(reading.piece.start, reading.piece.stop - reading.piece.start) for reading in readings]
-        self.pace.saw(seconds, pieces, rows)
-        self._counts.read += sum(count for _, count in pieces)
-        self._counts.steps += 1
-        self._counts.times_s.append(seconds)
+        self.pace.saw(self._counts.step(begin, sum(count for _, count in pieces)), pieces, rows)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 
 IDLE_FACTOR = 8  # a step nobody streams beside may take so many times the target
 LEAST, MOST = 8, 1024  # tokens; more than 1,024 gain nothing and cost memory
+MEASURED_EVERY = 32  # steps with prompts; then one reads none, so that the rows' own time is known
+MEASURED = 5  # such steps of which the middle one counts
+NO_STALL = 4  # times what was expected: a step that took longer was kept waiting
 
 
 @dataclass(slots=True)
@@ -17,6 +21,9 @@ class Pace:
     target_s: float
     rate: float = 2e10  # work a second; a careful first guess
     rows_s: float = 0.002  # what the rows alone take
+    measured_rows: int = 0  # how many rows that was measured with, 0 before the first
+    unmeasured: int = 0  # steps since then
+    times_s: deque[float] = field(default_factory=lambda: deque(maxlen=MEASURED))
 
     def tokens(self, start: int, *, budget_s: float) -> int:
         """How many tokens from position `start` on fit into the time: work = n a + b (n start + n n / 2)."""
@@ -28,23 +35,44 @@ class Pace:
 
     def seconds(self, start: int, count: int) -> float:
         """What so many tokens from `start` on are thought to take."""
-        return count * (self.per_token + self.per_pair * (start + count / 2)) / self.rate
+        return self._work(start, count) / self.rate
 
     def budget_s(self, rows: int) -> float:
-        """The time a step has for prompts."""
+        """The time a step has for prompts: what the rows leave of the target, but no less than the rows take.
+
+        Rows that are slower than the target cannot meet it, and a share that was held to it would keep prompts waiting
+        for nothing. Nothing is left in a step that shows what the rows alone take, where that is not known.
+        """
         if not rows:
             return self.target_s * IDLE_FACTOR
-        return max(self.target_s - self.rows_s, self.target_s / 4)
+        if self.unmeasured >= MEASURED_EVERY or self._is_other(rows):
+            return 0.0
+        return max(self.target_s - self.rows_s, self.rows_s)
 
     def saw(self, seconds: float, pieces: list[tuple[int, int]], rows: int) -> None:
         """Learns from a step that read pieces, given as (start, tokens), beside so many rows."""
         if not pieces:
-            self.rows_s += 0.1 * (min(seconds, self.target_s) - self.rows_s)
+            self._saw_rows(min(seconds, NO_STALL * max(self.rows_s, self.target_s)), rows)
             return
+        self.unmeasured += 1
         if sum(count for _, count in pieces) < LEAST:
             return
-        work = sum(count * (self.per_token + self.per_pair * (start + count / 2)) for start, count in pieces)
+        work = sum(self._work(start, count) for start, count in pieces)
         spent = max(seconds - (self.rows_s if rows else 0.0), seconds / 4)
         # slower is believed at once, faster by and by: a late step is a gap in somebody's stream
         seen = work / spent
         self.rate += (0.7 if seen < self.rate else 0.3) * (seen - self.rate)
+
+    def _saw_rows(self, seconds: float, rows: int) -> None:
+        if self._is_other(rows):
+            self.times_s.clear()
+        self.times_s.append(seconds)
+        self.rows_s = sorted(self.times_s)[len(self.times_s) // 2]
+        self.measured_rows, self.unmeasured = rows, 0
+
+    def _is_other(self, rows: int) -> bool:
+        """Whether so many rows take another time than those measured."""
+        return not self.measured_rows / 2 < rows < self.measured_rows * 2
+
+    def _work(self, start: int, count: int) -> float:
+        return count * (self.per_token + self.per_pair * (start + count / 2))

@@ -217,22 +217,27 @@ class RemoteEngine:
             replica = await self._place(prompt)
             left = replace(sampling, max_tokens=sampling.max_tokens - len(said))
             ask = Ask((*prompt.tokens, *said), left, "", seed + attempt, self._salt)
+            last: Piece | None = None
             try:
                 with _running(replica):
                     ask = replace(ask, adapter=await self._named(replica, version))
                     stream = replica.dialect.generate(replica.http, ask)
                     try:
                         async for piece in stream:
-                            yield piece
+                            self._reused += piece.cached
                             if piece.finish in (Finish.STOP, Finish.LENGTH):
-                                self._read += len(prompt)
-                                self._reused += piece.cached
-                                return
+                                last = piece  # given once the stream is read: only then its connection serves again
+                            elif piece.tokens:
+                                yield piece
                     finally:
                         await stream.aclose()
-                raise ServerGoneError(f"{replica.http.url} ended an answer without saying why")
+                if last is None:
+                    raise ServerGoneError(f"{replica.http.url} ended an answer without saying why")
             except ServerGoneError as problem:
                 replica.is_down()
+                if last is not None:
+                    yield last
+                    return
                 if sampling.grammar is not None and said:
                     raise EngineError(
                         f"{problem.problem}, in the middle of an answer that a format holds", fix="send it again"
@@ -240,6 +245,10 @@ class RemoteEngine:
                 log.warning("an answer of %s goes on elsewhere after %d tokens", version, len(said))
             except ServerRefusal as problem:
                 self._refused(replica, version, problem)
+            else:
+                self._read += len(prompt)
+                yield last
+                return
         raise EngineError("every server that was asked went away", fix="see the servers' own messages")
 
     def _refused(self, replica: Replica, version: PolicyVersion, problem: ServerRefusal) -> None:

@@ -61,6 +61,7 @@ class Launch:
     rank: int
     versions: int
     seed: int | None = None
+    modules: tuple[str, ...] = ()  # the layers that adapters change, where known
 
 
 class Dialect(Protocol):

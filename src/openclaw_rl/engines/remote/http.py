@@ -15,6 +15,8 @@ from openclaw_rl.errors import EngineError
 
 CONNECT_S = 5.0
 LARGEST_EVENT = 1 << 26  # bytes: the likeliest of a long piece
+DONE = b"data: [DONE]\n"
+ENGINE_IS_DEAD = "EngineCore encountered an issue"  # vLLM's server says so for a moment before it ends as well
 GONE = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, asyncio.TimeoutError, ConnectionError)
 
 
@@ -47,19 +49,22 @@ class ServerHttp:
         return await self._answer("POST", path, body, timeout_s)
 
     async def events(self, path: str, body: Mapping[str, Json]) -> AsyncGenerator[bytes, None]:
-        """The data of server-sent events, up to the one that says [DONE]. Raises ServerGoneError, ServerRefusal."""
+        """The data of server-sent events, without the one that says [DONE]. Raises ServerGoneError, ServerRefusal."""
         try:
             async with self._ask("POST", path, body, None) as answer:
                 if answer.status != HTTPStatus.OK:
-                    raise ServerRefusal(answer.status, _said(await answer.read()))
-                async for line in answer.content:
-                    if line.startswith(b"data:"):
-                        data = line[5:].strip()
-                        if data == b"[DONE]":
-                            return
-                        yield data
+                    raise self.refusal(answer.status, _said(await answer.read()))
+                async for line in answer.content:  # to its very end, so that the connection serves the next request
+                    if line.startswith(b"data:") and line != DONE:
+                        yield line[5:]
         except GONE as problem:
             raise ServerGoneError(f"{self.url} is gone: {problem or type(problem).__name__}") from problem
+
+    def refusal(self, status: int, problem: str) -> ServerRefusal | ServerGoneError:
+        """What an error that the server gave means."""
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR and ENGINE_IS_DEAD in problem:
+            return ServerGoneError(f"{self.url} is gone: {problem}")
+        return ServerRefusal(status, problem)
 
     async def aclose(self) -> None:
         """Closes the connections."""
@@ -74,7 +79,7 @@ class ServerHttp:
         except GONE as problem:
             raise ServerGoneError(f"{self.url} is gone: {problem or type(problem).__name__}") from problem
         if answer.status != HTTPStatus.OK:
-            raise ServerRefusal(answer.status, _said(data))
+            raise self.refusal(answer.status, _said(data))
         try:
             found: Json = msgspec.json.decode(data) if data else None
         except msgspec.DecodeError:

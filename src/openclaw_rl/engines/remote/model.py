@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 from openclaw_rl.core.engine import EngineInfo
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import ModelError
+
+USUAL = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "qkv_proj", "gate_up_proj"}
+HEADS = {"embed_tokens", "lm_head"}  # of ids to vectors and back: no adapter changes them
 
 
 def text_ids(model: Path, text: str) -> tuple[int, ...]:
@@ -58,16 +62,21 @@ def _ends(model: Path, configurations: tuple[dict[str, Json], ...]) -> tuple[int
     return tuple(found)
 
 
+def adapted_modules(model: Path) -> tuple[str, ...]:
+    """The names of the linear layers that adapters are for, where they are the usual ones and no others; else none."""
+    found = {name.split(".")[-2] for name, shape in _shapes(model).items() if len(shape) == 2} - HEADS
+    return tuple(sorted(found)) if found <= USUAL else ()
+
+
 def _parameters(model: Path) -> int:
     """How many weights the files hold, by their headers."""
-    total = 0
+    return sum(math.prod(shape) for shape in _shapes(model).values())
+
+
+def _shapes(model: Path) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
     for path in model.glob("*.safetensors"):
         with path.open("rb") as file:
             header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        for name, tensor in header.items():
-            if name != "__metadata__":
-                count = 1
-                for side in tensor["shape"]:
-                    count *= side
-                total += count
-    return total
+        found |= {name: tensor["shape"] for name, tensor in header.items() if name != "__metadata__"}
+    return found

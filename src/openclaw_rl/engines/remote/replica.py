@@ -18,12 +18,14 @@ from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.engines.remote.dialect import Dialect, Launch, ServerFacts
 from openclaw_rl.engines.remote.http import ServerGoneError, ServerHttp, ServerRefusal
+from openclaw_rl.engines.remote.model import adapted_modules
 from openclaw_rl.engines.settings import RemoteSettings
 from openclaw_rl.errors import AdapterError, EngineError
 
 log = logging.getLogger(__name__)
 POLL_S = 0.5
 END_S = 10.0
+ENDING_S = 1.0  # a server that closed a connection may need so long until its process is gone
 LOST = 404  # what is answered for an adapter that a server does not have
 
 
@@ -97,6 +99,7 @@ class Replica:
 
     async def _come_up(self) -> None:
         if self.launch is not None and (self._process is None or self._process.returncode is not None):
+            await self._end()  # what computed for a server that was killed outlives it, with its memory
             await self._launch(self.launch)
         until = time.monotonic() + self.settings.start_s
         while True:
@@ -132,6 +135,10 @@ class Replica:
                 task.cancel()
             self.is_up = False
             self.restarts += 1
+            if self._process is not None and self._process.returncode is None:  # it may be ending just now
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(ENDING_S):
+                        await self._process.wait()
             try:
                 await self._come_up()
                 log.info("%s is back, %d versions on it", self.http.url, len(self.loaded))
@@ -167,11 +174,14 @@ class Replica:
         if process is None:
             return
         for number in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, number)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(END_S):
-                    await process.wait()
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(END_S):
+                        await process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def name_of(adapter: Adapter) -> str:
@@ -213,4 +223,5 @@ def launched(
 def new_launch(settings: RemoteSettings, model: Path, *, rank: int, versions: int, seed: int | None = None) -> Launch:
     """How the next server is started."""
     python = settings.python or sys.executable
-    return Launch(settings, python, model, free_port(), secrets.token_hex(16), rank, versions, seed)
+    key, modules = secrets.token_hex(16), adapted_modules(model)
+    return Launch(settings, python, model, free_port(), key, rank, versions, seed, modules)

@@ -72,12 +72,12 @@ class Sglang:
             rows = meta.get("output_token_logprobs") or []
             tops = meta.get("output_top_logprobs") or []
             new = int(meta["completion_tokens"]) - given
-            given += new
+            is_first, given = not given, given + new
             finish = _finish(meta.get("finish_reason"))
             if new or finish is not None:
                 fresh = rows[len(rows) - new :]
                 top = [_top(row, ask.sampling.top_logprobs) for row in tops[len(tops) - new :]] if tops else []
-                cached = int(meta.get("cached_tokens") or 0)
+                cached = int(meta.get("cached_tokens") or 0) if is_first else 0
                 yield Piece([row[1] for row in fresh], [row[0] for row in fresh], top, finish, cached)
 
     async def score(

@@ -24,6 +24,34 @@ ENVIRONMENT = {
 }
 
 
+class _Logprobs(msgspec.Struct):
+    token_logprobs: list[float] | None = None
+    top_logprobs: list[dict[str, float] | None] | None = None
+
+
+class _Choice(msgspec.Struct):
+    token_ids: list[int] | None = None
+    logprobs: _Logprobs | None = None
+    finish_reason: str | None = None
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens_details: _Details | None = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] = []
+    usage: _Usage | None = None
+    error: dict[str, Any] | None = None
+
+
+CHUNK = msgspec.json.Decoder(_Chunk)
+
+
 class Vllm:
     """The dialect; it holds the name by which the server knows the base model."""
 
@@ -40,6 +68,8 @@ class Vllm:
         words += ["--max-loras", str(min(ADAPTERS_AT_ONCE, launch.versions)), "--max-cpu-loras", str(launch.versions)]
         words += ["--logprobs-mode", "raw_logprobs", "--max-logprobs", str(MOST_TOP)]
         words += ["--structured-outputs-config", '{"backend": "guidance"}', "--enable-prompt-tokens-details"]
+        # Without it lm_head gets an adapter's share as well, and a score beside other requests ends release 0.32.0.
+        words += ["--lora-target-modules", *launch.modules] if launch.modules else []
         words += [] if launch.seed is None else ["--seed", str(launch.seed)]
         return [*words, *launch.settings.options], {**ENVIRONMENT, "VLLM_API_KEY": launch.key}
 
@@ -51,6 +81,7 @@ class Vllm:
         base = next((row for row in models if not row.get("parent")), None)
         if base is None or "max_model_len" not in base:
             raise EngineError(f"{http.url} is no server of vLLM", fix="name one, or set engine.kind to what it is")
+        await http.get("/health")  # refused where what computes behind the server is dead
         self._base = str(base["id"])
         told = release.get("version") if isinstance(release, dict) else ""
         # one less: where all ids of a prompt are scored, the server samples one token besides
@@ -76,20 +107,20 @@ class Vllm:
         await http.post("/v1/unload_lora_adapter", {"lora_name": name})
 
     async def generate(self, http: ServerHttp, ask: Ask) -> AsyncGenerator[Piece, None]:
-        """What is sampled, a chunk a step of the server."""
-        cached = 0
-        finish: Finish | None = None
+        """What is sampled, a chunk a step of the server, and at the end how much of the prompt had been read before."""
+        most = ask.sampling.top_logprobs
         async for data in http.events("/v1/completions", self._body(ask)):
-            chunk = msgspec.json.decode(data)
-            if "error" in chunk:
-                raise ServerRefusal(int(chunk["error"].get("code") or 500), str(chunk["error"].get("message")))
-            for choice in chunk["choices"]:
-                tokens = choice.get("token_ids") or []
-                finish = _finish(choice.get("finish_reason"))
-                if tokens or finish is not None:
-                    held = choice.get("logprobs") or {}
-                    top = [_top(likeliest, ask.sampling.top_logprobs) for likeliest in held.get("top_logprobs") or []]
-                    yield Piece(tokens, held.get("token_logprobs") or [], top, finish, cached)
+            chunk = CHUNK.decode(data)
+            if chunk.error is not None:
+                raise http.refusal(int(chunk.error.get("code") or 500), str(chunk.error.get("message")))
+            for choice in chunk.choices:
+                finish = _finish(choice.finish_reason)
+                if choice.token_ids or finish is not None:
+                    held = choice.logprobs or _Logprobs()
+                    top = [_top(likeliest, most) for likeliest in held.top_logprobs or ()] if most else ()
+                    yield Piece(choice.token_ids or (), held.token_logprobs or (), top, finish)
+            if chunk.usage is not None and chunk.usage.prompt_tokens_details is not None:
+                yield Piece(cached=chunk.usage.prompt_tokens_details.cached_tokens or 0)
 
     async def score(
         self, http: ServerHttp, tokens: tuple[int, ...], *, start: int, adapter: str, top_k: int
@@ -136,6 +167,7 @@ class Vllm:
             "ignore_eos": True,
             "stop_token_ids": list(sampling.stop_ids),
             "stream": True,
+            "stream_options": {"include_usage": True},
         }
         if ask.salt:
             body["cache_salt"] = ask.salt

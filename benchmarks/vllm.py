@@ -1,0 +1,222 @@
+"""`make bench-vllm`: our server in front of a real vLLM against that vLLM alone, and the local engine against it.
+
+REAL_VLLM=PYTHON python -m benchmarks.vllm [--only gateway,local,larger,changes,wish]
+
+Every comparison is of pairs A B, B A, ... in one run, on the same processes. What is not compared just then is idle, or
+stopped altogether.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from statistics import median
+
+import aiohttp
+
+from benchmarks.common import Figures, conditions, finish, is_quick, progress
+from benchmarks.recompute import logp_gaps, make_adapter
+from benchmarks.swap import Record, serve
+from benchmarks.vllm_servers import RANK, VERSIONS, Target, gateway, local_engine, speed, stopped, stream, vllm_alone
+from openclaw_rl.core.adapter import Adapter
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.engines.remote.client import RemoteEngine
+from openclaw_rl.engines.settings import EngineKind, EngineSettings, RemoteSettings
+from openclaw_rl.evals.learning import RunSettings, learn
+from openclaw_rl.evals.people.users import Student
+from openclaw_rl.home.models import model_folder
+
+WIDTHS = (1, 8, 16, 32)
+COUNT = 96  # tokens of an answer
+LARGER_COUNT = 24
+CHANGES = 20
+BETWEEN_S = 1.0
+OTHER = 1e-2  # nats: an answer of another version is further off than that at one token at least
+PARTS = ("gateway", "local", "larger", "changes", "wish")
+CONTEXT = 2048
+
+
+def main() -> None:
+    """Measures, and prints the figures."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", default=",".join(PARTS))
+    parts = parser.parse_args().only.split(",")
+    python = os.environ["REAL_VLLM"]
+    with tempfile.TemporaryDirectory(prefix="openclaw-rl-vllm-") as place:
+        figures = asyncio.run(measured(python, Path(place), parts))
+    figures["conditions"] = conditions(
+        "bundled (2.6 M parameters, float32); larger: random Qwen3, 28 layers, hidden 1024, vocabulary 4096, bfloat16",
+        threads=1,
+        seeds=[0],
+        repeats=_rounds(),
+    )
+    finish(figures)
+
+
+async def measured(python: str, place: Path, parts: list[str]) -> Figures:
+    """The parts that were asked for, on one vLLM for each model."""
+    model = model_folder("bundled")
+    figures: Figures = {}
+    async with vllm_alone(python, model, dtype="float32", context=CONTEXT, threads=1) as vllm:
+        if "gateway" in parts:
+            async with gateway(place / "gateway", model, vllm, "--no-learn") as ours:
+                figures["gateway_over_vllm"] = await compared(ours, vllm, count=COUNT)
+                figures["first_token_extra_ms"] = await first_tokens(ours, vllm)
+        if "local" in parts:
+            async with local_engine(place / "local", model, threads=1, dtype="float32") as ours:
+                figures["local_over_vllm"] = await compared(ours, vllm, count=COUNT, is_apart=True)
+        if "changes" in parts:
+            figures["changes"] = await changes(vllm, model, place)
+        if "wish" in parts:
+            figures["wish"] = await wishes(vllm, model, place)
+    if "larger" in parts:
+        made = larger_model(place / "larger", model)
+        async with (
+            vllm_alone(python, made, dtype="bfloat16", context=CONTEXT, threads=2) as vllm,
+            local_engine(place / "large", made, threads=2, dtype="bfloat16") as ours,
+        ):
+            found = await compared(ours, vllm, count=LARGER_COUNT, widths=(1, 8, 16), is_apart=True)
+            figures["local_over_vllm_larger"] = found
+    return figures
+
+
+def _rounds() -> int:
+    return 2 if is_quick() else 8
+
+
+async def compared(
+    ours: Target, vllm: Target, *, count: int, widths: tuple[int, ...] = WIDTHS, is_apart: bool = False
+) -> Figures:
+    """Tokens a second of both by width, and the ratios of the pairs. `is_apart`: ours does not ask that vLLM."""
+    figures: Figures = {}
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
+
+        async def one(target: Target, width: int, number: int) -> float:
+            if is_apart and target is ours:
+                with stopped(vllm):
+                    return await speed(http, target, width=width, count=count, number=number)
+            return await speed(http, target, width=width, count=count, number=number)
+
+        for width in widths:
+            pairs = []
+            for number in range(-1, _rounds()):
+                order = (ours, vllm) if number % 2 else (vllm, ours)
+                found = {target.base_url: await one(target, width, 1000 + number) for target in order}
+                if number >= 0:  # the first pair warms both up
+                    pairs.append((found[ours.base_url], found[vllm.base_url]))
+            ratios = sorted(own / other for own, other in pairs)
+            figures[str(width)] = {
+                "tokens_per_s": round(median(own for own, _ in pairs), 1),
+                "vllm_tokens_per_s": round(median(other for _, other in pairs), 1),
+                "ratio": round(median(ratios), 3),
+                "worst": round(ratios[0], 3),
+                "best": round(ratios[-1], 3),
+            }
+            progress(f"{ours.base_url} over {vllm.base_url}, width {width}: {figures[str(width)]}")
+    return figures
+
+
+async def first_tokens(ours: Target, vllm: Target) -> Figures:
+    """Milliseconds by which the first token comes later than from vLLM alone, one stream at a time."""
+    async with aiohttp.ClientSession() as http:
+        extra = []
+        for number in range(-2, 4 * _rounds()):
+            order = (ours, vllm) if number % 2 else (vllm, ours)
+            found = {
+                target.base_url: (await stream(http, target, count=4, number=9000 + number)).first_s for target in order
+            }
+            if number >= 0:
+                extra.append((found[ours.base_url] - found[vllm.base_url]) * 1e3)
+    extra.sort()
+    figures: Figures = {"median": round(median(extra), 2), "p90": round(extra[int(0.9 * len(extra))], 2)}
+    progress(f"first token: {figures} ms later")
+    return figures
+
+
+async def changes(vllm: Target, model: Path, place: Path) -> Figures:
+    """Versions that change under 16 streams, and every answer computed again by transformers and peft alone."""
+    count = 4 if is_quick() else CHANGES
+    adapters = [make_adapter(model, place / f"v{number}", number) for number in range(1, count + 1)]
+    remote = RemoteSettings(urls=(vllm.base_url.removesuffix("/v1"),), api_key=vllm.key)
+    settings = EngineSettings(kind=EngineKind.VLLM, remote=remote, max_versions=VERSIONS)
+    engine = await RemoteEngine.start(settings, model, rank=RANK)
+    try:
+        record = await serve(engine, adapters, between_s=BETWEEN_S)
+    finally:
+        await engine.aclose()
+    by_version = {adapter.version: adapter for adapter in adapters}
+    gaps: list[float] = []
+    worst, wrong = 0.0, 0
+    for version in sorted({output.version for output in record.outputs}, key=str):
+        own = _gaps(record, model, version, by_version.get(version))
+        gaps += [gap for answer in own for gap in answer]
+        worst = max([worst, *(max(answer) for answer in own)])
+        wrong += sum(max(answer) > OTHER for answer in own)
+    # The same answers held against a version that did not give them: were none further off, nothing would be shown.
+    first = min(output.version for output in record.outputs if not output.version.is_base)
+    other = _gaps(record, model, first, None)
+    found: Figures = {
+        "changes": len(record.changes),
+        "refused": record.refused,
+        "cut": record.cut,
+        "wrong_version": wrong,
+        "answers": len(record.outputs),
+        "least_gap_to_another_version": round(min(max(answer) for answer in other), 3),
+        "recomputed_mean_gap": float(f"{sum(gaps) / len(gaps):.2g}"),
+        "recomputed_worst_gap": float(f"{worst:.2g}"),
+        "change_ms_p50": round(median(done - begin for begin, done in record.changes) * 1e3, 1),
+    }
+    progress(f"changes: {found}")
+    return found
+
+
+def _gaps(record: Record, model: Path, version: PolicyVersion, adapter: Adapter | None) -> list[list[float]]:
+    asked = [(output.prompt, output.items) for output in record.outputs if output.version == version and output.items]
+    return logp_gaps(model, adapter, asked)
+
+
+async def wishes(vllm: Target, model: Path, place: Path) -> Figures:
+    """Sessions until a user's wish is followed without being said, as `bench-learning` counts them, over seeds."""
+    settings = RunSettings(sessions=10, problems=20, stop_after=0, settle_s=300.0)
+    met_at: list[int | None] = []
+    refused = 0
+    for seed in range(1 if is_quick() else 3):
+        async with gateway(place / f"wish-{seed}", model, vllm) as ours:
+            report = await learn(ours.base_url, ours.key, Student(seed), settings=settings, seed=seed)
+        met_at.append(report.converged_at)
+        refused += report.refused
+        progress(f"seed {seed}: followed from session {report.converged_at} on")
+    return {"sessions": met_at, "refused": refused}
+
+
+def larger_model(folder: Path, tokenizer: Path) -> Path:
+    """A random model of Qwen3-0.6B's layers in bfloat16 with the bundled model's tokenizer (445 M parameters)."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=4096,
+        hidden_size=1024,
+        intermediate_size=3072,
+        num_hidden_layers=28,
+        num_attention_heads=16,
+        num_key_value_heads=8,
+        head_dim=128,
+        tie_word_embeddings=True,
+        max_position_embeddings=40960,
+        eos_token_id=2,
+        pad_token_id=0,
+    )
+    Qwen3ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"):
+        shutil.copy(tokenizer / name, folder / name)
+    return folder
+
+
+if __name__ == "__main__":
+    main()
