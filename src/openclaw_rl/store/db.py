@@ -68,8 +68,8 @@ class Store:
         cls, home: Path, *, masker: Masker | None = None,
         picture_bytes: int = DEFAULT_BYTES, listener: Listener = nobody,
     ) -> Store:  # fmt: skip
-        """Opens or makes `home/store.db` and locks the folder. What `masker` finds never reaches the disk; `listener` is
-        called on the loop with what was committed, and must return at once.
+        """Opens or makes `home/store.db` and locks the folder. What `masker` finds never reaches the disk; `listener`
+        is called on the loop with what was committed, and must return at once.
 
         Raises StoreError where another process holds the folder, the file is corrupt, or it is newer than this program.
         """
