@@ -27,6 +27,7 @@ from openclaw_rl.agents.training import TrainingPlan
 from openclaw_rl.agents.trial import Trial, TrialPlan
 from openclaw_rl.core.message import Json
 from openclaw_rl.envs.box.probe import BoxKind
+from openclaw_rl.envs.open import EnvOptions
 from openclaw_rl.evals.server import serving
 from openclaw_rl.tiny.agent import folders, make
 from openclaw_rl.tiny.agent.exercise import Setting
@@ -45,6 +46,7 @@ WAYS: dict[str, tuple[str, ...]] = {
         '[episodes]\ngrouping = "step_index"',
     ),
 }
+SCORED = {Setting.SOFTWARE}  # where tests are run after each step; a screen's page gives scores by itself
 EPISODES = 800
 AT_ONCE = 16
 Row = dict[str, Json]
@@ -74,7 +76,8 @@ async def one(setting: Setting, way: str, seed: int, *, model: Path, episodes: i
         plan = TrialPlan(setting.value, places[folders.TRAIN], measured, training, times=times, seed=seed)
         server = await stack.enter_async_context(serving(home, model=str(model), config=home / "agent.toml"))
         endpoint = await stack.enter_async_context(PolicyEndpoint(server.base_url, server.key))
-        opener = await stack.enter_async_context(local_envs(setting.value, BoxKind.AUTO))
+        options = EnvOptions(score_steps=setting in SCORED and way != "outcome")
+        opener = await stack.enter_async_context(local_envs(setting.value, BoxKind.AUTO, options))
         trial = Trial(endpoint, opener, plan, lambda words: progress(f"  {words}"))
         before = await trial.measure("before")
         trained = await trial.train()

@@ -50,6 +50,10 @@ Temperature = Annotated[float, typer.Option("--temperature", help="Of sampling."
 Retries = Annotated[
     int, typer.Option("--retries", help="How often an attempt is made again that the infrastructure lost.", min=0)
 ]
+StepScores = Annotated[
+    bool,
+    typer.Option("--step-scores", help="In a shell: run the tests after each step, for its score. Not with --pool."),
+]
 Draw = Annotated[int | None, typer.Option("--seed", help="Sample with seeds that follow from this one.")]
 
 
@@ -76,6 +80,11 @@ class AttemptOptions:
     draw: int | None
     at_once: int
     pools: list[str]
+    score_steps: bool = False
+
+    def __post_init__(self) -> None:
+        if self.score_steps and self.pools:
+            raise ConfigError("a pool does not score steps", fix="leave out --step-scores or --pool")
 
 
 def server_address(home: Path | None, url: str, key: str) -> ServerAddress:
@@ -112,12 +121,13 @@ async def attempts_at(
     from openclaw_rl.agents.attempts import Attempts
     from openclaw_rl.agents.endpoint import PolicyEndpoint
     from openclaw_rl.agents.entries import local_envs, pool_envs
+    from openclaw_rl.envs.open import EnvOptions
 
     pools = options.pools
     envs = (
         pool_envs(options.kind, pools, run=f"agents-{secrets.token_hex(3)}")
         if pools
-        else local_envs(options.kind, options.box)
+        else local_envs(options.kind, options.box, EnvOptions(score_steps=options.score_steps))
     )
     async with (
         envs as open_env,
@@ -155,6 +165,7 @@ def rollout(
     seconds: Seconds = 600.0,
     temperature: Temperature = 1.0,
     retries: Retries = 2,
+    step_scores: StepScores = False,
     seed: Draw = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Write each attempt as a line of JSON to this file.")
@@ -168,7 +179,7 @@ def rollout(
 
     budget = RolloutBudget(turns=turns, tokens=tokens, reply_tokens=reply_tokens, env_s=seconds)
     options = AttemptOptions(
-        tasks, env, split, box, budget, RolloutSampling(temperature), retries, seed, at_once, pool or []
+        tasks, env, split, box, budget, RolloutSampling(temperature), retries, seed, at_once, pool or [], step_scores
     )
     entries = entries_of(options)[:most]
     run = _attempt_all(server_address(home, url, key), options, entries, times, out)
@@ -234,6 +245,7 @@ def train_agent(
     seconds: Seconds = 600.0,
     temperature: Temperature = 1.0,
     retries: Retries = 2,
+    step_scores: StepScores = False,
     seed: Draw = None,
 ) -> None:
     """Train the served model on tasks: groups of attempts, compared by their outcomes, until a bound is reached.
@@ -245,7 +257,7 @@ def train_agent(
 
     budget = RolloutBudget(turns=turns, tokens=tokens, reply_tokens=reply_tokens, env_s=seconds)
     options = AttemptOptions(
-        tasks, env, split, box, budget, RolloutSampling(temperature), retries, seed, at_once, pool or []
+        tasks, env, split, box, budget, RolloutSampling(temperature), retries, seed, at_once, pool or [], step_scores
     )
     plan = TrainingPlan(
         group_size=group,
