@@ -56,9 +56,9 @@ FULL = AgentRecipe(
 # What follows for a model that is there already: mostly software, and enough of the others to keep them.
 MORE = replace(
     FULL,
-    schedule=replace(FULL.schedule, steps=300, easy_share=0.0, matrix_lr=0.01, other_lr=2e-3),
-    shares={Setting.TERMINAL: 1.0, Setting.TOOLS: 1.0, Setting.SOFTWARE: 3.0, Setting.SCREEN: 1.0},
-    code_share=0.15,
+    schedule=replace(FULL.schedule, steps=240, easy_share=0.0, matrix_lr=0.01, other_lr=2e-3),
+    shares={Setting.TERMINAL: 1.0, Setting.TOOLS: 1.0, Setting.SOFTWARE: 4.0, Setting.SCREEN: 0.5},
+    code_share=0.1,
 )
 SHORT = AgentRecipe(  # seconds: shows that the recipe runs, teaches nothing
     ModelShape(vocabulary=420, hidden=32, layers=2, inner=48, heads=2, kv_heads=1, head_dim=16),
