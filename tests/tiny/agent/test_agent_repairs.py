@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 
 from openclaw_rl.tiny.agent import repairs
@@ -36,8 +37,5 @@ def repaired(text: str, attempt: tuple[Move, ...]) -> str:
 
 
 def fits(pattern: str, line: str) -> bool:
-    """As sed finds it: a dot is any character."""
-    return any(
-        all(sign in (".", letter) for sign, letter in zip(pattern, line[start:], strict=False))
-        for start in range(len(line) - len(pattern) + 1)
-    )
+    """As sed finds it: of the signs that stand here, only these four mean more than themselves."""
+    return re.search("".join(sign if sign in ".*[]" else re.escape(sign) for sign in pattern), line) is not None
