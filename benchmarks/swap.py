@@ -72,20 +72,24 @@ def main() -> None:
     finish(figures)
 
 
-async def through_local(model: Path, adapters: list[Adapter]) -> Record:
+async def through_local(
+    model: Path, adapters: list[Adapter], *, streams: int = STREAMS, between_s: float = BETWEEN_S
+) -> Record:
     """Serves them with the local engine."""
-    engine = await LocalEngine.start(EngineSettings(model=str(model), device="cpu", threads=1, max_rows=STREAMS))
+    engine = await LocalEngine.start(EngineSettings(model=str(model), device="cpu", threads=1, max_rows=streams))
     try:
-        return await serve(engine, adapters)
+        return await serve(engine, adapters, streams=streams, between_s=between_s)
     finally:
         await engine.aclose()
 
 
-async def serve(engine: Engine, adapters: list[Adapter], *, between_s: float = BETWEEN_S) -> Record:
+async def serve(
+    engine: Engine, adapters: list[Adapter], *, streams: int = STREAMS, between_s: float = BETWEEN_S
+) -> Record:
     """Runs the streams while version after version is loaded, made current, and the one before it let go."""
     record = Record()
     async with asyncio.TaskGroup() as group:
-        for number in range(STREAMS):
+        for number in range(streams):
             group.create_task(_stream(engine, number, record))
         await asyncio.sleep(2 * between_s)
         for adapter in adapters:

@@ -26,7 +26,7 @@ from benchmarks.http import bundled_model
 from benchmarks.kill_clients import Target, Told, talk
 from benchmarks.kill_server import scripted_engine, serve_parts
 from benchmarks.recompute import make_adapter
-from benchmarks.swap import serve
+from benchmarks.swap import through_local
 from openclaw_rl.collect.stage import Collect, CollectSettings
 from openclaw_rl.judge.endpoint import EndpointChat
 from openclaw_rl.judge.llm import LlmJudge
@@ -94,7 +94,7 @@ def main() -> None:
         model = make_model(Path(place) / "model")
         adapters = [make_adapter(model, Path(place) / f"v{number}", number) for number in range(1, updates + 1)]
         progress(f"{STREAMS} streams through {updates} versions")
-        record = asyncio.run(serve(model, adapters, streams=STREAMS, between_s=BETWEEN_S))
+        record = asyncio.run(through_local(model, adapters, streams=STREAMS, between_s=BETWEEN_S))
         wrong = sum(item.version != output.version for output in record.outputs for item in output.items)
         figures: Figures = {
             "updates": len(record.changes),

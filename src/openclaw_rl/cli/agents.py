@@ -50,6 +50,10 @@ Temperature = Annotated[float, typer.Option("--temperature", help="Of sampling."
 Retries = Annotated[
     int, typer.Option("--retries", help="How often an attempt is made again that the infrastructure lost.", min=0)
 ]
+StepScores = Annotated[
+    bool,
+    typer.Option("--step-scores", help="In a shell: run the tests after each step, for its score. Not with --pool."),
+]
 Draw = Annotated[int | None, typer.Option("--seed", help="Sample with seeds that follow from this one.")]
 Pictures = Annotated[
     int,
@@ -83,6 +87,11 @@ class AttemptOptions:
     at_once: int
     pools: list[str]
     pictures_every: int = 0
+    score_steps: bool = False
+
+    def __post_init__(self) -> None:
+        if self.score_steps and self.pools:
+            raise ConfigError("a pool does not score steps", fix="leave out --step-scores or --pool")
 
 
 def server_address(home: Path | None, url: str, key: str) -> ServerAddress:
@@ -119,12 +128,18 @@ async def attempts_at(
     from openclaw_rl.agents.attempts import Attempts
     from openclaw_rl.agents.endpoint import PolicyEndpoint
     from openclaw_rl.agents.entries import local_envs, pool_envs
+    from openclaw_rl.envs.open import EnvOptions
 
     pools = options.pools
     envs = (
         pool_envs(options.kind, pools, run=f"agents-{secrets.token_hex(3)}", pictures_every=options.pictures_every)
         if pools
-        else local_envs(options.kind, options.box, pictures_every=options.pictures_every)
+        else local_envs(
+            options.kind,
+            options.box,
+            EnvOptions(score_steps=options.score_steps),
+            pictures_every=options.pictures_every,
+        )
     )
     async with (
         envs as open_env,
@@ -162,6 +177,7 @@ def rollout(
     seconds: Seconds = 600.0,
     temperature: Temperature = 1.0,
     retries: Retries = 2,
+    step_scores: StepScores = False,
     seed: Draw = None,
     pictures: Pictures = 1,
     out: Annotated[
@@ -175,8 +191,9 @@ def rollout(
     from openclaw_rl.agents.rollout import RolloutBudget, RolloutSampling
 
     budget = RolloutBudget(turns=turns, tokens=tokens, reply_tokens=reply_tokens, env_s=seconds)
+    sampling = RolloutSampling(temperature)
     options = AttemptOptions(
-        tasks, env, split, box, budget, RolloutSampling(temperature), retries, seed, at_once, pool or [], pictures
+        tasks, env, split, box, budget, sampling, retries, seed, at_once, pool or [], pictures, step_scores
     )
     entries = entries_of(options)[:most]
     run = _attempt_all(server_address(home, url, key), options, entries, times, out)
@@ -242,6 +259,7 @@ def train_agent(
     seconds: Seconds = 600.0,
     temperature: Temperature = 1.0,
     retries: Retries = 2,
+    step_scores: StepScores = False,
     seed: Draw = None,
     pictures: Pictures = 8,
 ) -> None:
@@ -253,8 +271,9 @@ def train_agent(
     from openclaw_rl.agents.training import TrainingPlan
 
     budget = RolloutBudget(turns=turns, tokens=tokens, reply_tokens=reply_tokens, env_s=seconds)
+    sampling = RolloutSampling(temperature)
     options = AttemptOptions(
-        tasks, env, split, box, budget, RolloutSampling(temperature), retries, seed, at_once, pool or [], pictures
+        tasks, env, split, box, budget, sampling, retries, seed, at_once, pool or [], pictures, step_scores
     )
     plan = TrainingPlan(
         group_size=group,

@@ -31,6 +31,7 @@ class EnvOptions:
     most_actions: int = 16  # of one step; what is beyond is refused, not done
     pictures: bool = False  # a screen as a PNG besides its tree, for models that see
     records: bool = False  # a screen as a PNG for the record, which the agent is not shown
+    score_steps: bool = False  # in a shell: run the tests on a fork after each step; what it gained is its score
 
     def __post_init__(self) -> None:
         if self.command_s <= 0 or self.output_characters < 100 or self.most_actions < 1:

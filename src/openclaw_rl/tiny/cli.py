@@ -67,12 +67,13 @@ def agent(
     steps: Annotated[int | None, typer.Option(help="Training steps; the recipe's own number by default.")] = None,
     short: Annotated[bool, typer.Option("--short", help="Tiny sizes, in seconds: shows that the recipe runs.")] = False,
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
+    start: Annotated[Path | None, typer.Option(help="An agent model to go on from, for fewer steps.")] = None,
 ) -> None:
     """Make the small agent model from demonstrations that are often wrong; goes on where it was stopped."""
     from openclaw_rl.tiny.agent import make
 
     with building("agent") as report:
-        made = make.make(folder, seed=seed, steps=steps, short=short, threads=threads, on_step=report)
+        made = make.make(folder, seed=seed, steps=steps, short=short, threads=threads, start=start, on_step=report)
     Console(stderr=True).print(f"{made['parameters']} weights, {made['seconds']} s, loss {made['loss']}, in {folder}")
 
 

@@ -73,9 +73,21 @@ def test_the_short_recipe_runs_goes_on_where_it_was_stopped_and_comes_to_the_sam
     assert weights[0] == weights[1]
 
 
+def test_a_build_that_starts_from_a_model_begins_with_its_tokenizer_and_weights(tmp_path: Path) -> None:
+    first = make.make(tmp_path / "first", short=True)
+    more = make.make(tmp_path / "more", short=True, steps=0, start=tmp_path / "first")
+    make.make(tmp_path / "fresh", short=True, steps=0)
+    assert (more["before"], more["steps"], first["steps"]) == (first, 0, 3)
+    for name in ("tokenizer.json", "model.safetensors"):
+        one, two, fresh = ((tmp_path / folder / name).read_bytes() for folder in ("first", "more", "fresh"))
+        assert one == two, name
+    assert fresh != one
+
+
 def test_what_ships_is_small_and_says_how_it_was_made() -> None:
     folder = make.shipped()
     assert sum(path.stat().st_size for path in folder.iterdir()) < MOST_BYTES
     held = json.loads((folder / "manifest.json").read_text("utf-8"))
-    assert (held["steps"], held["seed"]) == (make.FULL.schedule.steps, 0)
+    assert (held["steps"], held["seed"]) == (make.MORE.schedule.steps, 0)
+    assert held["before"]["before"]["steps"] == make.FULL.schedule.steps  # made from nothing, then gone on with twice
     assert (folder / "chat_template.jinja").read_text("utf-8") == make.template_source()

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from openclaw_rl.envs.box.sandbox import Boxes, Sandbox
+from openclaw_rl.envs.box.sandbox import Boxes, ExecResult, Sandbox
 from openclaw_rl.envs.task import Score, Task, TaskTimeouts
 from openclaw_rl.envs.tasks.rows import Row, files_of, read_rows, text_of
 from openclaw_rl.envs.tasks.source import Attempt, box_of, in_a_box, spec_of
+from openclaw_rl.errors import TaskError
 
 JUDGE_S = 60.0
 ENDS = re.compile(r"^python3? (\S+\.py)$")
@@ -27,7 +28,7 @@ class CodeTask:
     files: Mapping[str, str]
     gold: Mapping[str, str]
     tests: Mapping[str, str]
-    test_cmd: str
+    commands: tuple[str, ...]
 
 
 class CodeTasks:
@@ -72,22 +73,20 @@ class CodeTasks:
         return self._rows[task.id].gold
 
     async def judge(self, task: Task, attempt: Attempt) -> Score:
-        """Puts the tests into a fork and runs them; code that ends or hangs them is wrong."""
+        """Puts the tests into a fork and runs each command; code that ends or hangs one is wrong.
+
+        The task is solved if all of them pass. The component `passed` is the share that does.
+        """
         row = self._rows[task.id]
         fork = await box_of(task, attempt).fork()
         try:
-            tests, end = dict(row.tests), ""
-            if (match := ENDS.match(row.test_cmd)) and match[1] in tests:
-                end = f".end-{secrets.token_hex(8)}"
-                tests[match[1]] += END.format(name=end)
-            await _put(fork, tests)
-            env = {"PYTHONNOUSERSITE": "1"}
-            done = in_a_box(await fork.exec(row.test_cmd, timeout_s=task.limits.judge_s, env=env))
-            passed = done.is_ok and (not end or await _is_there(fork, end))
-            said = (done.stderr.text or done.stdout.text).strip()[-1000:]
-            return Score(float(passed), details=said, duration_s=done.duration_s)
+            results = [await _try(fork, row, command, task.limits.judge_s) for command in row.commands]
         finally:
             await fork.aclose()
+        share = sum(passed for passed, _ in results) / len(results)
+        said = "\n".join((done.stderr.text or done.stdout.text).strip()[-1000:] for _, done in results)
+        seconds = sum(done.duration_s for _, done in results)
+        return Score(float(share == 1.0), {"passed": share}, said.strip(), duration_s=seconds)
 
 
 def _read(row: Row) -> tuple[str, CodeTask]:
@@ -95,7 +94,29 @@ def _read(row: Row) -> tuple[str, CodeTask]:
     metadata = {key: row[key] for key in ("source", "licence", "kind", "bug_type", "family") if key in row}
     task = Task(name, text_of(row, "instruction"), limits=TaskTimeouts(judge_s=JUDGE_S), metadata=metadata)
     files, gold, tests = (files_of(row, key) for key in ("files", "gold", "tests"))
-    return name, CodeTask(task, files, gold, tests, text_of(row, "test_cmd"))
+    return name, CodeTask(task, files, gold, tests, _commands(row))
+
+
+def _commands(row: Row) -> tuple[str, ...]:
+    """`test_cmd`: one command, or several that are judged one by one."""
+    given = row.get("test_cmd")
+    if not isinstance(given, list):
+        return (text_of(row, "test_cmd"),)
+    commands = tuple(command for command in given if isinstance(command, str))
+    if not commands or len(commands) < len(given):
+        raise TaskError("`test_cmd` is neither a command nor a list of commands")
+    return commands
+
+
+async def _try(fork: Sandbox, row: CodeTask, command: str, timeout_s: float) -> tuple[bool, ExecResult]:
+    """Whether a command passes. The tests are put there anew: nothing that ran before changes them."""
+    tests, end = dict(row.tests), ""
+    if (match := ENDS.match(command)) and match[1] in tests:
+        end = f".end-{secrets.token_hex(8)}"
+        tests[match[1]] += END.format(name=end)
+    await _put(fork, tests)
+    done = in_a_box(await fork.exec(command, timeout_s=timeout_s, env={"PYTHONNOUSERSITE": "1"}))
+    return done.is_ok and (not end or await _is_there(fork, end)), done
 
 
 async def _put(box: Sandbox, files: Mapping[str, str]) -> None:

@@ -33,6 +33,7 @@ class _Episode:
     box: Sandbox
     shell: Shell
     used_s: float = 0.0  # in commands
+    passed: float = 0.0  # share of the tests that hold, where steps are scored
     ended: Info | None = None  # once it is over
 
 
@@ -83,12 +84,13 @@ class ShellEnv:
                 raise TaskError(f"task {task.id} has no box to work in")
             boxed = self._clock()
             shell = await box.open_shell()
+            passed = await self._passed(task, box) if self._options.score_steps else 0.0
         except (TaskError, BoxError) as problem:
             self._failed = _failed(problem)
             if box is not None:
                 await box.aclose()
             return Observation((), info=self._failed)
-        self._episode = _Episode(task, box, shell)
+        self._episode = _Episode(task, box, shell, passed=passed)
         timings = {"start": boxed - began, "shell": self._clock() - boxed}
         return Observation((_text(task.instruction),), self._tools, Info(timings))
 
@@ -102,16 +104,34 @@ class ShellEnv:
         try:
             for number, action in enumerate(actions):
                 done.texts.append(await self._one(episode, action, number, done))
-        except BoxError as problem:
+            commanded = self._clock()
+            gained = await self._gained(episode, done)
+        except (TaskError, BoxError) as problem:
             episode.ended = _failed(problem, {"commands": self._clock() - began})
             return StepResult(Observation((), info=episode.ended), done=True, info=episode.ended)
         facts: dict[str, Json] = {"commands": done.commands}
         failure = Failure.AGENT if done.refused else None
-        info = Info({"commands": self._clock() - began}, failure, done.refused, facts)
+        info = Info({"commands": commanded - began}, failure, done.refused, facts)
         if done.is_submitted or done.is_late:
             episode.ended = replace(info, facts={**facts, "submitted": done.is_submitted})
         observation = Observation(tuple(map(_text, done.texts)), self._tools, info)
-        return StepResult(observation, done=done.is_submitted, truncated=done.is_late, info=info)
+        return StepResult(observation, gained, done=done.is_submitted, truncated=done.is_late, info=info)
+
+    async def _gained(self, episode: _Episode, done: _Done) -> float | None:
+        """How much more of the tests holds than before the step; None where steps are not scored."""
+        if not self._options.score_steps:
+            return None
+        before = episode.passed
+        if done.commands:
+            episode.passed = await self._passed(episode.task, episode.box)
+        return episode.passed - before
+
+    async def _passed(self, task: Task, box: Sandbox) -> float:
+        """The share of the tests that hold, run on a fork as for a verdict: the agent sees nothing of them."""
+        score = await self._source.judge(task, Attempt(box))
+        if score.failure is Failure.ENVIRONMENT:
+            raise TaskError(f"the tests of task {task.id} give no verdict: {score.details}")
+        return score.components.get("passed", score.reward or 0.0)
 
     async def _one(self, episode: _Episode, action: Action, number: int, done: _Done) -> str:
         if done.is_submitted or done.is_late:

@@ -81,7 +81,15 @@ def easy(rng: Random) -> CorpusSample:
     return CorpusSample((("\n".join([line] * rng.choice((2, 3))), True), ("<|endoftext|>", True)))
 
 
-def sample(template: ChatTemplate, rng: Random, settings: tuple[Setting, ...]) -> CorpusSample:
-    """A fresh demonstration of one of the settings, the right one as seldom as a scripted agent finds it."""
-    made = exercise(rng.choice(settings), rng)
+def sample(
+    template: ChatTemplate, rng: Random, shares: Mapping[Setting, float], *, code_share: float = 0.0
+) -> CorpusSample:
+    """A fresh demonstration of one of the settings, the right one as seldom as a scripted agent finds it.
+
+    A share of the samples is code that is right, and no task.
+    """
+    if rng.random() < code_share:
+        return CorpusSample(((repairs.lesson(rng), True), ("<|endoftext|>", True)))
+    (setting,) = rng.choices([*shares], [*shares.values()])
+    made = exercise(setting, rng)
     return rendered(template, dialogue(made, made.demonstrated(rng)))

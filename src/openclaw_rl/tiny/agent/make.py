@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from random import Random
@@ -16,6 +16,7 @@ from openclaw_rl.render.template import ChatTemplate, compile_template, read_tem
 from openclaw_rl.tiny import build, train, vocabulary
 from openclaw_rl.tiny.agent import demos
 from openclaw_rl.tiny.agent.exercise import Setting
+from openclaw_rl.tiny.corpus import CorpusSample
 from openclaw_rl.tiny.train import ModelShape, Progress, Schedule
 
 CHECKPOINT = "checkpoint.pt"
@@ -43,13 +44,21 @@ class AgentRecipe:
 
     shape: ModelShape
     schedule: Schedule
-    settings: tuple[Setting, ...] = tuple(demos.FAMILIES)
+    shares: Mapping[Setting, float] = field(default_factory=lambda: dict.fromkeys(demos.FAMILIES, 1.0))
+    code_share: float = 0.0  # of the demonstrations: code that is right instead
     tokenizer_texts: int = 3000
 
 
 FULL = AgentRecipe(
     ModelShape(vocabulary=1200, hidden=160, layers=4, inner=416, heads=4, kv_heads=2, head_dim=40),
     Schedule(steps=1200, easy_share=0.12, step_tokens=4096, shifted=0.0, grain=64, warmup=40, checkpoint_every=50),
+)
+# What follows for a model that is there already: mostly software, and enough of the others to keep them.
+MORE = replace(
+    FULL,
+    schedule=replace(FULL.schedule, steps=240, easy_share=0.0, matrix_lr=0.01, other_lr=2e-3),
+    shares={Setting.TERMINAL: 1.0, Setting.TOOLS: 1.0, Setting.SOFTWARE: 4.0, Setting.SCREEN: 0.5},
+    code_share=0.1,
 )
 SHORT = AgentRecipe(  # seconds: shows that the recipe runs, teaches nothing
     ModelShape(vocabulary=420, hidden=32, layers=2, inner=48, heads=2, kv_heads=1, head_dim=16),
@@ -75,23 +84,29 @@ def make(
     short: bool = False,
     steps: int | None = None,
     threads: int = 1,
+    start: Path | None = None,
     on_step: Callable[[Progress, int], None] = lambda _progress, _steps: None,
 ) -> dict[str, object]:
-    """Make the model in the folder and return its manifest. An interrupted build goes on where it was saved."""
+    """Make the model in the folder and return its manifest. An interrupted build goes on where it was saved.
+
+    With `start`, a model's folder, its weights and tokenizer are where the build begins, and the recipe is `MORE`.
+    """
     began = time.monotonic()
-    recipe = SHORT if short else FULL
+    recipe = SHORT if short else FULL if start is None else MORE
     recipe = recipe if steps is None else replace(recipe, schedule=replace(recipe.schedule, steps=steps))
     folder.mkdir(parents=True, exist_ok=True)
-    _save_tokenizer(_tokenizer(recipe, seed), folder)
+    _save_tokenizer(_tokenizer(recipe, seed) if start is None else read_template(start).tokenizer, folder)
     template, rng = read_template(folder), Random(seed + 1)
 
     def draw(easy: bool) -> train.Encoded:
-        drawn = demos.easy(rng) if easy else demos.sample(template, rng, recipe.settings)
+        drawn = demos.easy(rng) if easy else _drawn(template, rng, recipe)
         return train.encode(template.tokenizer, drawn)
 
     eos, pad = (vocabulary.SPECIAL.index(name) for name in ("<|im_end|>", "<|endoftext|>"))
     shape = replace(recipe.shape, vocabulary=template.tokenizer.get_vocab_size())
     model = train.new_model(shape, seed, eos, pad)
+    if start is not None:
+        model.load_state_dict(type(model).from_pretrained(start).state_dict())
     done = train.train(
         model,
         draw,
@@ -102,6 +117,7 @@ def make(
         report=lambda at: on_step(at, recipe.schedule.steps),
     )
     build.save(model, folder)
+    before = {} if start is None else {"before": json.loads((start / "manifest.json").read_text("utf-8"))}
     manifest: dict[str, object] = {
         "seed": seed,
         "parameters": sum(weight.numel() for weight in model.parameters()),
@@ -111,17 +127,22 @@ def make(
         "loss": round(done.loss, 4),
         "recipe": asdict(recipe),
         "seconds": round(time.monotonic() - began),
+        **before,
     }
     folder.joinpath("manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
     folder.joinpath(CHECKPOINT).unlink(missing_ok=True)
     return manifest
 
 
+def _drawn(template: ChatTemplate, rng: Random, recipe: AgentRecipe) -> CorpusSample:
+    return demos.sample(template, rng, recipe.shares, code_share=recipe.code_share)
+
+
 def _tokenizer(recipe: AgentRecipe, seed: int) -> Tokenizer:
     """Byte-level BPE over demonstrations, with a token for each piece that every call has."""
     bare = ChatTemplate(_trained(["a"], 300), compile_template(template_source()), {})
     rng = Random(seed)
-    drawn = (demos.sample(bare, rng, recipe.settings) for _ in range(recipe.tokenizer_texts))
+    drawn = (_drawn(bare, rng, recipe) for _ in range(recipe.tokenizer_texts))
     texts = ["".join(piece for piece, _ in item.pieces) for item in drawn]
     tokenizer = _trained(texts, recipe.shape.vocabulary)
     tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in PIECES])

@@ -1,12 +1,13 @@
-"""Exercises in software: a small module with one wrong line, and a test that fails. Rows of JSON lines."""
+"""Exercises in software: a small module with one or two wrong lines, and tests that fail. Rows of JSON lines."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from random import Random
 
 from openclaw_rl.core.message import Json
-from openclaw_rl.tiny.agent.exercise import SUBMIT, Exercise, Family, Setting, bash, words
+from openclaw_rl.tiny.agent.exercise import SUBMIT, Exercise, Family, Move, Setting, bash, words
 
 PAIRS = (("a", "b"), ("x", "y"), ("left", "right"), ("first", "second"))
 LISTS = ("items", "values", "numbers", "things")
@@ -19,48 +20,130 @@ OTHERS = (
 )
 
 
-def _exercise(
-    rng: Random, family: str, head: str, options: Sequence[str], *, right: str, call: tuple[str, str]
-) -> Exercise:
-    """A function that returns the wrong one of some options. `call`: arguments, and what should come."""
-    arguments, should = call
-    name = head.partition("(")[0]
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A function of one line that is wrong: its head, what may stand in its line, and what it should return."""
+
+    family: str
+    head: str
+    right: str
+    bug: str
+    others: tuple[str, ...]  # neither right nor what stands there
+    call: tuple[str, str]  # arguments, and what should come
+    checks: tuple[str, ...] = ()  # more that holds of the right line alone
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return self.head.partition("(")[0]
+
+    @property
+    def variables(self) -> set[str]:
+        """The names of its arguments."""
+        return set(self.head.partition("(")[2].rstrip(")").split(", "))
+
+    @property
+    def wanted(self) -> str:
+        """A call and what it should come to, as Python says it."""
+        arguments, should = self.call
+        return f"{self.name}({arguments}) == {should}"
+
+    def text(self, line: str) -> str:
+        """The function with that line."""
+        return f"def {self.head}:\n    return {line}\n"
+
+
+FaultMaker = Callable[[Random], Fault]
+
+
+def _fault(
+    rng: Random,
+    family: str,
+    head: str,
+    options: Sequence[str],
+    *,
+    right: str,
+    call: tuple[str, str],
+    checks: Sequence[str] = (),
+) -> Fault:
+    """A fault whose wrong line is one of the options that are not right."""
+    bug = rng.choice([option for option in options if option != right])
+    others = tuple(option for option in options if option not in (right, bug))
+    return Fault(family, head, right, bug, others, call, tuple(checks))
+
+
+def _exercise(rng: Random, faults: Sequence[Fault]) -> Exercise:
+    """A module in which these functions are wrong, one or two."""
     module = words(rng, 1)[0]
     file = f"{module}.py"
-    bug = rng.choice([option for option in options if option != right])
-    parts = [f"def {head}:\n    return {{}}\n", rng.choice(OTHERS)]
-    rng.shuffle(parts)
-    text = "\n\n".join(parts)
-    held, gold = text.replace("{}", bug), text.replace("{}", right)
-    asked = rng.choice(
-        (
-            f"{name} in {file} is wrong: {name}({arguments}) should be {should}. Mend it.",
-            f"Mend {name} in {file}. It should return {should} for {name}({arguments}).",
-        )
-    )
-    look = bash(f"cat {file}", held)
-    attempts = [(look, bash(_sed(bug, right, file)), SUBMIT)]
-    others = [option for option in options if option not in (right, bug)]
-    attempts += [(look, bash(_sed(bug, other, file)), SUBMIT) for other in others]
-    tests = f"from {module} import {name}\n\nassert {name}({arguments}) == {should}\n"
+    lines = [fault.bug for fault in faults]
+    order = rng.sample(range(len(faults)), len(faults))
+    other = [rng.choice(OTHERS)] if len(faults) == 1 else []
+    place = rng.randint(0, 1)
+
+    def held(lines: Sequence[str]) -> str:
+        parts = [faults[number].text(lines[number]) for number in order]
+        return "\n\n".join([*parts[:place], *other, *parts[place:]])
+
+    def moves(fixes: Sequence[str], flag: str = " -i") -> tuple[Move, ...]:
+        """A look at the file, one repair after the other, and the end; without the flag a repair is printed alone."""
+        found, now = [bash(f"cat {file}", held(lines))], list(lines)
+        for number, (fault, fix) in enumerate(zip(faults, fixes, strict=False)):
+            now[number] = fix
+            found.append(bash(_sed(flag, fault.bug, fix, file), "" if flag else held(now)))
+        return (*found, SUBMIT)
+
+    right, *wrong = map(moves, _fixes(rng, faults))
+    attempts = (right, moves([faults[0].right], flag=""), *wrong)
+    checks = {f"check_{fault.name}.py": _test(module, fault) for fault in faults}
+    commands = [f"python3 {name}" for name in checks]
     material: dict[str, Json] = {
-        "family": family,
-        "instruction": asked,
-        "files": {file: held},
-        "gold": {file: gold},
-        "tests": {"check_it.py": tests},
-        "test_cmd": "python3 check_it.py",
+        "family": faults[0].family,
+        "instruction": _asked(rng, faults, file),
+        "files": {file: held(lines)},
+        "gold": {file: held([fault.right for fault in faults])},
+        "tests": {**checks},
+        "test_cmd": commands[0] if len(commands) == 1 else [*commands],
     }
-    return Exercise(Setting.SOFTWARE, family, asked, tuple(attempts), material)
+    return Exercise(Setting.SOFTWARE, faults[0].family, str(material["instruction"]), attempts, material)
 
 
-def _sed(old: str, new: str, file: str) -> str:
+def _asked(rng: Random, faults: Sequence[Fault], file: str) -> str:
+    names = " and ".join(fault.name for fault in faults)
+    shown = ", ".join(f"{fault.name}({fault.call[0]}) should be {fault.call[1]}" for fault in faults)
+    wrong = "is wrong" if len(faults) == 1 else "are wrong"
+    return rng.choice((f"{names} in {file} {wrong}: {shown}. Mend {'it' if len(faults) == 1 else 'them'}.",
+                       f"Mend {names} in {file}. {shown}."))  # fmt: skip
+
+
+def _fixes(rng: Random, faults: Sequence[Fault]) -> list[tuple[str, ...]]:
+    """The lines that each attempt puts in, as far as it goes: the right ones, one that is wrong, or too few."""
+    right = tuple(fault.right for fault in faults)
+    found = [right]
+    for number, fault in enumerate(faults):
+        others = fault.others if len(faults) == 1 else [rng.choice(fault.others)]
+        found += [(*right[:number], other, *right[number + 1 :]) for other in others]
+    return [*found, *(right[:number] for number in range(len(faults)))]
+
+
+def _test(module: str, fault: Fault) -> str:
+    lines = "".join(f"assert {check}\n" for check in (fault.wanted, *fault.checks))
+    return f"from {module} import {fault.name}\n\n{lines}"
+
+
+def lesson(rng: Random) -> str:
+    """Functions that are right: what each name stands for, as one who reads code has seen it."""
+    faults = [rng.choice(_ALL)(rng) for _ in range(5)]
+    return "\n\n".join(fault.text(fault.right) for fault in faults)
+
+
+def _sed(flag: str, old: str, new: str, file: str) -> str:
     """Replaces text that stands once. What means more than itself in a pattern is matched by a dot."""
     plain = "".join("." if letter in "*[]." else letter for letter in old)
-    return f"sed -i 's|{plain}|{new}|' {file}"
+    return f"sed{flag} 's|{plain}|{new}|' {file}"
 
 
-def operator(rng: Random) -> Exercise:
+def _operator(rng: Random) -> Fault:
     """The wrong arithmetic."""
     one, two = rng.choice(PAIRS)
     signs = {"add": "+", "minus": "-", "times": "*", "rest": "%"}
@@ -72,10 +155,10 @@ def operator(rng: Random) -> Exercise:
         big, small = rng.randint(10, 30), rng.randint(3, 9)
         results = {"+": big + small, "-": big - small, "*": big * small, "%": big % small}
     call = (f"{big}, {small}", str(results[signs[name]]))
-    return _exercise(rng, "operator", f"{name}({one}, {two})", options, right=right, call=call)
+    return _fault(rng, "operator", f"{name}({one}, {two})", options, right=right, call=call)
 
 
-def builtin(rng: Random) -> Exercise:
+def _builtin(rng: Random) -> Fault:
     """The wrong one of Python's functions of a list."""
     names = {"largest": "max", "smallest": "min", "total": "sum"}
     held, name = rng.choice(LISTS), rng.choice(tuple(names))
@@ -84,20 +167,20 @@ def builtin(rng: Random) -> Exercise:
     options = [f"{function}({held})" for function in results]
     right = f"{names[name]}({held})"
     call = (str(numbers), str(results[names[name]]))
-    return _exercise(rng, "builtin", f"{name}({held})", options, right=right, call=call)
+    return _fault(rng, "builtin", f"{name}({held})", options, right=right, call=call)
 
 
-def index(rng: Random) -> Exercise:
+def _index(rng: Random) -> Fault:
     """The wrong place of a list."""
     names = {"first": "0", "second": "1", "last": "-1"}
     held, name = rng.choice(LISTS), rng.choice(tuple(names))
     numbers = rng.sample(range(2, 30), 4)
     options = [f"{held}[{place}]" for place in names.values()]
     call = (str(numbers), str(numbers[int(names[name])]))
-    return _exercise(rng, "index", f"{name}({held})", options, right=f"{held}[{names[name]}]", call=call)
+    return _fault(rng, "index", f"{name}({held})", options, right=f"{held}[{names[name]}]", call=call)
 
 
-def compare(rng: Random) -> Exercise:
+def _compare(rng: Random) -> Fault:
     """The wrong comparison."""
     one, two = rng.choice(PAIRS)
     names = {"is_more": ">", "is_less": "<", "is_same": "=="}
@@ -109,27 +192,23 @@ def compare(rng: Random) -> Exercise:
     elif names[name] == "==":
         numbers = (high, high)
     # Each test tells the right comparison from every other one that may stand there.
-    made = _exercise(
+    more = {">": ((low, high), (low, low)), "<": ((high, low), (low, low)), "==": ((low, high), (high, low))}
+    return _fault(
         rng,
         "compare",
         f"{name}({one}, {two})",
         options,
         right=f"{one} {names[name]} {two}",
         call=(_commas(numbers), should),
+        checks=[f"{name}({_commas(each)}) == False" for each in more[names[name]]],
     )
-    more = {">": ((low, high), (low, low)), "<": ((high, low), (low, low)), "==": ((low, high), (high, low))}
-    lines = [f"assert {name}({_commas(each)}) == False\n" for each in more[names[name]]]
-    tests = made.material["tests"]
-    assert isinstance(tests, dict)
-    tests["check_it.py"] = str(tests["check_it.py"]) + "".join(lines)
-    return made
 
 
 def _commas(numbers: tuple[int, int]) -> str:
     return f"{numbers[0]}, {numbers[1]}"
 
 
-def method(rng: Random) -> Exercise:
+def _method(rng: Random) -> Fault:
     """The wrong method of a text."""
     names = {"shout": "upper", "whisper": "lower", "tidy": "strip"}
     name, held = rng.choice(tuple(names)), rng.choice(("text", "word", "line"))
@@ -138,19 +217,19 @@ def method(rng: Random) -> Exercise:
     should = {"upper": said.upper(), "lower": said.lower(), "strip": said.strip()}
     options = [f"{held}.{each}()" for each in names.values()]
     call = (f"'{said}'", f"'{should[names[name]]}'")
-    return _exercise(rng, "method", f"{name}({held})", options, right=f"{held}.{names[name]}()", call=call)
+    return _fault(rng, "method", f"{name}({held})", options, right=f"{held}.{names[name]}()", call=call)
 
 
-def factor(rng: Random) -> Exercise:
+def _factor(rng: Random) -> Fault:
     """The wrong constant."""
     names = {"double": 2, "triple": 3, "days": 7, "hours": 24}
     name, held, number = rng.choice(tuple(names)), rng.choice(("n", "count", "amount")), rng.randint(2, 9)
     options = [f"{held} * {each}" for each in names.values()]
     call = (str(number), str(number * names[name]))
-    return _exercise(rng, "factor", f"{name}({held})", options, right=f"{held} * {names[name]}", call=call)
+    return _fault(rng, "factor", f"{name}({held})", options, right=f"{held} * {names[name]}", call=call)
 
 
-def order(rng: Random) -> Exercise:
+def _order(rng: Random) -> Fault:
     """A list in the wrong order."""
     names = {"rising": "sorted({})", "falling": "sorted({}, reverse=True)", "backwards": "list(reversed({}))"}
     held, name = rng.choice(LISTS), rng.choice(tuple(names))
@@ -164,15 +243,36 @@ def order(rng: Random) -> Exercise:
     }
     options = [each.format(held) for each in names.values()]
     call = (str(numbers), str(results[name]))
-    return _exercise(rng, "order", f"{name}({held})", options, right=names[name].format(held), call=call)
+    return _fault(rng, "order", f"{name}({held})", options, right=names[name].format(held), call=call)
+
+
+_MADE: dict[str, FaultMaker] = {
+    "operator": _operator,
+    "builtin": _builtin,
+    "index": _index,
+    "compare": _compare,
+    "method": _method,
+    "factor": _factor,
+}
+_ALL = (*_MADE.values(), _order)
+
+
+def _family(first: FaultMaker, others: Sequence[FaultMaker]) -> Family:
+    """Modules with a fault of the first kind, and half of them with one of the others too."""
+
+    def made(rng: Random) -> Exercise:
+        fault = first(rng)
+        if rng.random() < 0.5:
+            return _exercise(rng, [fault])
+        second = rng.choice(others)(rng)
+        while second.name == fault.name or second.variables & fault.variables:  # each pattern stands in one line alone
+            second = rng.choice(others)(rng)
+        return _exercise(rng, [fault, second])
+
+    return made
 
 
 FAMILIES: dict[str, Family] = {
-    "operator": operator,
-    "builtin": builtin,
-    "index": index,
-    "compare": compare,
-    "method": method,
-    "factor": factor,
+    name: _family(maker, [other for other in _MADE.values() if other is not maker]) for name, maker in _MADE.items()
 }
-HELD_BACK: dict[str, Family] = {"order": order}
+HELD_BACK: dict[str, Family] = {"order": _family(_order, [_order])}
