@@ -15,6 +15,7 @@ from openai import AsyncOpenAI
 from openai.types.responses import Response, ResponseInputItemParam
 
 from openclaw_rl.core.completion import Finish
+from openclaw_rl.core.message import Json
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.store.db import Store
 
@@ -51,6 +52,16 @@ async def _until_idle(server: Served) -> None:
     raise AssertionError("an answer nobody reads is still being sampled")
 
 
+async def _listed(server: Served, count: int) -> Json:
+    """All turns, newest first, once there are so many: one that is cut off is stored after its last token."""
+    for _ in range(PATIENCE):
+        listed = (await server.get("/v1/rl/turns"))["turns"]
+        if isinstance(listed, list) and len(listed) >= count:
+            break
+        await asyncio.sleep(0.1)
+    return listed
+
+
 async def test_responses_go_on_by_id_and_by_history_with_the_sampled_ids(tmp_path: Path, running: list[Served]) -> None:
     running.append(server := start(tmp_path / "home", "--no-learn"))
     async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0) as client:
@@ -74,7 +85,7 @@ async def test_responses_go_on_by_id_and_by_history_with_the_sampled_ids(tmp_pat
                 break
         await endless.close()
         await _until_idle(server)
-        listed = (await server.get("/v1/rl/turns"))["turns"]
+        listed = await _listed(server, 6)
     assert isinstance(listed, list) and isinstance(listed[0], dict)
     assert listed[0]["finish"] == "cancelled"
     assert (cut.status, cut.usage and cut.usage.output_tokens) == ("incomplete", 3)

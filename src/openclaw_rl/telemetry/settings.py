@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 
@@ -34,6 +35,9 @@ class LogSettings:
 @dataclass(frozen=True, slots=True)
 class MetricsSettings:
     """Where the numbers of steps, gates and evaluations go, besides /metrics."""
+
+    # They mean something to one kind of sink each: they are shown on request.
+    ADVANCED: ClassVar[frozenset[str]] = frozenset({"mlflow_uri", "project", "run"})
 
     sinks: tuple[SinkKind, ...] = ()
     """Any of `tensorboard`, `trackio`, `mlflow` and `wandb`; each needs the extra of its name. Change it when you want

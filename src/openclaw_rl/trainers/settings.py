@@ -189,7 +189,7 @@ class TrainerSettings:
     ADVANCED: ClassVar[frozenset[str]] = frozenset(
         {
             "beta1", "beta2", "enough", "grad_clip", "launcher", "lease_s", "logits_per_chunk", "nice", "prompts",
-            "recompute_layers", "scopes_in_memory", "seed", "shard", "still_norm", "weight_decay",
+            "recompute_layers", "scopes_in_memory", "seed", "shard", "still_norm", "weight_decay", "weights",
         }
     )  # fmt: skip
 
