@@ -1,4 +1,7 @@
-"""Boxes of each kind this machine can make; where it cannot make one, its tests are skipped with the reason."""
+"""Boxes of each kind this machine can make; where it cannot make one, its tests are skipped with the reason.
+
+A box without walls is enough where nothing gets out anyway.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from openclaw_rl.envs.box.plain import PlainBoxes
 from openclaw_rl.envs.box.probe import BoxKind, open_boxes
 from openclaw_rl.envs.box.sandbox import Boxes
 from openclaw_rl.errors import BoxError
@@ -15,13 +19,14 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Some hang on how busy the machine is: until they do not they stay behind `make test-boxes`."""
+    """What needs bubblewrap, and what depends on how busy the machine is, is run by `make test-boxes`."""
     for item in items:
-        if item.path.parent == HERE:
+        needs_walls = item.path.is_relative_to(HERE) and "isolated" in getattr(item, "fixturenames", ())
+        if needs_walls or item.path.parent == HERE:
             item.add_marker(pytest.mark.slow)
 
 
-async def opened(kind: BoxKind) -> Boxes:
+async def opened(kind: BoxKind = BoxKind.AUTO) -> Boxes:
     try:
         return await open_boxes(kind)
     except BoxError as problem:
@@ -40,5 +45,21 @@ async def boxes(request: pytest.FixtureRequest) -> AsyncIterator[Boxes]:
 async def walled(request: pytest.FixtureRequest) -> AsyncIterator[Boxes]:
     """The kinds that keep what runs in them apart."""
     maker = await opened(request.param)
+    yield maker
+    await maker.aclose()
+
+
+@pytest.fixture
+async def plain() -> AsyncIterator[Boxes]:
+    """Boxes without walls: they can be made everywhere, at once."""
+    maker = PlainBoxes.open()
+    yield maker
+    await maker.aclose()
+
+
+@pytest.fixture
+async def isolated() -> AsyncIterator[Boxes]:
+    """The best boxes with walls that this machine can make."""
+    maker = await opened()
     yield maker
     await maker.aclose()

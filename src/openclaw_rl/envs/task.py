@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from openclaw_rl.core.message import Json, Tool
+from openclaw_rl.errors import BoxError, TaskError
 
 
 class Split(StrEnum):
@@ -88,6 +89,11 @@ class Info:
     reason: str = ""  # why it failed, in words
     facts: Mapping[str, Json] = field(default_factory=dict)
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether the episode failed through no doing of the agent's, so that it has no verdict."""
+        return self.failure in (Failure.ENVIRONMENT, Failure.INFRASTRUCTURE)
+
 
 @dataclass(frozen=True, slots=True)
 class Observation:
@@ -160,3 +166,19 @@ class Env(Protocol):
     async def aclose(self) -> None:
         """Gives back what the episode holds."""
         ...
+
+
+def failed(problem: TaskError | BoxError, timings_s: Mapping[str, float] | None = None) -> Info:
+    """Whose fault an error is that came out of a source, a box or an environment."""
+    failure = Failure.INFRASTRUCTURE if isinstance(problem, BoxError) else Failure.ENVIRONMENT
+    return Info(timings_s or {}, failure, problem.problem)
+
+
+def over(info: Info) -> StepResult:
+    """What a step gives where the episode is over, or was never begun."""
+    return StepResult(Observation((), info=info), done=True, info=info)
+
+
+def unscored(info: Info) -> Score:
+    """The verdict on an episode that failed through no doing of the agent's."""
+    return Score(None, details=info.reason, failure=info.failure)

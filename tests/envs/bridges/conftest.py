@@ -1,14 +1,11 @@
-"""A small question for whatever environment is bridged, and boxes for it."""
+"""A small question for whatever environment is bridged."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from openclaw_rl.envs.box.plain import PlainBoxes
-from openclaw_rl.envs.box.sandbox import Boxes
 from openclaw_rl.envs.tasks.words import WordTasks
 
 HERE = Path(__file__).parent
@@ -29,11 +26,3 @@ def words(tmp_path: Path) -> WordTasks:
         '{"id": "plus", "question": "What is 6 plus 7?", "answer": "13"}\n'
     )
     return WordTasks(tmp_path / "rows.jsonl")
-
-
-@pytest.fixture
-async def plain() -> AsyncIterator[Boxes]:
-    """Boxes without walls: they can be made everywhere, at once."""
-    maker = PlainBoxes.open()
-    yield maker
-    await maker.aclose()

@@ -10,7 +10,20 @@ from typing import Protocol
 
 from openclaw_rl.core.message import Json, Tool
 from openclaw_rl.envs.box.sandbox import Boxes, Sandbox
-from openclaw_rl.envs.task import Action, Failure, Info, Observation, Part, PartKind, Score, StepResult, Task
+from openclaw_rl.envs.task import (
+    Action,
+    Failure,
+    Info,
+    Observation,
+    Part,
+    PartKind,
+    Score,
+    StepResult,
+    Task,
+    failed,
+    over,
+    unscored,
+)
 from openclaw_rl.envs.tasks.source import Attempt, NoSolutionError
 from openclaw_rl.errors import BoxError, TaskError
 
@@ -73,7 +86,7 @@ class ForeignEnv:
         try:
             first, self._tools = await self._foreign.begin(task, seed)
         except (TaskError, BoxError) as problem:
-            self._ended = _failed(problem)
+            self._ended = failed(problem)
             return Observation((), info=self._ended)
         parts = (Part(PartKind.TEXT, task.instruction), *first.parts)
         return Observation(parts, self._tools, Info({"start": self._clock() - began}))
@@ -81,8 +94,7 @@ class ForeignEnv:
     async def step(self, actions: Sequence[Action]) -> StepResult:
         """What follows, and the sum of the rewards of these actions."""
         if self._ended is not None or self._foreign is None:
-            info = self._ended or Info()
-            return StepResult(Observation((), info=info), done=True, info=info)
+            return over(self._ended or Info())
         began, parts, rewards, wrong = self._clock(), list[Part](), list[float](), ""
         done = truncated = False
         for action in actions:
@@ -96,8 +108,8 @@ class ForeignEnv:
                 parts.append(Part(PartKind.TEXT, f"[not done: {wrong}]"))
                 continue
             except (TaskError, BoxError) as problem:
-                self._ended = _failed(problem)
-                return StepResult(Observation((), info=self._ended), done=True, info=self._ended)
+                self._ended = failed(problem)
+                return over(self._ended)
             parts += step.parts
             rewards += [] if step.reward is None else [step.reward]
             done, truncated = step.done, step.truncated
@@ -111,15 +123,14 @@ class ForeignEnv:
     async def evaluate(self) -> Score:
         """The environment's own score, or else the sum of the rewards so far."""
         ended = self._ended
-        if ended is not None and ended.failure in (Failure.ENVIRONMENT, Failure.INFRASTRUCTURE):
-            return Score(None, details=ended.reason, failure=ended.failure)
+        if ended is not None and ended.is_broken:
+            return unscored(ended)
         assert self._foreign is not None
         began = self._clock()
         try:
             own = await self._foreign.score()
         except (TaskError, BoxError) as problem:
-            info = _failed(problem)
-            return Score(None, details=info.reason, failure=info.failure)
+            return unscored(failed(problem))
         score = Score(self._total if own is None else own, details="sum of rewards" if own is None else "its own score")
         return replace(score, duration_s=self._clock() - began)
 
@@ -174,8 +185,3 @@ def shown_json(value: Json) -> Part:
         half = MOST_CHARACTERS // 2
         text = f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
     return Part(PartKind.TEXT, text)
-
-
-def _failed(problem: TaskError | BoxError) -> Info:
-    failure = Failure.INFRASTRUCTURE if isinstance(problem, BoxError) else Failure.ENVIRONMENT
-    return Info(failure=failure, reason=problem.problem)

@@ -7,7 +7,20 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from openclaw_rl.envs.box.sandbox import Boxes, Sandbox
-from openclaw_rl.envs.task import Action, Env, Failure, Info, Observation, Part, PartKind, Score, StepResult, Task
+from openclaw_rl.envs.task import (
+    Action,
+    Env,
+    Failure,
+    Info,
+    Observation,
+    Part,
+    PartKind,
+    Score,
+    StepResult,
+    Task,
+    failed,
+    unscored,
+)
 from openclaw_rl.envs.tasks.source import Attempt, TaskSource
 from openclaw_rl.errors import BoxError, TaskError
 
@@ -48,7 +61,7 @@ class BoxEnv:
         try:
             self._box = await self._source.start(task, self._boxes)
         except (TaskError, BoxError) as problem:
-            return Observation((), info=Info(failure=blame(problem), reason=problem.problem))
+            return Observation((), info=failed(problem))
         self._task = task
         return Observation((Part(PartKind.TEXT, task.instruction),), info=Info({"start": time.monotonic() - began}))
 
@@ -64,7 +77,7 @@ class BoxEnv:
         try:
             return await self._source.judge(self._task, Attempt(self._box, self.answer))
         except (TaskError, BoxError) as problem:
-            return Score(None, details=problem.problem, failure=blame(problem))
+            return unscored(failed(problem))
 
     @property
     def box(self) -> Sandbox:
@@ -85,8 +98,3 @@ class BoxEnv:
             box, self._box = self._box, None
             await box.aclose()
         self._task, self.answer = None, ""
-
-
-def blame(problem: TaskError | BoxError) -> Failure:
-    """Whose fault an error is that came out of a source or a box."""
-    return Failure.INFRASTRUCTURE if isinstance(problem, BoxError) else Failure.ENVIRONMENT

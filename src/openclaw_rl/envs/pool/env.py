@@ -12,7 +12,7 @@ from openclaw_rl.envs.pool.boxes import PoolBox
 from openclaw_rl.envs.pool.client import PoolClient
 from openclaw_rl.envs.pool.remote import HeldLease
 from openclaw_rl.envs.pool.wire import ActionBody, CallBody, Granted, LeaseBody, observation_of, step_of
-from openclaw_rl.envs.task import Action, Failure, Info, Observation, Score, StepResult, Task
+from openclaw_rl.envs.task import Action, Failure, Info, Observation, Score, StepResult, Task, over
 from openclaw_rl.errors import BoxError, PoolError
 
 ATTEMPTS = 3  # of a reset: nothing was acted yet
@@ -64,7 +64,7 @@ class PoolEnv:
             self._client.counts["resets_again"] += 1
         else:
             observation = Observation((), info=info)
-        if info.failure in (Failure.INFRASTRUCTURE, Failure.ENVIRONMENT):
+        if info.is_broken:
             await self.aclose()
             self._failed = info
             return Observation((), info=info)
@@ -82,14 +82,14 @@ class PoolEnv:
     async def step(self, actions: Sequence[Action]) -> StepResult:
         """What follows from the agent's calls."""
         if self._failed is not None:
-            return _over(self._failed)
+            return over(self._failed)
         body = CallBody(actions=[ActionBody(one.tool, dict(one.arguments)) for one in actions], deadline_s=self._step_s)
         try:
             result = step_of(await self._call("step", body, self._step_s + MARGIN_S))
         except PoolError as problem:
             self._failed = _failed(problem)
-            return _over(self._failed)
-        if result.info.failure in (Failure.INFRASTRUCTURE, Failure.ENVIRONMENT):
+            return over(self._failed)
+        if result.info.is_broken:
             self._failed = result.info
         return result
 
@@ -142,7 +142,3 @@ class PoolEnv:
 
 def _failed(problem: PoolError) -> Info:
     return Info(failure=Failure(problem.failure or Failure.INFRASTRUCTURE), reason=problem.problem)
-
-
-def _over(info: Info) -> StepResult:
-    return StepResult(Observation((), info=info), done=True, info=info)

@@ -14,7 +14,20 @@ from openclaw_rl.envs.open import EnvOptions
 from openclaw_rl.envs.screen.screen import ActionError, Judgement, Screen
 from openclaw_rl.envs.screen.tools import SUBMIT
 from openclaw_rl.envs.screen.tree import tree_text
-from openclaw_rl.envs.task import Action, Failure, Info, Observation, Part, PartKind, Score, StepResult, Task
+from openclaw_rl.envs.task import (
+    Action,
+    Failure,
+    Info,
+    Observation,
+    Part,
+    PartKind,
+    Score,
+    StepResult,
+    Task,
+    failed,
+    over,
+    unscored,
+)
 from openclaw_rl.errors import BoxError, TaskError
 
 log = logging.getLogger(__name__)
@@ -74,7 +87,7 @@ class ScreenEnv:
             parts = await self._seen(screen)
             episode.right = (await screen.judge()).right or 0.0
         except (TaskError, BoxError) as problem:
-            self._failed = _failed(problem)
+            self._failed = failed(problem)
             if screen is not None:
                 await screen.aclose()
             return Observation((), info=self._failed)
@@ -88,8 +101,7 @@ class ScreenEnv:
         """What is seen after the actions, done one after the other."""
         episode = self._episode
         if episode is None or episode.ended is not None:
-            info = self._failed if episode is None or episode.ended is None else episode.ended
-            return StepResult(Observation((), info=info), done=True, info=info)
+            return over(self._failed if episode is None or episode.ended is None else episode.ended)
         began = self._clock()
         try:
             refused, is_submitted = await self._act(episode, actions)
@@ -98,8 +110,8 @@ class ScreenEnv:
             is_over = is_submitted or verdict.is_over
             parts = await self._recorded(episode.screen) if is_over else await self._seen(episode.screen)
         except (TaskError, BoxError) as problem:
-            episode.ended = _failed(problem, {"act": self._clock() - began})
-            return StepResult(Observation((), info=episode.ended), done=True, info=episode.ended)
+            episode.ended = failed(problem, {"act": self._clock() - began})
+            return over(episode.ended)
         episode.used_s += acted - began
         is_late = not is_over and episode.used_s >= episode.task.limits.agent_s
         failure = Failure.AGENT if refused else None
@@ -152,15 +164,14 @@ class ScreenEnv:
     async def evaluate(self) -> Score:
         """The verdict of the page's own state. Asking changes nothing."""
         episode, began = self._episode, self._clock()
-        failed = self._failed if episode is None else episode.ended
-        if failed is not None and failed.failure in (Failure.ENVIRONMENT, Failure.INFRASTRUCTURE):
-            return Score(None, details=failed.reason, failure=failed.failure)
+        ended = self._failed if episode is None else episode.ended
+        if ended is not None and ended.is_broken:
+            return unscored(ended)
         assert episode is not None
         try:
             verdict = episode.verdict or await episode.screen.judge()
         except (TaskError, BoxError) as problem:
-            info = _failed(problem)
-            return Score(None, details=info.reason, failure=info.failure)
+            return unscored(failed(problem))
         return score_of(verdict, duration_s=self._clock() - began)
 
     @property
@@ -182,8 +193,3 @@ def score_of(verdict: Judgement, *, duration_s: float) -> Score:
     """A verdict as the score of an episode."""
     components = {} if verdict.right is None else {"right": verdict.right}
     return Score(verdict.reward, components, verdict.details, duration_s=duration_s)
-
-
-def _failed(problem: TaskError | BoxError, timings: dict[str, float] | None = None) -> Info:
-    failure = Failure.INFRASTRUCTURE if isinstance(problem, BoxError) else Failure.ENVIRONMENT
-    return Info(timings or {}, failure, problem.problem)

@@ -10,7 +10,20 @@ from openclaw_rl.core.message import Json, Tool
 from openclaw_rl.envs.box.commands import words_of
 from openclaw_rl.envs.box.sandbox import Boxes, KilledBy, Sandbox, Shell, ShellResult
 from openclaw_rl.envs.open import EnvOptions
-from openclaw_rl.envs.task import Action, Failure, Info, Observation, Part, PartKind, Score, StepResult, Task
+from openclaw_rl.envs.task import (
+    Action,
+    Failure,
+    Info,
+    Observation,
+    Part,
+    PartKind,
+    Score,
+    StepResult,
+    Task,
+    failed,
+    over,
+    unscored,
+)
 from openclaw_rl.envs.tasks.source import Attempt, TaskSource
 from openclaw_rl.envs.terminal.output import shown
 from openclaw_rl.errors import BoxError, TaskError
@@ -86,7 +99,7 @@ class ShellEnv:
             shell = await box.open_shell()
             passed = await self._passed(task, box) if self._options.score_steps else 0.0
         except (TaskError, BoxError) as problem:
-            self._failed = _failed(problem)
+            self._failed = failed(problem)
             if box is not None:
                 await box.aclose()
             return Observation((), info=self._failed)
@@ -98,8 +111,7 @@ class ShellEnv:
         """What the calls gave, one after the other; those after `submit` or past the time are not done."""
         episode = self._episode
         if episode is None or episode.ended is not None:
-            info = self._failed if episode is None or episode.ended is None else episode.ended
-            return StepResult(Observation((), info=info), done=True, info=info)
+            return over(self._failed if episode is None or episode.ended is None else episode.ended)
         began, done = self._clock(), _Done()
         try:
             for number, action in enumerate(actions):
@@ -107,8 +119,8 @@ class ShellEnv:
             commanded = self._clock()
             gained = await self._gained(episode, done)
         except (TaskError, BoxError) as problem:
-            episode.ended = _failed(problem, {"commands": self._clock() - began})
-            return StepResult(Observation((), info=episode.ended), done=True, info=episode.ended)
+            episode.ended = failed(problem, {"commands": self._clock() - began})
+            return over(episode.ended)
         facts: dict[str, Json] = {"commands": done.commands}
         failure = Failure.AGENT if done.refused else None
         info = Info({"commands": commanded - began}, failure, done.refused, facts)
@@ -164,15 +176,14 @@ class ShellEnv:
     async def evaluate(self) -> Score:
         """The verdict of the task's tests, which are put into a fork of the box only now."""
         episode, began = self._episode, self._clock()
-        failed = self._failed if episode is None else episode.ended
-        if failed is not None and failed.failure in (Failure.ENVIRONMENT, Failure.INFRASTRUCTURE):
-            return Score(None, details=failed.reason, failure=failed.failure)
+        ended = self._failed if episode is None else episode.ended
+        if ended is not None and ended.is_broken:
+            return unscored(ended)
         assert episode is not None
         try:
             score = await self._source.judge(episode.task, Attempt(episode.box))
         except (TaskError, BoxError) as problem:
-            info = _failed(problem)
-            score = Score(None, details=info.reason, failure=info.failure)
+            score = unscored(failed(problem))
         return replace(score, duration_s=self._clock() - began)
 
     @property
@@ -195,12 +206,6 @@ class ShellEnv:
 
 def _text(text: str) -> Part:
     return Part(PartKind.TEXT, text)
-
-
-def _failed(problem: TaskError | BoxError, timings: dict[str, float] | None = None) -> Info:
-    """Whose fault it is."""
-    failure = Failure.INFRASTRUCTURE if isinstance(problem, BoxError) else Failure.ENVIRONMENT
-    return Info(timings or {}, failure, problem.problem)
 
 
 def _refusal(tool: str, command: object, tools: list[str]) -> str:

@@ -12,7 +12,20 @@ from dataclasses import dataclass, field, replace
 from openclaw_rl.core.message import Json, Tool, json_list
 from openclaw_rl.envs.box.sandbox import Boxes, Sandbox
 from openclaw_rl.envs.open import EnvOptions
-from openclaw_rl.envs.task import Action, Failure, Info, Observation, Part, PartKind, Score, StepResult, Task
+from openclaw_rl.envs.task import (
+    Action,
+    Failure,
+    Info,
+    Observation,
+    Part,
+    PartKind,
+    Score,
+    StepResult,
+    Task,
+    failed,
+    over,
+    unscored,
+)
 from openclaw_rl.envs.tasks.source import Attempt, TaskSource, spec_of
 from openclaw_rl.envs.tools.interpreter import Interpreter
 from openclaw_rl.envs.tools.mcp import McpTools
@@ -105,8 +118,7 @@ class ToolEnv:
         """What the calls gave, one after the other; those after an answer or past the time are not done."""
         episode = self._episode
         if episode is None or episode.ended is not None:
-            info = self._failed if episode is None or episode.ended is None else episode.ended
-            return StepResult(Observation((), info=info), done=True, info=info)
+            return over(self._failed if episode is None or episode.ended is None else episode.ended)
         began = self._clock()
         calls: list[CallResult] = []
         try:
@@ -114,8 +126,8 @@ class ToolEnv:
                 calls.append(await self._one(episode, action, number))
                 episode.used_s += calls[-1].duration_s
         except (TaskError, BoxError) as problem:
-            episode.ended = replace(failed(problem), timings_s={"calls": self._clock() - began})
-            return StepResult(Observation((), info=episode.ended), done=True, info=episode.ended)
+            episode.ended = failed(problem, {"calls": self._clock() - began})
+            return over(episode.ended)
         info = _info(calls, self._clock() - began)
         is_answered, is_late = episode.answer is not None, self._left_s(episode) <= 0
         if is_answered or is_late:
@@ -146,17 +158,16 @@ class ToolEnv:
     async def evaluate(self) -> Score:
         """The verdict on the answer (none is as an empty one), and on a fork of the box where tests judge that."""
         episode, began = self._episode, self._clock()
-        problem = self._failed if episode is None else episode.ended
-        if problem is not None and problem.failure in (Failure.ENVIRONMENT, Failure.INFRASTRUCTURE):
-            return Score(None, details=problem.reason, failure=problem.failure)
+        ended = self._failed if episode is None else episode.ended
+        if ended is not None and ended.is_broken:
+            return unscored(ended)
         assert episode is not None
         try:
             if episode.answer is not None:  # tests that judge the box find it there
                 await episode.box.write(ANSWER_FILE, episode.answer.encode("utf-8", "replace"))
             score = await self._source.judge(episode.task, Attempt(episode.box, episode.answer or ""))
-        except (TaskError, BoxError) as wrong:
-            info = failed(wrong)
-            score = Score(None, details=info.reason, failure=info.failure)
+        except (TaskError, BoxError) as problem:
+            score = unscored(failed(problem))
         return replace(score, duration_s=self._clock() - began)
 
     async def aclose(self) -> None:
@@ -174,12 +185,6 @@ class ToolEnv:
 def names_in(task: Task, key: str) -> tuple[str, ...]:
     """The names that a task's metadata lists: `tools = ["python"]` besides servers, `preload = ["sympy"]`."""
     return tuple(str(name) for name in json_list(task.metadata.get(key)))
-
-
-def failed(problem: TaskError | BoxError) -> Info:
-    """Whose fault it is."""
-    failure = Failure.INFRASTRUCTURE if isinstance(problem, BoxError) else Failure.ENVIRONMENT
-    return Info(failure=failure, reason=problem.problem)
 
 
 def _text(text: str) -> Part:
