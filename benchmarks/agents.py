@@ -17,7 +17,7 @@ import statistics
 import tempfile
 import time
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
@@ -39,17 +39,26 @@ RECIPE = Path(__file__).parent.parent / "recipes" / "agent.toml"
 # Where the only samples are steps of episodes, a step of less than this is mostly noise.
 WHOLE = "[train]\nmin_batch = 64"
 SITUATION = '[episodes]\ngrouping = "situation"'
-WAYS: dict[str, tuple[str, ...]] = {
-    "steps": (WHOLE, SITUATION),
-    "outcome": (WHOLE, SITUATION, "[trainer.method]\nstep_coefficient = 0.0"),
-    "steps by index": (
-        WHOLE,
-        '[episodes]\ngrouping = "step_index"',
-    ),
-    "steps anchored": (WHOLE, SITUATION, "[trainer.method]\nkl_beta = 0.05"),
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way of learning: what the server's settings say beside the recipe, and how attempts are made and graded."""
+
+    settings: tuple[str, ...] = (WHOLE, SITUATION)
+    scores_steps: bool = True
+    needs_end: bool = False
+
+
+WAYS: dict[str, Way] = {
+    "steps": Way(),
+    "outcome": Way((WHOLE, SITUATION, "[trainer.method]\nstep_coefficient = 0.0"), scores_steps=False),
+    "steps by index": Way((WHOLE, '[episodes]\ngrouping = "step_index"')),
+    "steps ended": Way(needs_end=True),
+    "steps anchored": Way((WHOLE, SITUATION, "[trainer.method]\nkl_beta = 0.05")),
 }
 COMPARED = ("steps", "outcome", "steps by index")
-SCORED = {Setting.SOFTWARE}  # where tests are run after each step; a screen's page gives scores by itself
+SCORED = {Setting.TERMINAL, Setting.SOFTWARE}  # where tests run after each step; a page gives scores by itself
 # A look, two repairs, and the end. With more, the model learned not to end an attempt: a further repair costs nothing,
 # and after a few that it had never seen followed by others its calls fell apart.
 TURNS = {Setting.SOFTWARE: 4}
@@ -76,18 +85,18 @@ async def one(setting: Setting, way: str, seed: int, *, model: Path, episodes: i
     began = time.monotonic()
     async with AsyncExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="openclaw-rl-agents-")))
-        (home / "agent.toml").write_text(config_text(WAYS[way]), "utf-8")
+        (home / "agent.toml").write_text(config_text(WAYS[way].settings), "utf-8")
         places = folders.write(home / "tasks", setting, folders.TaskCounts(), seed=seed)
         measured = {name: places[name] for name in (folders.TEST, folders.HELD_BACK)}
         at_once = PAGES_AT_ONCE if setting is Setting.SCREEN else AT_ONCE
         training = TrainingPlan(group_size=8, at_once=at_once, episodes=episodes)
-        budget = replace(SMALL, turns=TURNS.get(setting, SMALL.turns))
+        budget = replace(SMALL, turns=TURNS.get(setting, SMALL.turns), needs_end=WAYS[way].needs_end)
         plan = TrialPlan(
             setting.value, places[folders.TRAIN], measured, training, times=times, seed=seed, budget=budget
         )
         server = await stack.enter_async_context(serving(home, model=str(model), config=home / "agent.toml"))
         endpoint = await stack.enter_async_context(PolicyEndpoint(server.base_url, server.key))
-        options = EnvOptions(score_steps=setting in SCORED and way != "outcome")
+        options = EnvOptions(score_steps=setting in SCORED and WAYS[way].scores_steps)
         plain = await stack.enter_async_context(local_envs(setting.value, BoxKind.AUTO))
         scored = await stack.enter_async_context(local_envs(setting.value, BoxKind.AUTO, options))
         trial = Trial(endpoint, scored, plan, lambda words: progress(f"  {words}"))
@@ -122,6 +131,14 @@ def success(row: Row, name: str) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
+def ended(row: Row, name: str) -> float:
+    """The share of a measurement's attempts that no budget ended."""
+    found = row[name]
+    assert isinstance(found, dict)
+    count, graded = found["ended"], found["graded"]
+    return round(count / graded, 3) if isinstance(count, int) and isinstance(graded, int) and graded else 0.0
+
+
 def figures(rows: list[Row]) -> Figures:
     """By setting and way: success before and after over the seeds, the worst seed, and what it took."""
     found: Figures = {}
@@ -137,6 +154,7 @@ def figures(rows: list[Row]) -> Figures:
                 "after_median": round(statistics.median(after), 3),
                 "after_worst": round(min(after), 3),
                 "doubled_or_above_0.8": [b > 0.8 or b >= 2 * a for a, b in zip(before, after, strict=True)],
+                "ended": [[ended(row, "before"), ended(row, "after")] for row in these],
                 "held_back": [[success(row, "held_back_before"), success(row, "held_back_after")] for row in these],
                 "episodes": [run["episodes"] for run in runs],
                 "tokens": [run["tokens"] for run in runs],

@@ -128,7 +128,7 @@ async def run(setting: Setting, *, episodes: int, times: int, seed: int, box: Bo
     console, began = Console(stderr=True, highlight=False), time.monotonic()
     async with AsyncExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="openclaw-rl-demo-agent-")))
-        (home / "agent.toml").write_text(config_text(WAYS["steps"]), "utf-8")
+        (home / "agent.toml").write_text(config_text(WAYS["steps"].settings), "utf-8")
         places = folders.write(home / "tasks", setting, folders.TaskCounts(), seed=seed)
         training = TrainingPlan(group_size=8, at_once=AT_ONCE, episodes=episodes)
         plan = TrialPlan(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,8 +120,15 @@ def call(name: str, **arguments: Json) -> str:
 Policy = Callable[[str, Sampling], str]  # from the prompt's text and how it is sampled, the reply
 
 
+async def nothing_waits() -> Mapping[str, Json]:
+    """The status of a server that does not learn."""
+    return {"learns": False, "train": {"ready": 0, "waiting": 0}}
+
+
 @contextlib.asynccontextmanager
-async def policy_server(home: Path, policy: Policy) -> AsyncIterator[Serving]:
+async def policy_server(
+    home: Path, policy: Policy, *, status: Callable[[], Awaitable[Mapping[str, Json]]] = nothing_waits
+) -> AsyncIterator[Serving]:
     """A server with the real collector over a store of its own; the engine replies what the policy says."""
     renderer = a_renderer()
     store = await Store.open(home)
@@ -131,9 +138,6 @@ async def policy_server(home: Path, policy: Policy) -> AsyncIterator[Serving]:
         reply = policy(text, sampling)
         is_whole = not reply.endswith("...")
         return Says(renderer.encode(reply + ("<|im_end|>" if is_whole else "")))
-
-    async def status() -> Mapping[str, Json]:
-        return {"learns": False, "train": {"ready": 0}}
 
     engine = ScriptedEngine(script, ends=Finish.LENGTH)
     engine.versions[VERSION] = None

@@ -93,7 +93,7 @@ def test_what_is_shown_is_a_task_that_failed_before_and_was_solved_after() -> No
 @pytest.mark.parametrize("way", [*benchmark.WAYS])
 def test_each_way_of_learning_is_the_recipe_and_its_own_settings(way: str) -> None:
     recipe = tomllib.loads(benchmark.RECIPE.read_text("utf-8"))
-    made = tomllib.loads(benchmark.config_text(benchmark.WAYS[way]))
+    made = tomllib.loads(benchmark.config_text(benchmark.WAYS[way].settings))
     assert made["trainer"]["lr"] == recipe["trainer"]["lr"]
     assert made["trainer"]["method"]["clip_high"] == recipe["trainer"]["method"]["clip_high"]
     assert (recipe["train"]["min_batch"], made["train"]["min_batch"]) == (1, 64)
@@ -104,7 +104,8 @@ def test_each_way_of_learning_is_the_recipe_and_its_own_settings(way: str) -> No
 def test_the_figures_name_the_worst_seed_and_whether_success_was_doubled() -> None:
     def row(seed: int, before: float, after: float) -> benchmark.Row:
         trained: benchmark.Row = {"episodes": 8, "tokens": 80}
-        shares = {"before": {"success": before}, "after": {"success": after}}
+        attempts = {"graded": 8, "ended": 6}
+        shares = {"before": {"success": before, **attempts}, "after": {"success": after, **attempts}}
         held = {"held_back_before": {"success": 0.1}, "held_back_after": {"success": 0.2}}
         more = {"training": trained, "versions": {"live": 2}, "training_minutes": 1.0}
         return {"setting": "tools", "way": "steps", "seed": seed, **shares, **held, **more}  # type: ignore[dict-item]
@@ -114,3 +115,4 @@ def test_the_figures_name_the_worst_seed_and_whether_success_was_doubled() -> No
     steps = found["steps"]
     assert (steps["after_worst"], steps["after_median"]) == (0.5, 0.7)
     assert steps["doubled_or_above_0.8"] == [True, True, False]
+    assert steps["ended"] == [[0.75, 0.75]] * 3

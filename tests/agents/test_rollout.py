@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from openclaw_rl.agents.endpoint import PolicyEndpoint
 from openclaw_rl.agents.rollout import Rollout, RolloutBudget, RolloutResult, RolloutSampling
 from openclaw_rl.core.episode import EpisodeState, FailureClass
 from openclaw_rl.core.sampling import Sampling
-from openclaw_rl.envs.task import Env, Failure
+from openclaw_rl.envs.task import Env, Failure, Score
 from openclaw_rl.errors import BoxError, EngineError, RequestError, TaskError
 from openclaw_rl.store.tables.episodes import EpisodeRow
 
@@ -105,6 +106,26 @@ async def test_out_of_turns_with_the_task_solved_is_a_success(tmp_path: Path) ->
     async with policy_server(tmp_path, lambda text, sampling: call("add", n=1)) as server:
         result = await attempt(server, CounterEnv(), budget=RolloutBudget(turns=3))
     assert (result.outcome, result.is_success, result.failure) == (1.0, True, FailureClass.NONE)
+
+
+async def test_where_an_attempt_needs_an_end_one_that_ran_out_of_turns_has_failed(tmp_path: Path) -> None:
+    class NeverJudged(CounterEnv):
+        async def evaluate(self) -> Score:
+            raise AssertionError("what has failed already is not judged")
+
+    needs_end = RolloutBudget(turns=3, needs_end=True)
+    async with policy_server(tmp_path, adds_one) as server:
+        solved = await attempt(server, NeverJudged(), budget=needs_end)
+        row = await kept(server)
+        ended = await attempt(server, CounterEnv(), name="b", budget=replace(needs_end, turns=4))
+    assert (solved.outcome, solved.is_success, solved.failure, solved.has_ended) == (
+        0.0,
+        False,
+        FailureClass.AGENT,
+        False,
+    )
+    assert (row.episode.reward, row.episode.failure) == (0.0, FailureClass.AGENT) and "out of turns" in row.episode.why
+    assert (ended.outcome, ended.is_success, ended.has_ended) == (1.0, True, True)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -181,6 +181,20 @@ async def test_a_run_that_was_killed_goes_on_and_counts_nothing_twice(tmp_path: 
     second = [row.episode for row in held if row.episode.group == "run.2"]
     assert len(second) == 5 and sum(episode.failure == "infrastructure" for episode in second) == 1
     assert len({row.episode.id for row in held}) == len(held) == 17
+
+
+async def test_no_group_is_begun_while_more_waits_for_the_trainer_than_it_may(tmp_path: Path) -> None:
+    looks: list[int] = []
+    waiting = iter((0, 129, 543, 128, 0))
+
+    async def status() -> Mapping[str, Json]:
+        looks.append(len(await rows(server)))
+        # `ready` is what the trainer saw when it last looked
+        return {"train": {"ready": 0, "waiting": next(waiting, 0)}}
+
+    async with policy_server(tmp_path / "home", chances(), status=status) as server:
+        await RunOnDisk(tmp_path / "run.json").start(server, TrainingPlan(group_size=2, at_once=1, episodes=6))
+    assert looks == [0, 2, 2, 2, 4]  # asked before each group; three times before the second
 
 
 async def test_a_file_that_is_no_state_is_named(tmp_path: Path) -> None:

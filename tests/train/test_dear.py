@@ -49,9 +49,9 @@ def machine(rate: float, flow: Callable[[], Flow]) -> Callable[[Sequence[Sample]
 
 
 @asynccontextmanager
-async def on_a_machine(home: Path, rate: float, *, size: int = 4) -> AsyncIterator[Flow]:
+async def on_a_machine(home: Path, rate: float, *, size: int = 4, least: int = 1) -> AsyncIterator[Flow]:
     """A stage that admits what `said` makes, its trainer as fast as that."""
-    settings = replace(SETTINGS, batch_size=size, min_batch=1, max_wait_s=0.0, max_lag=99, max_sample_tokens=32_768)
+    settings = replace(SETTINGS, batch_size=size, min_batch=least, max_wait_s=0.0, max_lag=99, max_sample_tokens=32_768)
     trainer = ScriptedTrainer()
     store = await Store.open(home)
     try:
@@ -108,6 +108,19 @@ async def test_what_costs_about_the_same_shares_a_step_as_far_as_its_time_allows
         await steps(flow)
         # the first alone, since nothing is known of this machine yet
         assert flow.trainer.batches == [["d1"], ["d2", "d3", "d4"]]
+
+
+async def test_the_first_step_takes_as_many_as_a_step_needs_at_least(tmp_path: Path) -> None:
+    async def first(folder: str, least: int) -> int:
+        async with on_a_machine(tmp_path / folder, FAST, size=8, least=least) as flow:
+            for number in range(8):  # 4,000 tokens each, which they do not share
+                await flow.judged(f"t{number}", None)
+                prompt = tuple(range(4000 * number, 4000 * (number + 1)))
+                await flow.store.admit(replace(sample(f"t{number}"), prompt=prompt))
+            await steps_once(flow)
+            return len(flow.trainer.batches[0])
+
+    assert (await first("few", 1), await first("many", 6)) == (1, 6)
 
 
 async def test_a_dear_sample_has_its_turn_although_short_ones_keep_coming(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 from train_doubles import Assembled, Following
 from train_flow import SETTINGS, Flow, flowing
 
+from openclaw_rl.core.adapter import StepReport
+from openclaw_rl.core.facts import StoreFacts
 from openclaw_rl.core.hint import PlacedHint
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.prompt import Prompt
@@ -17,6 +19,7 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
 from openclaw_rl.teach.stage import SLICE_S
 from openclaw_rl.teach.status import TeachStatus
+from openclaw_rl.testing.trainer import ScriptedTrainer
 from openclaw_rl.train.status import TrainStatus
 
 SHOWN = (SampledReply((8, 9), (-0.1, -0.2), BASE),)
@@ -88,6 +91,34 @@ async def test_the_status_says_what_is_under_way_and_why_no_step_is(tmp_path: Pa
         first, second = guide.seen
         assert first.doing == "looking at 13 judged turns" and second.doing == "looking at 12 judged turns"
         assert not first.is_resting and not second.is_resting
+
+
+async def test_what_waits_is_counted_while_a_step_is_under_way_and_while_the_gate_decides(tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+
+    async def look() -> None:
+        status = (await flow.stage.report(StoreFacts(await flow.store.counts()))).status
+        assert isinstance(status, TrainStatus)
+        seen.append((status.ready, status.waiting))
+
+    class BusyTrainer(ScriptedTrainer):
+        async def step(
+            self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None, gentleness: int = 0
+        ) -> StepReport:
+            for name in ("c", "d", "e"):
+                await flow.judged(name, -1)
+            await flow.teach.once()
+            await look()
+            return await super().step(samples, resume=resume, under=under, gentleness=gentleness)
+
+    async with flowing(tmp_path, trainer=BusyTrainer()) as flow:
+        for name in ("a", "b"):
+            await flow.judged(name, -1)
+        await flow.once()  # a step over a and b, during which three others become ready
+        await look()
+        await flow.stage.once()  # its version is at the gate
+        await look()
+    assert seen == [(2, 3), (2, 3), (0, 3)]
 
 
 async def test_a_step_under_way_is_named(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ CLASSES = {
 class RolloutBudget:
     """What one episode may use. What is out of budget is judged as it stands, as the agent's own failure.
 
+    With `needs_end` it is not judged and its outcome is 0: only what the agent ended by itself can be a success.
     `env_s` counts the environment's time alone: how busy the policy's server is says nothing about the agent. An
     episode that takes `wall_s` altogether is lost, as a failure of the infrastructure.
     """
@@ -47,6 +48,7 @@ class RolloutBudget:
     unread: int = 3  # replies in a row of which no call could be read
     env_s: float = 600.0
     wall_s: float = 3600.0
+    needs_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,8 @@ class RolloutCounts:
 class RolloutResult:
     """How an episode ended. The outcome is None where it was not graded; `is_success` says that the task is solved.
 
-    One that `is_held` was not ended yet: whoever ran it does that.
+    `has_ended` says that the agent or the environment ended it, not a budget. One that `is_held` was not ended yet at
+    the server: whoever ran it does that.
     """
 
     episode: str
@@ -94,6 +97,7 @@ class RolloutResult:
     counts: RolloutCounts
     duration_s: float
     is_held: bool = False
+    has_ended: bool = False
 
     @property
     def is_graded(self) -> bool:
@@ -151,11 +155,12 @@ class Rollout:
         """
         began_s = self.clock()
         score: Score | None = None
-        failure, why = FailureClass.NONE, ""
+        failure, why, has_ended = FailureClass.NONE, "", False
         try:
             async with asyncio.timeout(self.budget.wall_s):
                 why = await self._attempt()
-                score = await self._judged()
+                has_ended = not why
+                score = await self._judged() if has_ended or not self.budget.needs_end else Score(0.0)
         except _LostEpisodeError as lost:
             failure, why = lost.failure, str(lost)
         except TimeoutError:
@@ -173,7 +178,9 @@ class Rollout:
         is_success = score is not None and score.is_success and failure.is_graded
         taken_s = self.clock() - began_s
         name = self.task_name or self.task.id
-        return RolloutResult(self.name, name, outcome, is_success, failure, why, self.counts, taken_s, is_held)
+        return RolloutResult(
+            self.name, name, outcome, is_success, failure, why, self.counts, taken_s, is_held, has_ended
+        )
 
     async def _attempt(self) -> str:
         """Takes steps until the environment says it is over; else gives what the episode ran out of."""

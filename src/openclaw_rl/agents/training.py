@@ -241,7 +241,8 @@ class Training:
 
     async def _until_room(self) -> None:
         """Waits while the trainer has more than enough to do."""
-        await self._until(lambda status: _ready(status) <= self.plan.most_ready, "trained on what is ready")
+        most = self.plan.most_ready
+        await self._until(lambda status: _of_train(status, "waiting") <= most, "trained on what is ready")
 
     async def _settled(self) -> None:
         """Waits until the server has made and served what it can of the round."""
@@ -287,7 +288,7 @@ class Training:
         return [row for row in rows if row.get("group") == name]
 
 
-def _ready(status: Mapping[str, Json], name: str = "ready", *, default: int = 0) -> int:
+def _of_train(status: Mapping[str, Json], name: str, *, default: int = 0) -> int:
     train = status.get("train")
     held = train.get(name) if isinstance(train, dict) else None
     return held if isinstance(held, int) else default
@@ -295,7 +296,7 @@ def _ready(status: Mapping[str, Json], name: str = "ready", *, default: int = 0)
 
 def has_learned(status: dict[str, Json]) -> bool:
     """Whether nothing is left that a step would still be taken over; samples may wait for others for some seconds."""
-    return is_settled(status) and _ready(status) < _ready(status, "least", default=1)
+    return is_settled(status) and _of_train(status, "ready") < _of_train(status, "least", default=1)
 
 
 def _place(name: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from openclaw_rl.agents.attempts import Attempts
@@ -29,7 +29,10 @@ SMALL = RolloutBudget(turns=6, tokens=320, reply_tokens=80)  # of small tasks: e
 
 @dataclass(frozen=True, slots=True)
 class TrialPlan:
-    """What is trained on, and what is measured: folders by a name, each task attempted `times` times."""
+    """What is trained on, and what is measured: folders by a name, each task attempted `times` times.
+
+    The budget's `needs_end` is a rule of learning: what is measured is judged as it stands either way.
+    """
 
     kind: str
     train: Path
@@ -128,7 +131,7 @@ class Trial:
             self.endpoint,
             self.open_env,
             self.plan.kind,
-            budget=self.plan.budget,
+            budget=replace(self.plan.budget, needs_end=self.plan.budget.needs_end and not is_side),
             sampling=RolloutSampling(),
             draw=self.plan.seed,
             is_side=is_side,

@@ -42,10 +42,15 @@ class BatchPlanner:
         """The turn that costs most alone; the first of equals."""
         return max(samples, key=self._size).turn
 
-    async def chosen(self, teaching: Sequence[Sample], *, size: int, apart: Collection[str]) -> list[Sample]:
-        """At most so many of these for the next step, oldest first. Those that are `apart` go alone."""
-        least = min((self._size(sample) for sample in teaching if sample.turn not in apart), default=0.0)
-        short = [sample for sample in teaching if sample.turn not in apart and self._is_short(sample, least)]
+    async def chosen(
+        self, teaching: Sequence[Sample], *, size: int, apart: Collection[str], least: int = 1
+    ) -> list[Sample]:
+        """At most so many of these for the next step, oldest first. Those that are `apart` go alone.
+
+        Before any step was measured, `least` of them go together even if nobody knows whether there is time for them.
+        """
+        cheapest = min((self._size(sample) for sample in teaching if sample.turn not in apart), default=0.0)
+        short = [sample for sample in teaching if sample.turn not in apart and self._is_short(sample, cheapest)]
         dear = [sample for sample in teaching if sample not in short]
         self._is_owing = bool(short and dear)
         if not short:
@@ -53,7 +58,8 @@ class BatchPlanner:
         if dear and self._owed_s and self._owed_s >= self.costs.seconds(self._work(dear[0])):
             self._is_owing = False
             return dear[:1]
-        return await asyncio.to_thread(self._together, short, size)
+        sure = 1 if self.costs.is_known else min(least, size)
+        return await asyncio.to_thread(self._together, short, size, sure)
 
     async def with_room_for(self, riders: Sequence[Sample], chosen: Sequence[Sample]) -> list[Sample]:
         """The riders, one after the other, that a step over the chosen ones has time for."""
@@ -79,10 +85,10 @@ class BatchPlanner:
     def _is_short(self, sample: Sample, least: float) -> bool:
         return self._size(sample) <= ALIKE * least or self.costs.fits(self._work(sample), QUICK)
 
-    def _together(self, short: Sequence[Sample], size: int) -> list[Sample]:
-        """The first always; of the others those that there is time for, what all of them share counted once."""
-        found = list(short[:1])
-        for sample in short[1:]:
+    def _together(self, short: Sequence[Sample], size: int, sure: int) -> list[Sample]:
+        """The first ones always; of the others those that there is time for, what all of them share counted once."""
+        found = list(short[:sure])
+        for sample in short[sure:]:
             if len(found) < size and self.costs.fits(self.costs.work_of([*found, sample])):
                 found.append(sample)
         return found

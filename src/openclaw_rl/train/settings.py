@@ -25,8 +25,9 @@ class TrainSettings:
     """A step starts at once when this many samples with a signal are ready. Change it when many samples arrive at once
     and steps should be larger or smaller."""
     min_batch: int = 1
-    """A step starts with this many samples once the oldest has waited `max_wait_s`. At most `batch_size`. Change it
-    when single corrections should not make a step."""
+    """A step starts with this many samples once the oldest has waited `max_wait_s`. At most `batch_size`. The first
+    step takes as many of similar cost; later ones take fewer where time or memory is short. Change it when single
+    corrections should not make a step."""
     riders: int = 4
     """How many rehearsal samples (replies that nobody corrected) are added to a step, so that earlier learning is kept.
     Change it when earlier learning is lost (more), or steps take too long (fewer)."""

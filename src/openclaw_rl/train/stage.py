@@ -69,6 +69,7 @@ class TrainStage:
     _scopes: dict[str, ScopeSteps] = field(default_factory=dict)
     _is_at_gate: bool = False
     _training: str = ""  # the scope that a step is taken for
+    _riders: int = 0  # as of the last look at what is ready
 
     def __post_init__(self) -> None:
         self._parts = StepParts(
@@ -119,8 +120,9 @@ class TrainStage:
         }
 
     async def report(self, facts: StoreFacts) -> StageReport:
-        """Where training stands."""
-        held = self.status
+        """Where training stands; `waiting` is counted anew, since nobody looks while a step or the gate takes long."""
+        taken_up = self._parts.under_way.samples + self._riders
+        held = replace(self.status, waiting=max(0, facts.count("ready") - taken_up))
         is_settled = held.is_resting and not held.is_training and bool(held.why_waiting)
         return StageReport(self.name, held, is_settled, held.last_error, tuple(train_findings(facts, held)))
 
@@ -218,6 +220,8 @@ class TrainStage:
 
     def _note(self, looks: Mapping[str, StepReadiness]) -> None:
         self._is_at_gate = any(look.at_gate is not None for look in looks.values())
+        if not self._is_at_gate:
+            self._riders = sum(len(look.ready) - look.teaching for look in looks.values())
         reasons = [f"{name}: {look.why}" if len(looks) > 1 else look.why for name, look in looks.items()]
         more = f"; and {len(reasons) - SCOPES_NAMED} more" if len(reasons) > SCOPES_NAMED else ""
         self._status = replace(

@@ -250,7 +250,8 @@ class ScopeSteps:
         """The samples of the next step and the riders beside them, as many as there is time for."""
         put_off, apart = self.retries.put_off, self.retries.apart
         teaching = [sample for sample in ready if self._teaches(sample) and sample.turn not in put_off]
-        chosen = await self.affordable.chosen(teaching, size=size, apart=apart)
+        least = self.parts.settings.min_batch
+        chosen = await self.affordable.chosen(teaching, size=size, apart=apart, least=least)
         names = {sample.turn for sample in chosen} if chosen else put_off.keys()
         others = [sample for sample in ready if sample.turn in names or not self._teaches(sample)]
         samples = batch(others, self._teaches, size=size, room=room, put_off=put_off)
