@@ -61,6 +61,13 @@ def test_a_wish_and_its_opposite_are_told_apart_and_are_about_one_thing(one: str
     assert is_same_wish(one, other)
 
 
+def test_for_what_hints_hold_is_nothing_that_they_could_disagree_about() -> None:
+    plain = "In solutions: You should write in ordinary sentences without markdown or lists."
+    assert not may_oppose(plain, 'In solutions: End the reply with "Stay curious!"')
+    assert may_oppose(plain, "In solutions: Write lists.")
+    assert may_oppose(plain, "Write lists.")
+
+
 @pytest.mark.parametrize(
     ("measured", "answer"),
     [

@@ -53,11 +53,13 @@ def asks_alike(one: str, other: str) -> bool:
 def may_oppose(one: str, other: str) -> bool:
     """Whether two hints may contradict each other: one of them forbids, the other does not, and they share a word.
 
-    Too little to take one for the other's end; enough for nobody to be told both at once.
+    Too little to take one for the other's end; enough for nobody to be told both at once. The words that say for what
+    a hint holds ("In solutions: ...") are none that they share.
     """
     if are_of_other_tasks(one, other):
         return False
-    return forbids(one) != forbids(other) and bool(telling_words(one) & telling_words(other))
+    mine, theirs = (telling_words(text) - telling_words(_where(text)) for text in (one, other))
+    return forbids(one) != forbids(other) and bool(mine & theirs)
 
 
 def says_no_more(new: str, old: str) -> bool:
