@@ -1,4 +1,4 @@
-"""What is held to a contract: the double and the real one, each behind the same face."""
+"""The kinds that a contract is tested on: the doubles, and the real ones as settings open them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Chat, Engine, Renderer, Trainer
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import SHARED, PolicyVersion
-from openclaw_rl.engines.local.client import LocalEngine
-from openclaw_rl.engines.remote.client import RemoteEngine
+from openclaw_rl.engines.open import open_engine
 from openclaw_rl.engines.remote.model import text_ids
 from openclaw_rl.engines.settings import EngineKind as EngineKindName
 from openclaw_rl.engines.settings import EngineSettings, RemoteSettings
@@ -33,7 +32,7 @@ from openclaw_rl.testing.model_servers import ModelServer, sglang_app, vllm_app
 from openclaw_rl.testing.renderer import END, LetterRenderer, ids_of
 from openclaw_rl.testing.trainer import ScriptedTrainer
 from openclaw_rl.trainers.lora import LoraTrainer
-from openclaw_rl.trainers.process import TrainerProcess
+from openclaw_rl.trainers.open import open_trainer
 from openclaw_rl.trainers.settings import Method, MethodSettings, TrainerSettings
 
 SETTINGS = TrainerSettings(rank=4, alpha=8.0, nice=0, method=MethodSettings(name=Method.COMBINE))
@@ -101,7 +100,7 @@ async def local_engine(folder: Path) -> AsyncIterator[EngineKind]:
     def exported(made: Path, number: int) -> Adapter:
         return trainer.export(made, version(number))
 
-    engine = await LocalEngine.start(EngineSettings(model=str(model), device="cpu", cache_tokens=8192))
+    engine = await open_engine(EngineSettings(device="cpu", cache_tokens=8192), model)
     try:
         yield EngineKind(engine, adapter, engine.info.context_length)
     finally:
@@ -116,7 +115,7 @@ async def scripted_trainer() -> AsyncIterator[Trainer]:
 @asynccontextmanager
 async def local_trainer() -> AsyncIterator[Trainer]:
     """The bundled model's, in a process of its own."""
-    trainer = TrainerProcess(model_folder("bundled"), SETTINGS)
+    trainer = open_trainer(model_folder("bundled"), SETTINGS)
     try:
         yield trainer
     finally:
@@ -182,7 +181,7 @@ def served_by(
             server = ModelServer(scripted.engine, lambda text: list(text_ids(model, text)), room, key="secret")
             url = str((await stack.enter_async_context(TestServer(app(server)))).make_url("/"))
             settings = EngineSettings(kind=kind, remote=RemoteSettings(urls=(url,), api_key="secret"))
-            engine = await RemoteEngine.start(settings, model, rank=4)
+            engine = await open_engine(settings, model, rank=4)
             stack.push_async_callback(engine.aclose)
             yield EngineKind(engine, scripted.adapter, CONTEXT)
 
@@ -205,9 +204,7 @@ async def real_vllm(folder: Path) -> AsyncIterator[EngineKind]:
 
     options = ("--enforce-eager", "--dtype", "float32", "--max-model-len", str(CONTEXT + 1))
     remote = RemoteSettings(python=os.environ[REAL_VLLM], options=options)
-    engine = await RemoteEngine.start(
-        EngineSettings(kind=EngineKindName.VLLM, remote=remote), model, rank=SETTINGS.rank
-    )
+    engine = await open_engine(EngineSettings(kind=EngineKindName.VLLM, remote=remote), model, rank=SETTINGS.rank)
     try:
         yield EngineKind(engine, adapter, CONTEXT)
     finally:

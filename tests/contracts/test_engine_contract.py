@@ -153,3 +153,36 @@ async def test_an_answer_given_up_midway_leaves_the_others_alone(kind: EngineKin
         beside = kind.engine.generate(PROMPT, Sampling(12, seed=9), BASE)
         began = [(await anext(beside)).token]
     assert [*began, *[token.token async for token in beside]] == alone
+
+
+async def test_it_says_what_it_serves(kind: EngineKind) -> None:
+    info = kind.engine.info
+    assert info.name and info.eos_ids
+    assert max(PROMPT.tokens) < info.vocab_size
+    assert info.context_length >= kind.context_length
+
+
+async def test_its_counters_know_what_runs_and_which_versions_are_loaded(kind: EngineKind) -> None:
+    await kind.engine.load(kind.adapter(1))
+    async with aclosing(kind.engine.generate(PROMPT, Sampling(40, seed=1), version(1))) as stream:  # type: ignore[type-var]
+        await anext(stream)
+        now = await kind.engine.stats()
+        assert now.running == 1 and str(version(1)) in now.versions
+        async for _ in stream:
+            pass
+    await kind.engine.unload(version(1))
+    later = await kind.engine.stats()
+    assert later.running == 0 and str(version(1)) not in later.versions
+
+
+async def test_a_closed_engine_ends_its_streams_and_answers_nothing_more(kind: EngineKind) -> None:
+    """The last one: later tests would find the engine closed."""
+    stream = kind.engine.generate(PROMPT, Sampling(400, seed=1), BASE)
+    await anext(stream)
+    await kind.engine.aclose()
+    with pytest.raises(EngineError):
+        async for _ in stream:
+            pass
+    with pytest.raises(EngineError):
+        await said(kind)
+    await kind.engine.aclose()  # as harmless as once

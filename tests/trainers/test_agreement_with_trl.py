@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 from trainer_models import Recorder, settings_of
 
-from openclaw_rl.algo.distill import Divergence, bin_divergence, with_tail
+from openclaw_rl.algo.methods.topk import Divergence, bin_divergence, with_tail
 from openclaw_rl.core.sample import HintPrompt, Sample
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.trainers.lora import LoraTrainer

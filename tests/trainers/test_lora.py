@@ -10,11 +10,12 @@ import torch
 from trainer_models import Recorder, policy_logp, save_model, settings_of
 from transformers import AutoModelForCausalLM
 
+from openclaw_rl.algo.method import HintSelection
 from openclaw_rl.core.sample import HintPrompt, Outcome, Sample
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import AdapterError, ConfigError, ModelError
 from openclaw_rl.trainers.lora import LoraTrainer
-from openclaw_rl.trainers.settings import Distill, HintSelection, Mean, Method, MethodSettings, TeacherKind
+from openclaw_rl.trainers.settings import Distill, Mean, Method, MethodSettings, TeacherKind
 
 ONE = PolicyVersion("shared", 1)
 TWO = PolicyVersion("shared", 2)

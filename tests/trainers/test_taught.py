@@ -9,7 +9,7 @@ import pytest
 import torch
 from trainer_models import Recorder, policy_logp, settings_of
 
-from openclaw_rl.algo.distill import Divergence, bin_divergence, with_tail
+from openclaw_rl.algo.methods.topk import Divergence, bin_divergence, with_tail
 from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
 from openclaw_rl.core.version import BASE
 from openclaw_rl.trainers.lessons import lessons, shares

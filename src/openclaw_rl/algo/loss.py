@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def policy_ratio(logp: Tensor, logp_old: Tensor) -> Tensor:
@@ -22,14 +24,14 @@ def truncated_ratio(ratio: Tensor, cap: float) -> Tensor:
 
 
 def clipped_objective(
-    logp: Tensor, logp_old: Tensor, advantage: Tensor, *, clip_low: float, clip_high: float, ratio_cap: float = 0.0
+    logp: Tensor, logp_old: Tensor, advantage: Tensor, /, *, clip_low: float, clip_high: float, ratio_cap: float = 0.0
 ) -> Tensor:
     """min(ratio * A, clip(ratio, 1 - clip_low, 1 + clip_high) * A), to be maximised; same shape, the caller masks.
 
     `ratio_cap` truncates the ratio first. Sources: arXiv 1707.06347, clip-higher of 2503.14476.
     """
     ratio = truncated_ratio(policy_ratio(logp, logp_old), ratio_cap)
-    return torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip_low, 1.0 + clip_high) * advantage)
+    return (ratio * advantage).minimum(ratio.clamp(1.0 - clip_low, 1.0 + clip_high) * advantage)
 
 
 def is_clipped(logp: Tensor, logp_old: Tensor, advantage: Tensor, *, clip_low: float, clip_high: float) -> Tensor:

@@ -8,7 +8,7 @@ import msgspec
 
 from openclaw_rl.config import Config
 from openclaw_rl.train.costs import Costs
-from openclaw_rl.trainers.settings import Distill, TrainerSettings
+from openclaw_rl.trainers.settings import TrainerSettings
 
 NO_SPEED = ("kind", "lease_s", "timeout_s", "seed", "nice")  # settings under which a step is as fast as under any other
 
@@ -16,12 +16,12 @@ NO_SPEED = ("kind", "lease_s", "timeout_s", "seed", "nice")  # settings under wh
 def costs_of(config: Config) -> Costs:
     """An empty record of costs for these settings."""
     trainer = config.trainer
-    told = {name: value for name, value in msgspec.to_builtins(trainer).items() if name not in NO_SPEED}
+    settings = {name: value for name, value in msgspec.to_builtins(trainer).items() if name not in NO_SPEED}
     return Costs(
         limit_s=config.train.step_share * trainer.timeout_s,
         updates=trainer.updates if _has_several(trainer) else 1,
         reads_all=trainer.prompts == "exact" or (trainer.prompts == "auto" and not _is_constant(trainer)),
-        means=float(zlib.crc32(msgspec.json.encode([config.model, told], order="deterministic"))),
+        means=float(zlib.crc32(msgspec.json.encode([config.model, settings], order="deterministic"))),
     )
 
 
@@ -31,5 +31,4 @@ def _has_several(trainer: TrainerSettings) -> bool:
 
 
 def _is_constant(trainer: TrainerSettings) -> bool:
-    is_toward_all = trainer.method.form is Distill.TAIL
-    return trainer.parameters == "lora" and _has_several(trainer) and is_toward_all
+    return trainer.parameters == "lora" and trainer.method.moves_to_target

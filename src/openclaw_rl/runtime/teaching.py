@@ -25,7 +25,7 @@ from openclaw_rl.teach.outcomes import OutcomeStage
 from openclaw_rl.teach.probes import Prober
 from openclaw_rl.teach.redone import Hindsight
 from openclaw_rl.teach.stage import LearningRules, Teacher, TeachStage
-from openclaw_rl.trainers.settings import Distill, TeacherKind
+from openclaw_rl.trainers.settings import TeacherKind
 
 EARLIER = 200  # of a user's turns are looked through for other requests
 
@@ -51,8 +51,7 @@ def teach_stage_of(
     """The teaching stage; the base model is asked where it is the teacher that the method distils."""
     method, prober = config.trainer.method, bridge.prober
     base = hindsight = None
-    is_base_model = method.teacher is TeacherKind.BASE and method.form is Distill.TAIL and method.weights.distill > 0
-    if config.teach.shown_replies and is_base_model:
+    if config.teach.shown_replies and method.teacher is TeacherKind.BASE and method.moves_to_target:
         others = _other_requests(bridge, renderer)
         base = Demonstrator(prober.engine, prober.current, renderer, prober.stop_ids, config.teach, others)
         hindsight = Hindsight(prober.engine, renderer)

@@ -198,6 +198,8 @@ class ScriptedEngine:
             await self._hold.wait()
         late_s = begin_s + at * self._gap_s - asyncio.get_running_loop().time()
         await asyncio.sleep(max(0.0, late_s) if self._gap_s else 0)
+        if self.is_away:
+            raise EngineError("the engine is gone")
 
     def _alike(self, prompt: Prompt, start: int, version: PolicyVersion, top_k: int) -> Scores:
         rest = prompt.tokens[start:]

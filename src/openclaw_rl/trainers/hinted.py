@@ -8,13 +8,14 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from openclaw_rl.algo.distill import HintGranularity, chosen_hint
+from openclaw_rl.algo.hint_choice import HintGranularity, chosen_hint
+from openclaw_rl.algo.method import HintSelection
 from openclaw_rl.trainers.batch import read_once, token_logp, top_ids
 from openclaw_rl.trainers.full import FullModel
 from openclaw_rl.trainers.lessons import Lesson
 from openclaw_rl.trainers.model import CausalModel, Speaker
 from openclaw_rl.trainers.ranks import ALONE
-from openclaw_rl.trainers.settings import HintSelection, TrainerSettings
+from openclaw_rl.trainers.settings import TrainerSettings
 
 
 class TeacherReader:
@@ -91,7 +92,7 @@ class TeacherReader:
         """Of several hints the one that objects most to a corrected reply, or that student and teacher agree on most.
 
         The judge's tries may say opposite things of one correction. The hint that the reply follows already is not what
-        it was corrected for, and a teacher behind it would confirm the reply; see `algo.distill.chosen_hint`.
+        it was corrected for, and a teacher behind it would confirm the reply; see `algo.hint_choice.chosen_hint`.
         """
         found = [rows[0] if rows else None for rows in behind]
         by = self._settings.method.selection

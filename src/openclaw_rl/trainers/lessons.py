@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from openclaw_rl.algo.advantage import baseline_advantage, group_advantage
+from openclaw_rl.algo.advantage import group_advantage
+from openclaw_rl.algo.method import HintSelection
+from openclaw_rl.algo.methods.binary import baseline_advantage
 from openclaw_rl.algo.reward import standardised
 from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, Sample, SampledReply
 from openclaw_rl.trainers.batch import Reading
-from openclaw_rl.trainers.settings import HintSelection, Mean, MethodSettings
+from openclaw_rl.trainers.settings import Mean, MethodSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from openclaw_rl.algo.advantage import combined_advantage, hindsight_advantage, kept_advantage
+from openclaw_rl.algo.advantage import kept_advantage
+from openclaw_rl.algo.methods.opd import hindsight_advantage
 from openclaw_rl.core.adapter import NO_NEARER, Adapter, StepReport, digest_of_folder
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.sample import Sample
@@ -30,7 +31,7 @@ from openclaw_rl.trainers.objective import LossSums, Objective, Targets, anchore
 from openclaw_rl.trainers.ranks import ALONE, Ranks, use_device
 from openclaw_rl.trainers.reporting import ProgressReporter, Report, silent
 from openclaw_rl.trainers.sampled import SamplingPolicies
-from openclaw_rl.trainers.settings import Distill, TeacherKind, TrainerSettings
+from openclaw_rl.trainers.settings import TeacherKind, TrainerSettings
 from openclaw_rl.trainers.shards import clip, is_divided, like, on_first
 from openclaw_rl.trainers.shelf import CheckpointCache
 
@@ -147,8 +148,7 @@ class LoraTrainer:
 
     def _most_updates(self, taught: Sequence[Lesson]) -> int:
         """More than one only toward a distribution that says how far to go: a score or an advantage does not."""
-        has_distance = self._method.weights.distill > 0 and self._method.form is Distill.TAIL
-        if any(one.hints and (one.is_taught or has_distance) for one in taught):
+        if any(one.hints and (one.is_taught or self._method.moves_to_target) for one in taught):
             return self._settings.updates
         return 1
 
@@ -330,7 +330,7 @@ class LoraTrainer:
             if told is not None and weights.opd and not one.is_taught:
                 opd = hindsight_advantage(told, old[index], clip=self._method.clip)
             w_rl = self._method.rl_weight(has_outcome=one.sample.outcome is not None)
-            advantage = combined_advantage(rl, opd, w_rl=w_rl, w_opd=weights.opd)
+            advantage = self._method.loss.advantage(rl, opd, w_rl=w_rl, w_opd=weights.opd)
             if advantage is not None and one.kept:
                 advantage = kept_advantage(advantage, torch.tensor(one.kept, device=device))
             kept = teacher if weights.distill or one.is_taught else None

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from openclaw_rl.algo.distill import Divergence, Subset, bin_divergence, members, selected_objective, with_tail
-from openclaw_rl.algo.loss import clipped_objective, is_clipped, kl_k3
+from openclaw_rl.algo.loss import is_clipped, kl_k3
+from openclaw_rl.algo.method import SelectedTokens
+from openclaw_rl.algo.methods.topk import demonstration_distance
 from openclaw_rl.trainers.batch import chunks
 from openclaw_rl.trainers.lessons import TermWeights
 from openclaw_rl.trainers.model import Speaker
-from openclaw_rl.trainers.sampled import SelectedTokens
-from openclaw_rl.trainers.settings import Distill, MethodSettings
+from openclaw_rl.trainers.settings import MethodSettings
 
-TAUGHT_TOP_K = 50  # tokens of the teacher's compared one by one where it sampled
 HINTED_NATS = 1.0  # a token whose log-probability a hint changes by so much is what the hint is about
 
 
@@ -146,39 +145,19 @@ class Objective:
         tally.advantage += float(advantage.abs().sum())
         tally.advantage_tokens += len(advantage)
         cap = self._method.tis_clip
-        objective = clipped_objective(logp, logp_old, advantage, clip_low=low, clip_high=high, ratio_cap=cap)
+        objective = self._method.loss.policy(logp, logp_old, advantage, clip_low=low, clip_high=high, ratio_cap=cap)
         return -objective.sum()
 
     def _distill(self, all_logp: Tensor, targets: Targets, rows: slice) -> Tensor:
         """The distance to the teacher at each position, [c]."""
-        method, is_taught = self._method, targets.is_taught
         assert targets.teacher is not None
-        k = min(max(method.compared, TAUGHT_TOP_K) if is_taught else method.compared, self._model.vocabulary)
         with torch.no_grad():
             teacher_logp = self._teacher.logits(targets.teacher[rows]).log_softmax(-1)
-            teacher_top = teacher_logp.topk(k).indices
-        if is_taught or method.form is Distill.TAIL:
-            student_bins = with_tail(all_logp.gather(-1, teacher_top))
-            teacher_bins = with_tail(teacher_logp.gather(-1, teacher_top))
-            kind = Divergence.FORWARD if is_taught else Divergence(method.divergence)
-            return bin_divergence(student_bins, teacher_bins, kind=kind)
-        if targets.selected is None:  # these very weights sampled, or stand in for those that did
-            ids, counts = members(all_logp.detach().topk(k).indices, teacher_top, subset=Subset(method.subset))
-            logp_old = all_logp.detach().gather(-1, ids)
-        else:
-            ids, counts = targets.selected.ids[rows], targets.selected.counts[rows]
-            logp_old = targets.selected.logp_old[rows]
-        logp = all_logp.gather(-1, ids)
-        return -selected_objective(
-            logp,
-            logp_old,
-            teacher_logp.gather(-1, ids),
-            counts,
-            clip=method.clip,
-            clip_low=method.clip_low,
-            clip_high=method.clip_high,
-            ratio_cap=method.tis_clip,
-        )
+        if targets.is_taught:
+            return demonstration_distance(all_logp, teacher_logp, self._method)
+        # None: the policy that is read is also the one that sampled, or stands for it
+        selected = None if targets.selected is None else targets.selected.rows(rows)
+        return self._method.form.distance(all_logp, teacher_logp, selected, self._method)
 
 
 def anchored(reference: Tensor | None, told: Tensor | None) -> Tensor | None:

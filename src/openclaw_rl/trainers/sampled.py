@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from openclaw_rl.algo.distill import Subset, members
+from openclaw_rl.algo.method import SelectedTokens
+from openclaw_rl.algo.methods.hybrid import Subset, members
 from openclaw_rl.core.manifest import version_folder
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import PolicyVersion
@@ -28,18 +28,9 @@ from openclaw_rl.trainers.full import FullModel
 from openclaw_rl.trainers.lessons import Lesson
 from openclaw_rl.trainers.model import CausalModel, Speaker
 from openclaw_rl.trainers.ranks import ALONE
-from openclaw_rl.trainers.settings import Distill, TrainerSettings
+from openclaw_rl.trainers.settings import TrainerSettings
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class SelectedTokens:
-    """The tokens compared at each position, which of them count, and log pi_old of each; all [n, K]."""
-
-    ids: Tensor
-    counts: Tensor
-    logp_old: Tensor
 
 
 class SamplingPolicies:
@@ -68,7 +59,7 @@ class SamplingPolicies:
         """
         self.missing = 0
         method, found = self._settings.method, list[SelectedTokens | None]([None] * len(taught))
-        if method.form is not Distill.SELECTED or not method.weights.distill:
+        if not method.form.reads_sampler or not method.weights.distill:
             return found
         by_version: dict[PolicyVersion | None, list[int]] = {}
         for index, one in enumerate(taught):

@@ -6,22 +6,41 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Literal
 
+from openclaw_rl.algo.method import Distillation, HintSelection, LossMethod, Weights
+from openclaw_rl.algo.methods.binary import BINARY
+from openclaw_rl.algo.methods.combine import COMBINE
+from openclaw_rl.algo.methods.hybrid import HYBRID, SELECTED
+from openclaw_rl.algo.methods.opd import OPD
+from openclaw_rl.algo.methods.topk import TAIL, TOPK
+
 
 class Method(StrEnum):
-    """A name for a set of weights."""
+    """The methods; `algo/methods/` has a file for each."""
 
-    BINARY = "binary"  # the score alone
-    OPD = "opd"  # token-level hindsight distillation
-    COMBINE = "combine"  # both in one advantage
-    HYBRID = "hybrid"  # the score, and selected top-k distillation
-    TOPK = "topk"  # the teacher's top-k and a tail, no advantage
+    BINARY = "binary"
+    OPD = "opd"
+    COMBINE = "combine"
+    HYBRID = "hybrid"
+    TOPK = "topk"
+
+
+METHODS: dict[Method, LossMethod] = {
+    Method.BINARY: BINARY,
+    Method.OPD: OPD,
+    Method.COMBINE: COMBINE,
+    Method.HYBRID: HYBRID,
+    Method.TOPK: TOPK,
+}
 
 
 class Distill(StrEnum):
     """Which form of top-k distillation."""
 
-    SELECTED = "selected"
-    TAIL = "tail"
+    SELECTED = "selected"  # as in hybrid
+    TAIL = "tail"  # as in topk
+
+
+FORMS = {Distill.SELECTED: SELECTED, Distill.TAIL: TAIL}
 
 
 class TeacherKind(StrEnum):
@@ -32,39 +51,11 @@ class TeacherKind(StrEnum):
     MODEL = "model"  # another model with the same tokenizer
 
 
-class HintSelection(StrEnum):
-    """Which of several hints a reply learns under."""
-
-    LONGEST = "longest"
-    SHORTEST = "shortest"
-    SEQUENCE = "sequence"  # most overlap of top tokens over the whole reply
-    TOKEN = "token"  # the same, token by token
-    CONTRARY = "contrary"  # the one behind which a corrected reply is least likely; `sequence` for others
-
-
 class Mean(StrEnum):
     """What weighs the same: each token, or each reply."""
 
     TOKEN = "token"
     SEQUENCE = "sequence"
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """How much the score, the hint's advantage and top-k distillation count."""
-
-    rl: float
-    opd: float
-    distill: float
-
-
-WEIGHTS: dict[Method, Weights] = {
-    Method.BINARY: Weights(1.0, 0.0, 0.0),
-    Method.OPD: Weights(0.0, 1.0, 0.0),
-    Method.COMBINE: Weights(1.0, 1.0, 0.0),
-    Method.HYBRID: Weights(1.0, 0.0, 1.0),
-    Method.TOPK: Weights(0.0, 0.0, 1.0),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +143,14 @@ class MethodSettings:
         return self.w_outcome if has_outcome else self.weights.rl
 
     @property
+    def loss(self) -> LossMethod:
+        """The method's formulas."""
+        return METHODS[self.name]
+
+    @property
     def weights(self) -> Weights:
-        """The method's weights with what was set beside it."""
-        own = WEIGHTS[self.name]
+        """The method's weights, or those that were set instead."""
+        own = self.loss.weights
         return Weights(
             own.rl if self.w_rl is None else self.w_rl,
             own.opd if self.w_opd is None else self.w_opd,
@@ -162,23 +158,26 @@ class MethodSettings:
         )
 
     @property
-    def form(self) -> Distill:
+    def form(self) -> Distillation:
         """The form of distillation."""
         if self.distill is not None:
-            return self.distill
-        return Distill.TAIL if self.name is Method.TOPK else Distill.SELECTED
+            return FORMS[self.distill]
+        return self.loss.distillation or SELECTED
+
+    @property
+    def moves_to_target(self) -> bool:
+        """Whether steps move toward a teacher's distribution, which says how far to go."""
+        return self.weights.distill > 0 and self.form.is_target
 
     @property
     def selection(self) -> HintSelection:
         """Which of several hints is learned from."""
-        if self.hint_selection is not None:
-            return self.hint_selection
-        return HintSelection.CONTRARY if self.form is Distill.TAIL else HintSelection.SEQUENCE
+        return self.form.hint_selection if self.hint_selection is None else self.hint_selection
 
     @property
     def compared(self) -> int:
         """How many top tokens are compared at each position."""
-        return self.top_k or (50 if self.form is Distill.TAIL else 4)
+        return self.top_k or self.form.top_k
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,10 @@ class ServerHttp:
                         yield line[5:]
         except GONE as problem:
             raise ServerGoneError(f"{self.url} is gone: {problem or type(problem).__name__}") from problem
+        except RuntimeError as problem:  # aiohttp's, if the connection was closed from this side
+            if self._session is not None:
+                raise
+            raise ServerGoneError(f"the connection to {self.url} was closed") from problem
 
     def refusal(self, status: int, problem: str) -> ServerRefusal | ServerGoneError:
         """What an error that the server gave means."""
