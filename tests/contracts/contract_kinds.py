@@ -28,8 +28,9 @@ from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.testing.engine import ScriptedEngine
 from openclaw_rl.testing.judge import ScriptedChat
-from openclaw_rl.testing.model_servers import ModelServer, sglang_app, vllm_app
+from openclaw_rl.testing.model_servers import ModelServer, vllm_app
 from openclaw_rl.testing.renderer import END, LetterRenderer, ids_of
+from openclaw_rl.testing.sglang_server import SPARE, sglang_app
 from openclaw_rl.testing.trainer import ScriptedTrainer
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.open import open_trainer
@@ -177,7 +178,7 @@ def served_by(
         model = model_folder("bundled")
         async with scripted_engine(folder) as scripted, AsyncExitStack() as stack:
             assert isinstance(scripted.engine, ScriptedEngine)
-            room = CONTEXT + (kind is EngineKindName.VLLM)
+            room = CONTEXT + (1 if kind is EngineKindName.VLLM else SPARE)
             server = ModelServer(scripted.engine, lambda text: list(text_ids(model, text)), room, key="secret")
             url = str((await stack.enter_async_context(TestServer(app(server)))).make_url("/"))
             settings = EngineSettings(kind=kind, remote=RemoteSettings(urls=(url,), api_key="secret"))

@@ -24,7 +24,7 @@ class RemoteSettings:
     """Servers of vLLM or SGLang: reached at `urls`, or started here."""
 
     # Nobody outside can judge these: they are shown on request.
-    ADVANCED: ClassVar[frozenset[str]] = frozenset({"check_s", "start_s"})
+    ADVANCED: ClassVar[frozenset[str]] = frozenset({"check_s", "silent_s", "start_s"})
 
     urls: tuple[str, ...] = ()
     """Where servers of the model are, one for each replica, such as `["http://127.0.0.1:8000"]`. If empty, they are
@@ -43,11 +43,14 @@ class RemoteSettings:
     """How long a server may take to start, in seconds."""
     check_s: float = 5.0
     """How often a server that does not answer is asked whether it is back, in seconds."""
+    silent_s: float = 600.0
+    """How long a server may say nothing in the middle of an answer, or before one, in seconds. Then the answer goes on
+    at another server, or at this one once it answers again."""
 
     def __post_init__(self) -> None:
         if self.replicas < 1:
             raise ConfigError(f"engine.remote.replicas is {self.replicas}", fix="it is at least 1")
-        for name, value in (("start_s", self.start_s), ("check_s", self.check_s)):
+        for name, value in (("start_s", self.start_s), ("check_s", self.check_s), ("silent_s", self.silent_s)):
             if value <= 0:
                 raise ConfigError(f"engine.remote.{name} is {value}", fix="it is above 0")
         for url in self.urls:

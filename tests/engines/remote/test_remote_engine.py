@@ -3,71 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import replace
+from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
+from remote_servers import KINDS, MODEL, PROMPT, a_server, adapter, engine_on, said
 
-from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter, digest_of_folder
-from openclaw_rl.core.completion import SampledToken
+from openclaw_rl.core.adapter import WEIGHTS, Adapter, digest_of_folder
 from openclaw_rl.core.prompt import Prompt, Segment
 from openclaw_rl.core.sampling import Grammar, LogitAdjustment, Sampling
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
-from openclaw_rl.engines.remote.client import RemoteEngine, placed
+from openclaw_rl.engines.remote.client import placed
 from openclaw_rl.engines.remote.dialect import Dialect
 from openclaw_rl.engines.remote.http import ServerHttp
-from openclaw_rl.engines.remote.model import described, text_ids
+from openclaw_rl.engines.remote.model import described
 from openclaw_rl.engines.remote.replica import Replica
 from openclaw_rl.engines.remote.vllm import Vllm
-from openclaw_rl.engines.settings import EngineKind, EngineSettings, RemoteSettings
-from openclaw_rl.errors import AdapterError, ConfigError, EngineError, ModelError, RequestError
-from openclaw_rl.home.models import model_folder
-from openclaw_rl.testing.engine import ScriptedEngine
-from openclaw_rl.testing.model_servers import ModelServer, sglang_app, vllm_app
-
-PROMPT = Prompt((5, 9, 12, 30, 41))
-MODEL = model_folder("bundled")
-KINDS = {EngineKind.VLLM: vllm_app, EngineKind.SGLANG: sglang_app}
-
-
-def counting(prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> Sequence[int]:
-    """Each id is one more than the last: wherever an answer goes on, one sees whether any is lost or said twice."""
-    return tuple(prompt.tokens[-1] + 1 + at for at in range(sampling.max_tokens))
-
-
-def a_server(**changes: object) -> ModelServer:
-    engine = ScriptedEngine(counting, context_length=513)
-    return replace(ModelServer(engine, lambda text: list(text_ids(MODEL, text)), 513), **changes)
-
-
-def adapter(folder: Path, number: int, rank: int = 4) -> Adapter:
-    made = folder / str(number)
-    if not made.exists():
-        made.mkdir()
-        (made / CONFIG).write_text(json.dumps({"r": rank}))
-        (made / WEIGHTS).write_bytes(bytes([number]))
-    return Adapter(made, digest_of_folder(made), PolicyVersion(SHARED, number))
-
-
-@asynccontextmanager
-async def engine_on(
-    *servers: ModelServer, kind: EngineKind = EngineKind.VLLM, key: str = "", check_s: float = 0.05
-) -> AsyncIterator[tuple[RemoteEngine, list[TestServer]]]:
-    async with AsyncExitStack() as stack:
-        running = [await stack.enter_async_context(TestServer(KINDS[kind](server))) for server in servers]
-        remote = RemoteSettings(urls=tuple(str(one.make_url("/")) for one in running), api_key=key, check_s=check_s)
-        engine = await RemoteEngine.start(EngineSettings(kind=kind, remote=remote), MODEL, rank=4)
-        stack.push_async_callback(engine.aclose)
-        yield engine, running
-
-
-async def said(engine: RemoteEngine, sampling: Sampling, version: PolicyVersion = BASE) -> list[SampledToken]:
-    return [token async for token in engine.generate(PROMPT, sampling, version)]
+from openclaw_rl.engines.settings import EngineKind, RemoteSettings
+from openclaw_rl.errors import AdapterError, EngineError, RequestError
+from openclaw_rl.testing.model_servers import ModelServer
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -75,7 +30,7 @@ async def test_an_answer_whose_server_dies_goes_on_elsewhere_with_no_token_lost_
     kind: EngineKind, tmp_path: Path
 ) -> None:
     servers = a_server(), a_server()
-    async with engine_on(*servers, kind=kind) as (engine, _):
+    async with engine_on(*servers, kind=kind) as engine:
         await engine.load(adapter(tmp_path, 1))
         for one in servers:
             one.breaks_after = 7  # whichever is asked first breaks off, and so does the next
@@ -88,7 +43,7 @@ async def test_an_answer_whose_server_dies_goes_on_elsewhere_with_no_token_lost_
 
 async def test_an_answer_that_a_format_holds_is_not_gone_on_with() -> None:
     server = a_server()
-    async with engine_on(server) as (engine, _):
+    async with engine_on(server) as engine:
         server.breaks_after = 3
         with pytest.raises(EngineError, match="a format holds"):
             await said(engine, Sampling(9, grammar=Grammar("start: /x+/")))
@@ -101,7 +56,7 @@ async def test_an_answer_that_a_format_holds_is_not_gone_on_with() -> None:
 
 async def test_a_server_that_comes_back_has_every_version_before_it_is_asked(tmp_path: Path) -> None:
     server = a_server()
-    async with engine_on(server) as (engine, _):
+    async with engine_on(server) as engine:
         await engine.load(adapter(tmp_path, 1))
         await engine.load(adapter(tmp_path, 2))
         before = set(server.adapters)
@@ -114,7 +69,7 @@ async def test_a_server_that_comes_back_has_every_version_before_it_is_asked(tmp
 
 async def test_an_answer_outlives_a_server_whose_engine_died_before_it() -> None:
     servers = a_server(), a_server()
-    async with engine_on(*servers) as (engine, _):
+    async with engine_on(*servers) as engine:
         for said_before in (3, 0):  # in the middle of an answer, and in place of one
             for one in servers:
                 one.dies_after, one.is_dead = said_before, False
@@ -130,18 +85,10 @@ async def revived(*servers: ModelServer) -> None:
     servers[0].is_dead = False
 
 
-async def test_a_server_that_lost_its_versions_unseen_is_given_the_one_that_is_asked_for(tmp_path: Path) -> None:
-    server = a_server()
-    async with engine_on(server) as (engine, _):
-        await engine.load(adapter(tmp_path, 1))
-        server.adapters.clear()
-        assert len(await said(engine, Sampling(5), PolicyVersion(SHARED, 1))) == 5
-        assert len(server.adapters) == 1
-
-
 async def test_a_version_is_served_once_every_server_has_it_and_where_one_refuses_none_has(tmp_path: Path) -> None:
-    small, large = a_server(most_rank=2), a_server()
-    async with engine_on(small, large) as (engine, _):
+    small, large = a_server(), a_server()
+    async with engine_on(small, large) as engine:
+        small.most_rank = 2
         with pytest.raises(AdapterError, match="max_lora_rank 2") as refused:
             await engine.load(adapter(tmp_path, 1))
         assert "--max-lora-rank" in refused.value.fix
@@ -158,7 +105,7 @@ async def test_a_version_is_served_once_every_server_has_it_and_where_one_refuse
 
 async def test_other_weights_under_the_same_number_are_another_adapter(tmp_path: Path) -> None:
     server = a_server()
-    async with engine_on(server) as (engine, _):
+    async with engine_on(server) as engine:
         await engine.load(adapter(tmp_path, 1))
         (tmp_path / "1" / WEIGHTS).write_bytes(b"others")
         await engine.load(Adapter(tmp_path / "1", digest_of_folder(tmp_path / "1"), PolicyVersion(SHARED, 1)))
@@ -169,7 +116,7 @@ async def test_other_weights_under_the_same_number_are_another_adapter(tmp_path:
 
 async def test_what_was_read_is_found_by_no_later_prompt_after_a_flush() -> None:
     server = a_server()
-    async with engine_on(server) as (engine, _):
+    async with engine_on(server) as engine:
         await said(engine, Sampling(1))
         await engine.flush()
         await said(engine, Sampling(1))
@@ -179,7 +126,7 @@ async def test_what_was_read_is_found_by_no_later_prompt_after_a_flush() -> None
 
 async def test_biases_and_cuts_are_sent_as_they_are() -> None:
     server = a_server()
-    async with engine_on(server) as (engine, _):
+    async with engine_on(server) as engine:
         leaning = LogitAdjustment(((7, -2.0),), 0.5, 0.25, 1.1)
         await said(engine, Sampling(2, 0.7, 0.9, 5, 0.1, 11, 2, (99,), leaning=leaning))
         sent = server.asked[-1]
@@ -193,7 +140,7 @@ async def test_biases_and_cuts_are_sent_as_they_are() -> None:
 
 async def test_answers_one_after_another_share_a_connection_and_what_the_server_had_read_is_counted() -> None:
     server = a_server(cached=3)
-    async with engine_on(server) as (engine, _):
+    async with engine_on(server) as engine:
         server.connections.clear()
         for _ in range(5):
             async with aclosing(engine.generate(PROMPT, Sampling(4), BASE)) as answer:  # type: ignore[type-var]
@@ -208,7 +155,7 @@ async def test_answers_one_after_another_share_a_connection_and_what_the_server_
 async def test_an_answer_that_nobody_reads_is_ended_on_the_server() -> None:
     server = a_server()
     server.engine._gap_s = 0.01
-    async with engine_on(server) as (engine, _):
+    async with engine_on(server) as engine:
         async with aclosing(engine.generate(PROMPT, Sampling(400), BASE)) as stream:  # type: ignore[type-var]
             await anext(stream)
         for _ in range(100):
@@ -216,45 +163,6 @@ async def test_an_answer_that_nobody_reads_is_ended_on_the_server() -> None:
                 break
             await asyncio.sleep(0.05)
         assert server.engine.closed
-
-
-def _other_cut(text: str) -> list[int]:
-    return [1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    ("changes", "problem", "fix"),
-    [
-        ({"cut": _other_cut}, "cuts text into other tokens", "serve the same model"),
-        ({"takes_adapters": False}, "loads no adapters while it runs", "VLLM_ALLOW_RUNTIME_LORA_UPDATING"),
-        ({"is_raw": False}, "not the model's own", "--logprobs-mode raw_logprobs"),
-        ({"key": "secret"}, "refuses the key", "engine.remote.api_key"),
-    ],
-)
-async def test_what_a_server_lacks_is_found_at_the_start(changes: dict[str, object], problem: str, fix: str) -> None:
-    with pytest.raises((EngineError, ModelError), match=problem) as found:
-        async with engine_on(a_server(**changes)):
-            pass
-    assert fix in found.value.fix
-
-
-async def test_a_server_that_is_not_there_and_one_of_another_kind_are_told_apart() -> None:
-    async def listed(request: web.Request) -> web.Response:
-        return web.json_response({"data": [{"id": "gpt"}]})
-
-    app = web.Application()
-    app.router.add_get("/v1/models", listed)
-    app.router.add_get("/version", listed)
-    async with TestServer(app) as other:
-        for url, problem in ((str(other.make_url("/")), "no server of vLLM"), ("http://127.0.0.1:9", "no vllm server")):
-            settings = EngineSettings(kind=EngineKind.VLLM, remote=RemoteSettings(urls=(url,)))
-            with pytest.raises(EngineError, match=problem):
-                await RemoteEngine.start(settings, MODEL, rank=4)
-    with pytest.raises(ConfigError, match="http://"):
-        RemoteSettings(urls=("gpu-box:8000",))
-    settings = EngineSettings(kind=EngineKind.VLLM, remote=RemoteSettings(python="/nonexistent/python"))
-    with pytest.raises(EngineError, match="cannot be started"):
-        await RemoteEngine.start(settings, MODEL, rank=4)
 
 
 def _replica(number: int, dialect: Callable[[], Dialect] = Vllm) -> Replica:

@@ -27,7 +27,15 @@ from openclaw_rl.engines.remote.checks import TEXT, check_server
 from openclaw_rl.engines.remote.dialect import Ask, Dialect, Piece
 from openclaw_rl.engines.remote.http import ServerGoneError, ServerHttp, ServerRefusal
 from openclaw_rl.engines.remote.model import described, text_ids
-from openclaw_rl.engines.remote.replica import LOST, Replica, launched, name_of, new_launch
+from openclaw_rl.engines.remote.replica import (
+    KEY_REFUSED,
+    LOST,
+    Replica,
+    launched,
+    name_of,
+    new_launch,
+    refused_key,
+)
 from openclaw_rl.engines.remote.sglang import Sglang
 from openclaw_rl.engines.remote.vllm import Vllm
 from openclaw_rl.engines.settings import EngineKind, EngineSettings
@@ -69,7 +77,8 @@ class RemoteEngine:
         remote, adapters = settings.remote, dict[PolicyVersion, Adapter]()
         dialect = _dialect(settings.kind)
         if remote.urls:
-            replicas = [Replica(dialect(), ServerHttp(url, remote.api_key), remote, adapters) for url in remote.urls]
+            https = [ServerHttp(url, remote.api_key, silent_s=remote.silent_s) for url in remote.urls]
+            replicas = [Replica(dialect(), http, remote, adapters) for http in https]
         else:
             most = settings.max_versions
             launches = [
@@ -80,7 +89,7 @@ class RemoteEngine:
         try:
             async with asyncio.TaskGroup() as group:
                 for replica in replicas:
-                    group.create_task(_started(replica, model, tokens))
+                    group.create_task(_started(replica, model, tokens, rank))
         except ExceptionGroup as problems:
             await asyncio.gather(*(replica.aclose() for replica in replicas), return_exceptions=True)
             raise problems.exceptions[0] from None
@@ -256,6 +265,8 @@ class RemoteEngine:
         if problem.status == LOST and replica.loaded.pop(version, None) is not None:
             log.warning("%s has lost version %s; it is loaded again", replica.http.url, version)
             return
+        if problem.status in KEY_REFUSED:
+            raise refused_key(replica.http.url) from problem
         if problem.status in FULL:
             raise _full(problem.problem) from problem
         if problem.status >= 500:
@@ -343,9 +354,9 @@ def _tokens(piece: Piece, version: PolicyVersion, sampling: Sampling, *, is_firs
     ]
 
 
-async def _started(replica: Replica, model: Path, tokens: tuple[int, ...]) -> None:
+async def _started(replica: Replica, model: Path, tokens: tuple[int, ...], rank: int) -> None:
     await replica.start()
-    await check_server(replica, model, tokens)
+    await check_server(replica, model, tokens, rank=rank)
 
 
 def _dialect(kind: EngineKind) -> type[Dialect]:

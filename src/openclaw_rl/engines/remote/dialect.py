@@ -47,6 +47,9 @@ class ServerFacts:
     model: str
     context_length: int
     release: str = ""
+    takes_adapters: bool | None = None  # None where it does not say
+    largest_rank: int | None = None
+    grammars: str = ""  # what compiles them, where it says
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,10 +33,11 @@ class ServerRefusal(EngineError):
 
 
 class ServerHttp:
-    """A connection to one server."""
+    """A connection to one server, which counts as gone where it says nothing for `silent_s` in an answer."""
 
-    def __init__(self, url: str, key: str = "") -> None:
+    def __init__(self, url: str, key: str = "", *, silent_s: float = 600.0) -> None:
         self.url = url.rstrip("/")
+        self._silent_s = silent_s
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._session: aiohttp.ClientSession | None = None
 
@@ -44,7 +45,7 @@ class ServerHttp:
         """The answer's JSON, or its text where it is none."""
         return await self._answer("GET", path, None, timeout_s)
 
-    async def post(self, path: str, body: Mapping[str, Json], *, timeout_s: float = 600.0) -> Json:
+    async def post(self, path: str, body: Mapping[str, Json], *, timeout_s: float | None = None) -> Json:
         """The answer's JSON, or its text where it is none. Raises ServerGoneError, ServerRefusal."""
         return await self._answer("POST", path, body, timeout_s)
 
@@ -76,7 +77,7 @@ class ServerHttp:
             await self._session.close()
             self._session = None
 
-    async def _answer(self, method: str, path: str, body: Mapping[str, Json] | None, timeout_s: float) -> Json:
+    async def _answer(self, method: str, path: str, body: Mapping[str, Json] | None, timeout_s: float | None) -> Json:
         try:
             async with self._ask(method, path, body, timeout_s) as answer:
                 data = await answer.read()
@@ -99,7 +100,7 @@ class ServerHttp:
                 connector=aiohttp.TCPConnector(limit=0),
                 read_bufsize=LARGEST_EVENT,  # an event is a line
             )
-        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_S)
+        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_S, sock_read=self._silent_s)
         data = None if body is None else msgspec.json.encode(body)
         headers = {} if body is None else {"Content-Type": "application/json"}
         return self._session.request(method, self.url + path, data=data, headers=headers, timeout=timeout)
@@ -111,7 +112,7 @@ def _said(data: bytes) -> str:
         found = msgspec.json.decode(data)
     except msgspec.DecodeError:
         return data.decode("utf-8", "replace").strip()[:500] or "no reason was given"
-    for name in ("error", "message", "detail"):
+    for name in ("error", "message", "detail", "error_message"):
         if isinstance(found, dict) and name in found:
             found = found[name]
     return str(found)[:500]

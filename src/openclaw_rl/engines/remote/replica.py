@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 POLL_S = 0.5
 END_S = 10.0
 ENDING_S = 1.0  # a server that closed a connection may need so long until its process is gone
+KEY_REFUSED = {401, 403}
 LOST = 404  # what is answered for an adapter that a server does not have
 
 
@@ -108,11 +109,8 @@ class Replica:
                 break
             except (ServerGoneError, ServerRefusal) as problem:
                 self._check_process()
-                if isinstance(problem, ServerRefusal) and problem.status in (401, 403):
-                    raise EngineError(
-                        f"{self.http.url} refuses the key",
-                        fix="set engine.remote.api_key to the one it was started with",
-                    ) from problem
+                if isinstance(problem, ServerRefusal) and problem.status in KEY_REFUSED:
+                    raise refused_key(self.http.url) from problem
                 if self.launch is None or time.monotonic() > until:
                     raise EngineError(
                         f"no {self.dialect.name} server answers at {self.http.url}: {problem.problem}",
@@ -145,6 +143,7 @@ class Replica:
                 self._wanted.clear()
             except (EngineError, AdapterError) as problem:
                 log.warning("%s", problem)
+                await self._end()  # one that was started here and does not come up is started again
                 await asyncio.sleep(self.settings.check_s)
                 self._wanted.set()
 
@@ -189,6 +188,11 @@ def name_of(adapter: Adapter) -> str:
     return f"{adapter.version}-{adapter.digest[:12]}"
 
 
+def refused_key(url: str) -> EngineError:
+    """What a server means that answers 401 or 403."""
+    return EngineError(f"{url} refuses the key", fix="set engine.remote.api_key to the one it was started with")
+
+
 def refused(adapter: Adapter, url: str, problem: ServerRefusal) -> AdapterError:
     """What a server's refusal of an adapter means, with the option that mends it."""
     said = problem.problem
@@ -199,7 +203,7 @@ def refused(adapter: Adapter, url: str, problem: ServerRefusal) -> AdapterError:
         fix = "start it with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"
     elif "enable" in said.lower() and "lora" in said.lower():
         fix = "start it with --enable-lora"
-    elif "no adapter found" in said.lower() or "not exist" in said.lower():
+    elif any(words in said.lower() for words in ("no adapter found", "not exist", "repo id")):
         fix = f"let the server read {adapter.folder}: the same path must lead to the same files there"
     return AdapterError(f"{url} does not take version {adapter.version}: {said}", fix=fix)
 
@@ -216,7 +220,7 @@ def launched(
     dialect: Dialect, settings: RemoteSettings, adapters: dict[PolicyVersion, Adapter], launch: Launch
 ) -> Replica:
     """A replica that is started here, with a key that nobody else knows."""
-    http = ServerHttp(f"http://127.0.0.1:{launch.port}", launch.key)
+    http = ServerHttp(f"http://127.0.0.1:{launch.port}", launch.key, silent_s=settings.silent_s)
     return Replica(dialect, http, settings, adapters, launch)
 
 

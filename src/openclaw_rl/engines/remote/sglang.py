@@ -1,4 +1,4 @@
-"""SGLang's own routes, as its documentation describes them. Never run against a real server: see docs/engines.md."""
+"""SGLang's own routes, as the source of release 0.5.23 has them. Never run on a real server: see docs/engines.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.message import Json
 from openclaw_rl.engines.remote.dialect import Ask, Launch, Piece, ServerFacts, Top
 from openclaw_rl.engines.remote.http import ServerHttp, ServerRefusal
+from openclaw_rl.engines.remote.replica import LOST
 from openclaw_rl.errors import EngineError
+
+ADAPTERS_AT_ONCE = 5  # of one batch, the base model counted
+ENVIRONMENT = {"SGLANG_RETURN_ORIGINAL_LOGPROB": "1"}  # the model's own, before the temperature
+FLUSH_S = 30  # it lets go of prompts only while nothing runs; so long it waits for such a moment
+NOT_LOADED = ("never been loaded", "are not loaded")  # what it says of an adapter that it does not have
 
 
 class Sglang:
@@ -24,18 +30,30 @@ class Sglang:
         """The command that starts a server on the loopback interface."""
         words = [launch.python, "-m", "sglang.launch_server", "--model-path", str(launch.model)]
         words += ["--host", "127.0.0.1", "--port", str(launch.port), "--api-key", launch.key]
-        words += ["--enable-lora", "--max-lora-rank", str(launch.rank), "--lora-target-modules", "all"]
-        words += ["--max-loaded-loras", str(launch.versions), "--grammar-backend", "llguidance"]
+        words += ["--enable-lora", "--max-lora-rank", str(launch.rank)]
+        words += ["--max-loras-per-batch", str(ADAPTERS_AT_ONCE)]
+        words += ["--max-loaded-loras", str(max(ADAPTERS_AT_ONCE, launch.versions))]
+        words += ["--lora-target-modules", *(launch.modules or ("all",)), "--grammar-backend", "llguidance"]
         words += [] if launch.seed is None else ["--random-seed", str(launch.seed)]
-        return [*words, *launch.settings.options], {}
+        return [*words, *launch.settings.options], ENVIRONMENT
 
     async def facts(self, http: ServerHttp) -> ServerFacts:
-        """The base model and its context. Raises EngineError where another kind of server answers."""
-        about, server = await http.get("/get_model_info"), await http.get("/get_server_info")
+        """The base model, its context and its adapters. Raises EngineError where another kind of server answers."""
+        about, server = await _either(http, "/model_info"), await _either(http, "/server_info")
         if not isinstance(about, dict) or not isinstance(server, dict) or "model_path" not in about:
             raise EngineError(f"{http.url} is no server of SGLang", fix="name one, or set engine.kind to what it is")
-        context = server.get("context_length") or server.get("max_req_input_len") or 0
-        return ServerFacts(str(about["model_path"]), int(str(context)), str(server.get("version", "")))
+        # shorter than the context by some tokens: longer prompts are refused, and longer answers cut short unseen
+        most = server.get("max_req_input_len")
+        context = int(str(most)) - 1 if most else int(str(server.get("context_length") or 0))
+        rank = server.get("max_lora_rank")
+        return ServerFacts(
+            str(about["model_path"]),
+            context,
+            str(server.get("version", "")),
+            takes_adapters=bool(server["enable_lora"]) if "enable_lora" in server else None,
+            largest_rank=int(str(rank)) if rank else None,
+            grammars=str(server.get("grammar_backend") or ""),
+        )
 
     async def tokenize(self, http: ServerHttp, text: str) -> tuple[int, ...] | None:
         """How its tokenizer cuts a text; None where this release cannot be asked."""
@@ -67,17 +85,17 @@ class Sglang:
         async for data in http.events("/generate", _body(ask)):
             event = msgspec.json.decode(data)
             if "error" in event:
-                raise ServerRefusal(500, str(event["error"].get("message", event["error"])))
+                raise _refusal(event["error"].get("code"), str(event["error"].get("message", event["error"])))
             meta = event["meta_info"]
-            rows = meta.get("output_token_logprobs") or []
-            tops = meta.get("output_top_logprobs") or []
-            new = int(meta["completion_tokens"]) - given
-            is_first, given = not given, given + new
-            finish = _finish(meta.get("finish_reason"))
-            if new or finish is not None:
-                fresh = rows[len(rows) - new :]
-                top = [_top(row, ask.sampling.top_logprobs) for row in tops[len(tops) - new :]] if tops else []
-                cached = int(meta.get("cached_tokens") or 0) if is_first else 0
+            finish, total = _finish(meta.get("finish_reason")), int(meta["completion_tokens"])
+            if total > given or finish is not None:
+                fresh = _fresh(meta.get("output_token_logprobs"), given, total)
+                top = [
+                    _top(row, ask.sampling.top_logprobs)
+                    for row in _fresh(meta.get("output_top_logprobs"), given, total)
+                ]
+                cached = 0 if given else int(meta.get("cached_tokens") or 0)
+                given = total
                 yield Piece([row[1] for row in fresh], [row[0] for row in fresh], top, finish, cached)
 
     async def score(
@@ -92,15 +110,47 @@ class Sglang:
             "top_logprobs_num": top_k,
             **({"lora_path": adapter} if adapter else {}),
         }
-        found: Any = await http.post("/generate", body)
+        try:
+            found: Any = await http.post("/generate", body)
+        except ServerRefusal as problem:
+            raise _refusal(problem.status, problem.problem) from problem
         meta, count = found["meta_info"], len(tokens) - start
         rows = meta["input_token_logprobs"][-count:]
         top = [_top(row, top_k) for row in (meta.get("input_top_logprobs") or [])[-count:]] if top_k else []
         return [float(row[0]) for row in rows], top
 
     async def flush(self, http: ServerHttp) -> None:
-        """Forgets all prompts that were read."""
-        await http.post("/flush_cache", {})
+        """Forgets all prompts that were read. Raises EngineError where something ran all the time."""
+        try:
+            await http.post(f"/flush_cache?timeout={FLUSH_S}", {})
+        except ServerRefusal as problem:
+            raise EngineError(
+                f"{http.url} did not let go of the prompts it has read: {problem.problem}",
+                fix="it does so only while it answers nobody else: let it rest for a moment, or start it again",
+            ) from problem
+
+
+async def _either(http: ServerHttp, path: str) -> Json:
+    """The answer by the route's name, or by the one that earlier releases gave it."""
+    try:
+        return await http.get(path)
+    except ServerRefusal as problem:
+        if problem.status != LOST:
+            raise
+        return await http.get(path.replace("/", "/get_"))
+
+
+def _refusal(status: object, problem: str) -> ServerRefusal:
+    """Of an adapter that the server does not have, it says so with the status of a wrong request."""
+    is_lost = any(words in problem for words in NOT_LOADED)
+    return ServerRefusal(LOST if is_lost else int(str(status or 500)), problem)
+
+
+def _fresh(rows: list[Any] | None, given: int, total: int) -> list[Any]:
+    """What an event has beyond what was `given`: of all rows so far, or of new ones alone."""
+    if not rows or total == given:
+        return []
+    return rows[given:total] if len(rows) >= total else rows[given - total :]
 
 
 def _body(ask: Ask) -> dict[str, Json]:
@@ -112,9 +162,9 @@ def _body(ask: Ask) -> dict[str, Json]:
         "top_k": sampling.top_k or -1,
         "min_p": sampling.min_p,
         "stop_token_ids": list(sampling.stop_ids),
-        "ignore_eos": True,
+        "ignore_eos": not sampling.stop_ids,  # which would have it ignore these as well
         "skip_special_tokens": False,
-        "sampling_seed": ask.seed & (2**31 - 1),
+        "sampling_seed": ask.seed & (2**63 - 1),  # heeded with --enable-deterministic-inference alone
     }
     if sampling.leaning is not None:
         leaning = sampling.leaning
@@ -135,10 +185,13 @@ def _body(ask: Ask) -> dict[str, Json]:
     }
 
 
-def _finish(told: Any) -> Finish | None:
-    if told is None:
+def _finish(reason: Any) -> Finish | None:
+    """Raises ServerRefusal where the server broke the answer off for a reason that it names."""
+    if reason is None:
         return None
-    kind = told.get("type") if isinstance(told, dict) else told
+    kind = reason.get("type") if isinstance(reason, dict) else reason
+    if isinstance(reason, dict) and kind == "abort" and reason.get("status_code"):
+        raise _refusal(reason["status_code"], str(reason.get("message")))
     return {"stop": Finish.STOP, "length": Finish.LENGTH}.get(str(kind), Finish.CANCELLED)
 
 
