@@ -1,9 +1,10 @@
-"""A disk on which nothing can be written, in words for a person: it is full, read-only, somebody else's or broken."""
+"""Writing files whole and having them on the disk; and why nothing can be written, in words for a person."""
 
 from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from openclaw_rl.errors import DiskError
@@ -12,8 +13,33 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 READ_ONLY = frozenset({errno.EROFS})
 NOT_OURS = frozenset({errno.EACCES, errno.EPERM})
 BROKEN = frozenset({errno.EIO})
+FRESH = ".new"  # the end of the name of a file that is not whole yet
 LEAST_BYTES = 128 << 10  # what a store needs to be opened at all
 FREE_SPACE = "free some space on it and try again; what was acknowledged before is stored safely"
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Writes a file whole or not at all, readable by the owner alone; its folder is made. Raises OSError."""
+    fresh = path.with_name(path.name + FRESH)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        fresh.replace(path)
+    except OSError:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise
+
+
+def sync(path: Path) -> None:
+    """Has a file, or a folder's list of names, on the disk before it returns. Raises OSError."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def unwritable(place: Path, problem: OSError) -> DiskError:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 import secrets
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from openclaw_rl.core.disk import unwritable
+from openclaw_rl.core.disk import unwritable, write_whole
 from openclaw_rl.errors import StoreError
 from openclaw_rl.store.lock import holder_of
 
@@ -91,14 +89,7 @@ def address_of(home: Path) -> Address | None:
 
 def write_own(path: Path, text: str) -> None:
     """Whole or not at all, readable by the owner alone. Raises DiskError."""
-    fresh = path.with_name(path.name + ".new")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        fresh.replace(path)
+        write_whole(path, text.encode("utf-8"))
     except OSError as problem:
-        with suppress(OSError):
-            fresh.unlink(missing_ok=True)
         raise unwritable(path, problem) from problem

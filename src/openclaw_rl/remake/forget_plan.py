@@ -7,7 +7,6 @@ who knows an id can find it there, nobody else.
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from openclaw_rl.core.disk import write_whole
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.remake.steps import PastStep, past_step
 from openclaw_rl.store.forget.selection import ForgetSelection, ForgetTarget
@@ -169,12 +169,7 @@ def is_about(certificate: Certificate, what: ForgetTarget) -> bool:
 def write_certificate(home: Path, certificate: Certificate) -> Path:
     """Writes it, readable by its owner alone, whole or not at all. Raises OSError."""
     path = certificate_path(home, certificate)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_name(path.name + ".new")
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(msgspec.json.format(msgspec.json.encode(certificate), indent=1) + b"\n")
-    fresh.replace(path)
+    write_whole(path, msgspec.json.format(msgspec.json.encode(certificate), indent=1) + b"\n")
     return path
 
 

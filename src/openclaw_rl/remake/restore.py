@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from openclaw_rl.core.adapter import Adapter
+from openclaw_rl.core.disk import sync
 from openclaw_rl.core.inside import remove
 from openclaw_rl.core.manifest import FILE_NAME, version_folder
 from openclaw_rl.core.version import PolicyVersion
@@ -122,11 +122,7 @@ def put_back(home: Path, adapter: Adapter, made: Path) -> None:
             if path.name != FILE_NAME:
                 path.replace(adapter.folder / path.name)
         for path in (*adapter.folder.iterdir(), adapter.folder):
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            sync(path)
         verified(adapter)
     except OSError as problem:
         raise StoreError(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import sqlite3
 import struct
 import zlib
@@ -17,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from openclaw_rl.core.disk import unwritable
+from openclaw_rl.core.disk import FRESH, unwritable, write_whole
 from openclaw_rl.core.inside import remove
 from openclaw_rl.errors import RequestError
 from openclaw_rl.store.codec import plain
@@ -31,7 +30,7 @@ DEFAULT_BYTES = 512 << 20  # of all
 ROOM = 0.9  # of the most bytes, what is left after old ones went
 TRIES = 2  # a sweep beside may take an empty folder or an unfinished file away
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_BEFORE, _AFTER, _FRESH = ".png", ".after.png", ".new"
+_BEFORE, _AFTER = ".png", ".after.png"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +112,11 @@ class PictureBook:
         path = self._home / FOLDER / name.path
         for left in range(TRIES - 1, -1, -1):
             try:
-                _written(path, data)
+                write_whole(path, data)
                 return
             except OSError as problem:
+                with suppress(OSError):
+                    path.parent.rmdir()  # where it is the first one
                 if left and isinstance(problem, FileNotFoundError):
                     continue
                 raise unwritable(path, problem) from problem
@@ -148,7 +149,7 @@ def sweep(home: Path, sql: sqlite3.Connection) -> int:
     for folder in {path.parent for path in strays}:
         with suppress(OSError):  # others are in it
             folder.rmdir()
-    return sum(path.suffix != _FRESH for path in strays)
+    return sum(path.suffix != FRESH for path in strays)
 
 
 def stray_pictures(home: Path, sql: sqlite3.Connection) -> Iterator[Path]:
@@ -215,22 +216,6 @@ def png_problem(data: bytes) -> str:
     if b"IDAT" not in kinds or kinds[-1] != b"IEND":
         return "it is cut off"
     return "" if at == len(data) else "there is something after its end"
-
-
-def _written(path: Path, data: bytes) -> None:
-    """Whole or not at all, readable by the owner alone. Raises OSError."""
-    fresh = path.with_name(path.name + _FRESH)
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-        fresh.replace(path)
-    except OSError:
-        with suppress(OSError):
-            fresh.unlink(missing_ok=True)
-            path.parent.rmdir()  # where it is the first one
-        raise
 
 
 def _folder_of(episode: str) -> str:

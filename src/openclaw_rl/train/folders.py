@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 from collections.abc import Collection
 from pathlib import Path
 
 from openclaw_rl.core.adapter import Adapter, digest_of_folder
+from openclaw_rl.core.disk import sync
 from openclaw_rl.core.manifest import Manifest, read_manifest, version_folder, versions_folder, write_manifest
 from openclaw_rl.core.version import PolicyVersion, parse_version
 from openclaw_rl.errors import AdapterError
@@ -55,10 +55,10 @@ def finish(unfinished: Path, manifest: Manifest) -> Path:
     """Writes the manifest, syncs everything to disk and gives the folder its name. Raises OSError."""
     write_manifest(unfinished, manifest)
     for path in [*unfinished.rglob("*"), unfinished]:
-        _sync(path)
+        sync(path)
     final = unfinished.with_name(unfinished.name.removesuffix(UNFINISHED))
     unfinished.rename(final)
-    _sync(final.parent)
+    sync(final.parent)
     return final
 
 
@@ -113,11 +113,3 @@ def _finished(home: Path) -> list[Path]:
 def _folders(home: Path) -> list[Path]:
     folder = versions_folder(home)
     return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from openclaw_rl.core.adapter import CONFIG, FULL_CONFIG, FULL_WEIGHTS, WEIGHTS, files_of
+from openclaw_rl.core.disk import sync
 from openclaw_rl.core.manifest import FILE_NAME, read_manifest
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.trainer_state import FACTS, STATE, read_facts, seal
@@ -78,11 +78,7 @@ def write(folder: Path, checkpoint: Checkpoint, config: Mapping[str, Json], sett
     facts["seal"] = seal(folder, facts)
     (folder / FACTS).write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n", "utf-8")
     for path in (*(folder / name for name in (*names, STATE, FACTS)), folder, folder.parent):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync(path)
 
 
 def read(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> Checkpoint:

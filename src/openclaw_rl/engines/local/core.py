@@ -163,7 +163,8 @@ class Core:
         if not rows and not readings:
             return out
         kept, speaking = self._kept(rows, readings)
-        masking = self._masks.begin([row.guide for row in speaking])
+        guided = {at: row.guide for at, row in enumerate(speaking) if row.guide is not None}
+        masking = self._masks.begin(guided) if guided else None
         logits = self._forward(rows, readings, kept)
         if speaking:
             draws = [Draw(row.sampling, uniform(row.seed, row.drawn), row.leanings) for row in speaking if row.sampling]
@@ -195,11 +196,11 @@ class Core:
         total = scored = 0
         most_scored = max(LEAST, LOGITS_AT_ONCE // self.served.vocab_size)
         if self._counts.steps % 2:
-            self._admit(bool(self._reading))
+            self._admit()
             begun = sorted(self._reading, key=lambda row: (row.score is not None, row.unread))
         else:
             begun = list(self._reading)
-        while row := (begun.pop(0) if begun else self._admit(bool(readings))):
+        while row := (begun.pop(0) if begun else self._admit()):
             count = self.pace.tokens(row.stored, budget_s=budget_s)
             if not readings:
                 count = max(count, LEAST)
@@ -214,7 +215,7 @@ class Core:
             total += count
         return readings
 
-    def _admit(self, has_company: bool) -> Row | None:
+    def _admit(self) -> Row | None:
         """The next request that gets a place, or None. Scores come after requests, whom somebody waits for."""
         asking = sum(row.score is None for row in self._reading)
         if self._waiting and len(self._running) + asking < self._most_rows:

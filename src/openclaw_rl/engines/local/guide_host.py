@@ -18,9 +18,10 @@ from openclaw_rl.core import pipe
 from openclaw_rl.core.sampling import Grammar
 from openclaw_rl.engines.local.grammars import Grammars
 from openclaw_rl.engines.local.guide_wire import Answer, Ask, Open, Refusal
-from openclaw_rl.engines.local.guides import WORD, Guide, fill
+from openclaw_rl.engines.local.guides import WORD, Guide, LostGuide, fill
 from openclaw_rl.errors import RequestError
 
+UNKNOWN = LostGuide("the grammar is not known any more")
 COMPILING_NICE = 10  # steps come before compiling: on Linux a thread has a priority of its own
 
 
@@ -63,50 +64,27 @@ class Following:
     def __init__(self, grammars: Grammars, words: int) -> None:
         self._grammars = grammars
         self._words = words
-        self._guides: dict[int, Guide | str] = {}
+        self._guides: dict[int, Guide | LostGuide] = {}
 
     def open(self, ask: Open) -> None:
         """One more; what is wrong with it is said where it is asked for."""
         try:
             self._guides[ask.guide] = self._grammars.guide(ask.grammar, ask.said)
         except RequestError as error:
-            self._guides[ask.guide] = error.problem
+            self._guides[ask.guide] = LostGuide(error.problem)
 
     def answer(self, ask: Ask) -> Answer:
         """What may come next."""
         for number in ask.gone:
             self._guides.pop(number, None)
-        asked = [self._guides.get(number, "the grammar is not known any more") for number, _ in ask.guides]
-        sound = [guide for guide in asked if isinstance(guide, Guide)]
-        for guide, (_, taken) in zip(asked, ask.guides, strict=True):
-            if isinstance(guide, Guide):
-                for token in taken:
-                    guide.take(token)
-        table, forced = fill(sound if ask.next_too else [], self._words)
-        if not ask.next_too:
-            forced = [False] * len(sound)
-        if len(sound) < len(asked):
-            return self._with_broken(asked, table.tobytes(), forced)
-        problems = {entry: guide.problem for entry, guide in enumerate(sound) if guide.problem}
-        ended = tuple(guide.is_over for guide in sound)
-        return Answer(table.tobytes(), tuple(forced), tuple(guide.is_complete for guide in sound), ended, problems)
-
-    def _with_broken(self, asked: list[Guide | str], bits: bytes, forced: list[bool]) -> Answer:
-        size, at = self._words * 4, 0
-        parts, flags, problems = [], [], dict[int, str]()
-        for entry, guide in enumerate(asked):
-            if isinstance(guide, str):
-                parts.append(b"\xff" * size)
-                flags.append((False, False, False))
-                problems[entry] = guide
-                continue
-            parts.append(bits[at * size : (at + 1) * size])
-            flags.append((forced[at], guide.is_complete, guide.is_over))
-            if guide.problem:
-                problems[entry] = guide.problem
-            at += 1
-        only, complete, over = zip(*flags, strict=True)
-        return Answer(b"".join(parts), only, complete, over, problems)
+        guides = [self._guides.get(number, UNKNOWN) for number, _ in ask.guides]
+        for guide, (_, taken) in zip(guides, ask.guides, strict=True):
+            for token in taken:
+                guide.take(token)
+        table, forced = fill(guides if ask.next_too else [], self._words)
+        problems = {entry: guide.problem for entry, guide in enumerate(guides) if guide.problem}
+        ended = tuple(guide.is_over for guide in guides)
+        return Answer(table.tobytes(), tuple(forced), tuple(guide.is_complete for guide in guides), ended, problems)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -136,16 +136,13 @@ class GuideProcess:
         return guide
 
     # -- steps
-    def begin(self, guides: Sequence[Guided | None]) -> Callable[[], Masks] | None:
-        """Gives the masks of a step's rows once they are there; None where no row has a guide."""
-        rows = tuple(row for row, guide in enumerate(guides) if guide is not None)
-        if not rows:
-            return None
-        held = [guide for guide in guides if isinstance(guide, RemoteGuide)]
+    def begin(self, guides: Mapping[int, Guided]) -> Callable[[], Masks]:
+        """Gives the masks of a step's rows that have a guide, by row, once they are there."""
+        held = [guide for guide in guides.values() if isinstance(guide, RemoteGuide)]
         is_sent = self._sent(held)
 
         def masks() -> Masks:
-            answer = (self._read() if is_sent else None) or self._once_more(held)
+            answer = self._answer(held, is_sent)
             if answer is None:
                 size = self._unpacking.words * 4 * len(held)
                 answer = Answer(b"\xff" * size, (False,) * len(held), (), (), {})
@@ -153,14 +150,13 @@ class GuideProcess:
                     guide.problem = "the process that follows answer formats ended again and again"
             self._heed(held, answer)
             bits = np.frombuffer(answer.bits, dtype=np.uint8).reshape(len(held), -1)
-            return self._unpacking.masks(rows, bits, answer.forced)
+            return self._unpacking.masks(tuple(guides), bits, answer.forced)
 
         return masks
 
     def ask(self, guides: list[RemoteGuide]) -> None:
         """Whether these are over."""
-        is_sent = self._sent(guides, next_too=False)
-        answer = (self._read() if is_sent else None) or self._once_more(guides, next_too=False)
+        answer = self._answer(guides, self._sent(guides, next_too=False), next_too=False)
         if answer is not None:
             self._heed(guides, answer)
 
@@ -197,14 +193,16 @@ class GuideProcess:
             return None
         return answer if isinstance(answer, Answer) else None
 
-    def _once_more(self, guides: list[RemoteGuide], *, next_too: bool = True) -> Answer | None:
-        """The step again in a new process, which is told all that these answers have said."""
+    def _answer(self, guides: list[RemoteGuide], is_sent: bool, *, next_too: bool = True) -> Answer | None:
+        """The answer; where none comes, that of a new process, which is given all that these answers have said."""
+        answer = self._read() if is_sent else None
         for _ in range(STARTS):
+            if answer is not None:
+                break
             self.close()
             log.warning("the process that follows answer formats ended or hung; it is started again")
-            if self._sent(guides, next_too=next_too) and (answer := self._read()) is not None:
-                return answer
-        return None
+            answer = self._read() if self._sent(guides, next_too=next_too) else None
+        return answer
 
     # -- the process
     def _started(self) -> subprocess.Popen[bytes]:

@@ -5,6 +5,7 @@ No torch: outside tests it runs in a process of its own (guide_process.py).
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -99,6 +100,27 @@ class Guide:
         return left
 
 
+class LostGuide:
+    """An answer whose grammar cannot be followed: everything may come next, and `problem` says why."""
+
+    is_complete = False
+    is_over = False
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+
+    def mask(self, pointer: int, size_bytes: int) -> None:
+        """Allows every token."""
+        ctypes.memset(pointer, 0xFF, size_bytes)
+
+    def narrow(self, words: Words, left: int) -> int:
+        """What is allowed stays so."""
+        return left
+
+    def take(self, token: int) -> None:
+        """Nothing follows from it."""
+
+
 def _bit(token: int) -> int:
     bit = 1 << (token % WORD)
     return bit - (1 << WORD) if bit >> (WORD - 1) else bit
@@ -108,7 +130,9 @@ def _allow(words: Words, token: int) -> None:
     words[token // WORD] |= np.int32(_bit(token))
 
 
-def fill(guides: Sequence[Guide], words: int) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.int32]], list[bool]]:
+def fill(
+    guides: Sequence[Guide | LostGuide], words: int
+) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.int32]], list[bool]]:
     """Bits [guides, words] of the tokens that may come next, and where only one may."""
     table = np.zeros((len(guides), words), dtype=np.int32)
     pointer, row_bytes = table.ctypes.data, table.strides[0]

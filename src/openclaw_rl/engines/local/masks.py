@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -71,8 +71,8 @@ class Masks:
 class MaskSource(Protocol):
     """Who makes the masks of a step."""
 
-    def begin(self, guides: Sequence[Guided | None]) -> Callable[[], Masks] | None:
-        """Gives the masks of a step's rows once they are there; None where no row has a guide."""
+    def begin(self, guides: Mapping[int, Guided]) -> Callable[[], Masks]:
+        """Gives the masks of a step's rows that have a guide, by row, once they are there."""
         ...
 
 
@@ -103,11 +103,9 @@ class MaskMaker:
     def __init__(self, vocab_size: int, device: torch.device) -> None:
         self._unpacking = Unpacking(vocab_size, device)
 
-    def begin(self, guides: Sequence[Guided | None]) -> Callable[[], Masks] | None:
-        """The masks of a step's rows; None where no row has a guide."""
-        rows = tuple(row for row, guide in enumerate(guides) if guide is not None)
-        if not rows:
-            return None
-        table, forced = fill([guide for guide in guides if isinstance(guide, Guide)], self._unpacking.words)
-        made = self._unpacking.masks(rows, table.view(np.uint8), forced)
+    def begin(self, guides: Mapping[int, Guided]) -> Callable[[], Masks]:
+        """The masks of a step's rows that have a guide, by row."""
+        found = [guide for guide in guides.values() if isinstance(guide, Guide)]
+        table, forced = fill(found, self._unpacking.words)
+        made = self._unpacking.masks(tuple(guides), table.view(np.uint8), forced)
         return lambda: made
