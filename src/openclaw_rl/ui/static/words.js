@@ -24,7 +24,7 @@ export const TERMS = {
 export const STATES = {
   served: ["waits for a reaction", "served: nothing followed this reply yet"],
   paired: ["waits for the judge", "paired: somebody reacted; the judge has yet to read it"],
-  judged: ["being looked at", "judged: whether it becomes training data is being decided"],
+  judged: ["waits for the end", "judged: what was said of it alone gives nothing to learn; how its conversation or attempt ends may"],
   ready: ["waits to be learned", "ready: a sample that the next training step uses"],
   trained: ["learned", "trained: a step has used it and made a version"],
   dropped: ["nothing to learn", "dropped: it teaches nothing; the reason is given below"],
@@ -48,7 +48,7 @@ export const REASONS = {
   control_token: "signals of a program",
   no_next_state: "nobody reacted",
   not_followed: "went on from another answer",
-  no_signal: "nothing to learn in the reaction",
+  no_signal: "the reaction taught nothing",
   may_not_teach: "by a key that may not teach",
   too_many: "too many in a day",
   in_vain: "corrected in vain",

@@ -8,7 +8,7 @@ import { BackButton, isBase } from "./orders.js";
 const WAITING = [
   ["served", "for a reaction: nobody has said anything after them yet"],
   ["paired", "for the judge to read the reaction"],
-  ["judged", "to be looked at: whether there is something to learn"],
+  ["judged", "for the end of their conversation or attempt: it may say what there is to learn"],
   ["ready", "to be learned in the next training step"],
 ];
 
@@ -19,7 +19,7 @@ export function Learning() {
 }
 
 function Found({ data, reload }) {
-  return html`<p class="headline">${headline(data)}</p>
+  return html`<p class="headline">${data.headline}</p>
     <${Needed} data=${data} reload=${reload} />
     <div class="grid">
       <div>
@@ -33,24 +33,6 @@ function Found({ data, reload }) {
         <${Spent} data=${data} />
       </div>
     </div>`;
-}
-
-function headline(data) {
-  const { learned, weeks, ledger } = data;
-  if (data.frozen_since) return `Learning is paused by your order since ${when(data.frozen_since)}.`;
-  if (!data.learns) return "No: the server was started without learning. What is said is stored only.";
-  if (learned.length) {
-    const broken = learned.filter((one) => one.again > 0).length;
-    const held = broken ? `${many(broken, "of them was", "of them were")} asked for again since.` : "Nothing of it had to be asked for again.";
-    return `Yes. It has learned ${many(learned.length, "wish", "wishes")}, the last ${when(learned[0].learned_at)}. ${held}`;
-  }
-  const served = data.versions.find((row) => row.is_current && row.scope === "shared");
-  const later = data.versions.filter((row) => row.status === "live" && row.scope === "shared" && served && row.number > served.number);
-  if (later.length) return `You went back to ${versionName(served.version)}: what later versions learned is not in the answers now.`;
-  if (!ledger.main) return "Not yet: nobody has talked to it. Point a program at the server, or try it here.";
-  const corrected = weeks.reduce((sum, week) => sum + week.corrected, 0);
-  if (!corrected) return "Nothing to learn yet: no reply was corrected in the last weeks.";
-  return `Not yet: ${many(corrected, "reply was", "replies were")} corrected, and nothing is learned from that so far.`;
 }
 
 function Needed({ data, reload }) {
