@@ -5,11 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from pathlib import Path
 from random import Random
 
+from openclaw_rl.core.message import Role, message
+from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.evals.judging.cases import written_cases
 from openclaw_rl.evals.judging.wordings import NOTHING, utterances
 from openclaw_rl.evals.scripted_judge import MODEL, OracleJudge, scripted_judge
+from openclaw_rl.store.db import Store
+from openclaw_rl.store.tables.overrules import Overrule
+from openclaw_rl.testing.turns import a_turn
 from openclaw_rl.tiny.listening import hint_of
 
 
@@ -83,3 +89,22 @@ async def test_without_an_endpoint_the_bundled_models_own_classifier_is_tried() 
     assert found["conditions"]["model"] == "its classifier"
     assert (found["conditions"]["votes"], found["conditions"]["temperature"]) == (1, None)
     assert found["right_hint"] >= 0.5 and found["wrong_hint"] <= 0.05
+
+
+async def test_a_judge_is_tried_on_what_its_owner_overruled(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path)
+    for name, said in (("a", "hm"), ("b", "Thanks, that is right."), ("c", "")):
+        await store.add_turn(a_turn(name), chain=name)
+        if said:
+            await store.pair(NextState(name, (message(Role.USER, said),), NextStateSource.USER))
+    await store.aclose()
+    code, _, shown = await _ran("judge", "--overruled", "--home", str(tmp_path))
+    assert code == 2 and "no verdict was overruled" in shown
+    store = await Store.open(tmp_path)
+    for at, (name, score) in enumerate((("a", -1), ("b", 1), ("c", 1))):
+        await store.overrules.add(Overrule(name, float(at), "owner", score, ()))
+    await store.aclose()
+    code, out, shown = await _ran("judge", "--overruled", "--home", str(tmp_path))
+    assert code == 0, shown
+    found = json.loads(out.splitlines()[-1])
+    assert (found["cases"], found["by_kind"]["overruled"]["said"]["+1"]) == (2, 1)  # the last has no reaction

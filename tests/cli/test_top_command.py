@@ -31,9 +31,11 @@ VERSION: dict[str, Json] = {
     "is_current": True,
     "made_at": 1e9,
     "learned": ["Write plain sentences."],
+    "from": {"corrected": 1},
     "why": "passed the gate",
 }
 FOUND: dict[str, Json] = {
+    "headline": "Yes. It has learned 1 wish.",
     "story": "9 main turns",
     "diagnosis": [
         {"level": "mend", "stage": "judge", "said": "the judge [x] does not answer", "fix": "start it"},
@@ -48,6 +50,7 @@ FOUND: dict[str, Json] = {
     "versions": [
         VERSION,
         {**VERSION, "version": "shared.2", "status": "refused", "is_current": False, "why": "too far"},
+        {**VERSION, "version": "shared.3", "learned": [], "from": {"praised": 4}},
     ],
     "spent": {"steps": 3, "seconds": 12.0, "tokens": 4096},
 }
@@ -65,6 +68,7 @@ def test_it_says_what_was_learned_whether_it_held_and_what_to_mend() -> None:
     assert "the judge [x] does not answer" in text and "start it" in text and "turns are learned from" not in text
     assert "|█▁|, in the last seven days 1 of 8; asked for more than once: 1 of 5" in text
     assert "no step now: no sample is ready (waiting: 2 served)" in text
+    assert "It has learned 1 wish" in text and "9 main turns" in text and "4 praised" in text
     assert "too far" in text and "3 steps, 12 s, 4,096 tokens" in text
     assert "30 of 31" in printed({**FOUND, "learned": [{**_learned(), "again": 1}]})
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from openclaw_rl.core.message import Role, message
+from openclaw_rl.core.message import Json, Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict, VerdictSource, Vote
 from openclaw_rl.errors import JudgeError
-from openclaw_rl.evals.judging.cases import TAUGHT, JudgeCase, spread, taught_cases, written_cases
+from openclaw_rl.evals.judging.cases import TAUGHT, JudgeCase, overruled_cases, spread, taught_cases, written_cases
 from openclaw_rl.evals.judging.measure import JudgedCase, as_json, judged
 
 
@@ -28,6 +28,15 @@ def _verdict(*votes: int | None) -> Verdict:
     counted = Counter(vote for vote in votes if vote is not None)
     score = counted.most_common(1)[0][0] if counted else None
     return Verdict("t", score, VerdictSource.VOTES, tuple(Vote("score", "", vote) for vote in votes))
+
+
+def test_an_owners_verdicts_become_cases_once_each_and_only_where_somebody_reacted() -> None:
+    row: dict[str, Json] = {"turn": "a", "score": -1, "asked": "2 + 2?", "reply": "5", "next_state": "hm"}
+    row["source"] = "user"
+    silent, older, by_tool = {"turn": "b", "next_state": None}, {"score": 1}, {"turn": "c", "source": "tool"}
+    (case,) = overruled_cases([row, row | older, row | silent, row | by_tool])
+    assert (case.score, case.next_state[0].text, case.reply.text) == (-1, "hm", "5")
+    assert case.followed("a").source is NextStateSource.USER
 
 
 def test_the_set_is_large_and_holds_every_kind_with_both_signs_where_it_should() -> None:

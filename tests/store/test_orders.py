@@ -12,7 +12,7 @@ from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
-from openclaw_rl.store.tables.effects import CorrectionRecord
+from openclaw_rl.store.tables.effects import CorrectionRecord, TurnLesson
 from openclaw_rl.testing.turns import a_turn
 
 ONE, TWO, THREE = (PolicyVersion(SHARED, number) for number in (1, 2, 3))
@@ -96,7 +96,13 @@ async def test_outcomes_are_the_scored_turns_in_the_order_they_were_served(tmp_p
     ]
     assert await store.effects.last_judged() == before + 3
     assert await store.effects.samples(["a"]) == []
-    assert await store.effects.learned(["a", "gone"]) == {"a": ()}
+    assert await store.effects.lessons(["a", "gone"]) == {"a": TurnLesson((), 1, False)}
+    assert [TurnLesson((), score, False).kind for score in (-1, 0, 1, None)] == [
+        "corrected",
+        "others",
+        "praised",
+        "others",
+    ]
     await store.aclose()
 
 

@@ -10,7 +10,7 @@ from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource
-from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.tables.seen import WEEK_S, SessionFilter, WeekCount
 from openclaw_rl.testing.folders import a_small_adapter, add_version, lived_in
@@ -89,6 +89,10 @@ async def test_what_was_learned_is_told_in_the_users_words_with_what_was_asked_a
     await judged(store, "again", -1, "Write plain sentences, without any markdown.", version=ONE)
     (learned,) = await store.effects.taught()
     assert (learned.since, learned.again, learned.again_turns) == (3, 1, ("again",))
+    await store.set_current(ONE, why="")
+    assert len(await store.effects.taught()) == 1
+    await store.set_current(BASE, why="went back")
+    assert await store.effects.taught() == []  # what is served has not learned it
     assert await store.effects.asked_twice() == (1, 5)  # of five corrections one asks what its user had asked before
     await store.aclose()
 

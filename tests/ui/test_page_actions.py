@@ -123,11 +123,9 @@ def test_forgetting_shows_its_plan_before_and_its_certificate_after(taught: Page
     with opened(browser, taught) as page:
         shown(page, "conversation/owner%3Asecret")
         page.get_by_role("link", name="Forget this conversation").click()
-        page.get_by_role("button", name="See what would go").click()
-        page.get_by_text("2 turns").wait_for()
-        page.get_by_role("button", name="Forget one conversation").click()
+        page.get_by_text("2 replies with their requests").wait_for()
         page.screenshot(path=str(SHOTS / "forgetting.png"))
-        page.get_by_role("dialog").get_by_role("button", name="Erase it for good").click()
+        page.get_by_role("button", name="Erase one conversation for good").click()
         page.get_by_text("Erased: 2 turns").wait_for(timeout=120_000)
         until(page, "document.querySelector('.wishes').innerText.includes('done')", seconds=120)
         page.get_by_text("The certificate").first.click()

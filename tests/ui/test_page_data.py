@@ -12,8 +12,11 @@ from serve_doubles import Serving
 from openclaw_rl.core.message import Json, Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource, Vote
+from openclaw_rl.core.version import SHARED, PolicyVersion
+from openclaw_rl.serve.control.learning import headline
 from openclaw_rl.serve.remembered import Remembered
 from openclaw_rl.store.db import Store
+from openclaw_rl.store.tables.taught import TaughtWish
 from openclaw_rl.testing.turns import a_turn
 
 
@@ -38,6 +41,38 @@ async def test_learning_at_a_glance_is_one_answer(http: aiohttp.ClientSession, s
     assert found["asked_twice"] == {"again": 0, "of": 0}
     assert found["spent"] == {"steps": 0, "seconds": 0.0, "tokens": 0.0}
     assert isinstance(found["versions"], list) and found["frozen_since"] is None
+
+
+def _wish(again: int = 0) -> TaughtWish:
+    return TaughtWish("ann", "Be brief.", "Shorter!", 1.0, PolicyVersion(SHARED, 1), ("a",), since=9, again=again)
+
+
+def _row(number: int, *, is_current: bool = False) -> dict[str, Json]:
+    return {"scope": SHARED, "number": number, "status": "live", "is_current": is_current}
+
+
+TALKED: dict[str, Json] = {"ledger": {"main": 3}, "learns": True, "versions": []}
+
+
+@pytest.mark.parametrize(
+    ("found", "taught", "corrected", "said"),
+    [
+        ({}, [_wish()], 1, "Yes. It has learned 1 wish, and none of them had to be asked for again."),
+        ({}, [_wish(), _wish(2)], 1, "Yes. It has learned 2 wishes, and 1 of them was asked for again since."),
+        ({"frozen_since": 1.0}, [_wish()], 1, "Learning is paused by your order."),
+        ({"learns": False}, [], 1, "No: the server was started without learning. What is said is stored only."),
+        ({"ledger": {"main": 0}}, [], 0, "Not yet: nobody has talked to it."),
+        ({}, [], 0, "Nothing to learn yet: no reply was corrected in the last weeks."),
+        ({}, [], 2, "Not yet: nothing is learned so far from 2 corrections in the last weeks."),
+        ({"versions": [_row(0, is_current=True), _row(1)]}, [], 2, "You went back to the base model: what later"),
+        ({"versions": [_row(0), _row(1, is_current=True), _row(2)]}, [], 2, "You went back to version 1: what later"),
+        ({"versions": [_row(0), _row(1, is_current=True)]}, [], 0, "Nothing to learn yet"),
+    ],
+)
+def test_the_first_sentence_says_whether_it_is_learning(
+    found: dict[str, Json], taught: list[TaughtWish], corrected: int, said: str
+) -> None:
+    assert headline(TALKED | found, taught, corrected).startswith(said)
 
 
 async def test_many_watchers_are_answered_by_one_look() -> None:

@@ -16,10 +16,10 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from openclaw_rl.cli.common import print_evaluation, run_in_order, say
+from openclaw_rl.cli.common import Home, home_of, print_evaluation, run_in_order, say
 from openclaw_rl.core.message import Json
-from openclaw_rl.errors import JudgeError
-from openclaw_rl.evals.judging.cases import JudgeCase, spread, taught_cases, written_cases
+from openclaw_rl.errors import ConfigError, JudgeError
+from openclaw_rl.evals.judging.cases import JudgeCase, overruled_cases, spread, taught_cases, written_cases
 from openclaw_rl.evals.judging.measure import SAID, JudgedCase, as_json, judged
 from openclaw_rl.home.models import model_folder
 from openclaw_rl.judge.classifier import ClassifierJudge
@@ -57,20 +57,38 @@ def judge(
     at_once: AtOnce = 4,
     out: Out = None,
     quick: Quick = False,
+    overruled: Annotated[
+        bool, typer.Option("--overruled", help="The cases are the verdicts that were overruled in the home folder.")
+    ] = False,
+    home: Home = None,
 ) -> None:
     """Try a judge on labelled cases: thanks, corrections, sarcasm, tool errors, injections, other languages and more.
 
     The key for an endpoint is read from OPENCLAW_RL_JUDGE_KEY. Without --judge a model on this machine judges: by the
-    classifier in its folder, as the bundled one does, or served and asked. `taught` are the toy world's cases. Ends
-    with one line of JSON.
+    classifier in its folder, as the bundled one does, or served and asked. `taught` are the toy world's cases. With
+    --overruled another judge can be tried on what its owner would have it say. Ends with one line of JSON.
     """
-    cases = [*taught_cases(), *written_cases()]
+    cases = _overruled(home) if overruled else [*taught_cases(), *written_cases()]
     chosen = spread(cases, QUICK_CASES) if quick else cases
     settings = JudgeSettings(votes=votes, hint_source=HintFrom.FOLLOWUP, calls_in_flight=at_once * votes)
     results = run_in_order(_run((url, name, model), settings, at_once, chosen))
     _write(out, results)
     _show(results)
     print_evaluation("judge", {**as_json(results), "conditions": _conditions(url, name, model, settings)})
+
+
+def _overruled(home: Path | None) -> list[JudgeCase]:
+    """The installation's own cases. Raises ConfigError where there is none."""
+    from openclaw_rl.owner.inspection import overruled_of
+
+    folder = home_of(home)
+    found = overruled_cases(asyncio.run(overruled_of(folder)))
+    if not found:
+        raise ConfigError(
+            f"no verdict was overruled in {folder} of a reply that somebody reacted to",
+            fix="overrule some on the page at the server's address (docs/page.md)",
+        )
+    return found
 
 
 @app.command()

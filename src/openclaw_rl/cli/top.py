@@ -24,6 +24,7 @@ app = typer.Typer()
 PATH = "/v1/rl/learning"
 MOST_LINES = 8
 BARS = " ▁▂▃▄▅▆▇█"
+SOURCES = {"corrected": "corrected", "praised": "praised", "attempts": "steps of attempts at tasks", "others": "others"}
 Facts = Mapping[str, Json]
 
 
@@ -90,7 +91,11 @@ def _looked(folder: Path, key: str) -> dict[str, Json]:
 
 def shown(found: Facts) -> RenderableType:
     """All of it, as lines and tables."""
-    parts: list[RenderableType] = [Text.from_markup(f"[bold]{escape(str(found['story']))}[/bold]"), ""]
+    parts: list[RenderableType] = [
+        Text(str(found["headline"]), style="bold"),
+        Text(str(found["story"]), style="dim"),
+        "",
+    ]
     parts += [Text.from_markup(f"[red]![/red] {line}") for line in _needed(found)]
     parts += [_learned(found), "", Text(_corrections(found)), Text(_waits(found)), "", _versions(found)]
     spent = _mapped(found["spent"])
@@ -144,10 +149,16 @@ def _versions(found: Facts) -> RenderableType:
         status = "served" if row["is_current"] else str(row["status"])
         learned = row["learned"]
         words = " · ".join(str(text) for text in learned) if isinstance(learned, list) else ""
-        said = words if row["status"] == "live" else str(row["why"])
+        said = words or _sources(row) if row["status"] != "refused" else str(row["why"])
         style = {"served": "bold green", "refused": "red"}.get(status, "")
         table.add_row(str(row["version"]), Text(status, style=style), _when(row["made_at"]), escape(said[:90]))
     return table
+
+
+def _sources(row: Mapping[str, Json]) -> str:
+    """What a version was made from that held no wish, as the page says it."""
+    counts = ((_number(_mapped(row["from"]).get(kind)), words) for kind, words in SOURCES.items())
+    return ", ".join(f"{count:.0f} {words}" for count, words in counts if count)
 
 
 def _when(value: Json) -> str:

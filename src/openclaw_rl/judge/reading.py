@@ -19,6 +19,7 @@ BUCKETS = 24593  # hashes of words and of their parts
 MARKS = ("upper", "title", "digit", "sign", "quoted", "asked", "replied", "single")
 _WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 _OPENS, _CLOSES = "\"“„«‹「『'‘", "\"”“»›」』'’"
+_PAUSES = frozenset(".,;:!…。，！")
 _MOST_LETTERS = 24
 _VOWELS, _DOUBLED, _ONE = re.compile("[aeiou]"), re.compile(r"(.)\1+"), r"\1"
 
@@ -60,6 +61,11 @@ def reading(request: Sequence[Message], reply: Message, said: Sequence[Message])
         asked,
         replied,
     )
+
+
+def plain_words(text: str) -> tuple[str, ...]:
+    """The words of a text as they are told apart, without full stops, commas and exclamation marks."""
+    return tuple(folded(word) for word in _WORD.findall(text) if word not in _PAUSES)
 
 
 def folded(word: str) -> str:

@@ -19,6 +19,7 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.errors import JudgeError
 from openclaw_rl.judge.keep import kept_hint
+from openclaw_rl.judge.precedent import by_precedent
 from openclaw_rl.judge.settings import JudgeSettings
 from openclaw_rl.judge.signals import feedback_hint, owner_messages
 from openclaw_rl.judge.status import JudgeStatus, judge_findings
@@ -30,6 +31,7 @@ DAY_S = 86400
 LOG_EVERY_S = 60.0
 # A turn that failed so often while others got their verdicts is itself the reason: it is given up as not voted on.
 GIVE_UP_AFTER = 8
+MOST_OVERRULED = 200  # of a user: what an owner said in the judge's place, the newest
 MOST_FAILED = 10_000  # turns whose failures are remembered
 Row = tuple[Turn, NextState, Feedback | None]
 
@@ -143,6 +145,8 @@ class JudgeStage:
         started = self.clock()
         try:
             verdict = await verdict_on(row, self.judge)
+            overruled = await self.store.overrules.of_user(turn.user, limit=MOST_OVERRULED)
+            verdict = by_precedent(verdict, row[1], overruled)
         except JudgeError as problem:
             self._failed(turn.id, problem)
             if not self._is_hopeless(turn.id):

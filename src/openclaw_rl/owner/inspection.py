@@ -17,6 +17,7 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.errors import ConfigError, StoreError
 from openclaw_rl.home.folder import address_of
 from openclaw_rl.home.reach import answer_of, asked, asking, opened
+from openclaw_rl.serve.control.overruling import MOST_ROWS, overruled_json
 from openclaw_rl.serve.control.views import episode_json, episode_line, turn_json, turn_line
 from openclaw_rl.serve.ids import turn_of_response
 from openclaw_rl.store.forms import ExportForm
@@ -66,6 +67,18 @@ async def turn_of(home: Path, name: str) -> dict[str, Json]:
     if row is None:
         raise ConfigError(f"there is no turn {name}", fix="`openclaw-rl turns` lists the turns")
     return turn_json(row)
+
+
+async def overruled_of(home: Path, *, most: int = MOST_ROWS) -> list[dict[str, Json]]:
+    """The newest verdicts that owners gave in the judge's place, as `/v1/rl/overruled` lists them."""
+    if address_of(home) is not None:
+        found = await asked(home, "GET", f"/v1/rl/overruled?limit={most}")
+    else:
+        async with opened(home, to_read=True) as store:
+            found = await overruled_json(store, limit=most)
+    rows = found["overruled"]
+    assert isinstance(rows, list)
+    return [row for row in rows if isinstance(row, dict)]
 
 
 async def episode_of(home: Path, name: str) -> dict[str, Json]:

@@ -116,6 +116,7 @@ ROUTES: tuple[Route, ...] = (
     ("POST", "/v1/rl/keys", owning.key_added, Right.ADMIN),
     ("DELETE", "/v1/rl/keys/{id}", owning.key_revoked, Right.ADMIN),
     ("GET", "/v1/rl/versions", control.versions, Right.ADMIN),
+    ("GET", "/v1/rl/versions/{id}", control.version, Right.ADMIN),
     ("POST", "/v1/rl/rollback", control.rollback, Right.ADMIN),
     ("POST", "/v1/rl/pin", orders.pin, Right.ADMIN),
     ("POST", "/v1/rl/unpin", orders.unpin, Right.ADMIN),

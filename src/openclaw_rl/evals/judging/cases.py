@@ -19,6 +19,7 @@ from openclaw_rl.tiny.judging import situation
 
 TAUGHT = "taught"  # the kind of the cases that the bundled model's judge was taught for
 TAUGHT_COUNT = 100
+OVERRULED = "overruled"  # the kind of the cases that an installation's owners labelled
 _CALL = "call_1"
 
 
@@ -100,6 +101,28 @@ def _padding(chars: int) -> str:
             f"[{number:4}] step {number} of the run: part {number * 7 % 23} is done, {number * 13 % 97} items\n"
         )
     return "".join(lines)
+
+
+def overruled_cases(rows: Sequence[Mapping[str, Json]]) -> list[JudgeCase]:
+    """The cases of an installation's own: what owners said in the judge's place, as `/v1/rl/overruled` gives it.
+
+    A turn counts once, by the newest word on it. One that nobody reacted to is none: a judge has nothing to read there.
+    """
+    newest: dict[str, Mapping[str, Json]] = {}
+    for row in rows:
+        newest.setdefault(str(row["turn"]), row)
+    return [
+        JudgeCase(
+            OVERRULED,
+            "user",
+            (message(Role.USER, str(row["asked"])),),
+            message(Role.ASSISTANT, str(row["reply"])),
+            (message(Role.USER, str(row["next_state"])),),
+            score,
+        )
+        for row in newest.values()
+        if row["next_state"] and row["source"] == "user" and isinstance(score := row["score"], int)
+    ]
 
 
 def spread(cases: Sequence[JudgeCase], most: int) -> list[JudgeCase]:

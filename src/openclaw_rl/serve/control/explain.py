@@ -130,6 +130,8 @@ def _verdict(verdict: Verdict) -> str:
         return f"judged {verdict.score} by the user's feedback{hints}"
     if verdict.source is VerdictSource.ENVIRONMENT:
         return f"judged {verdict.score} by the status the tools reported{hints}"
+    if any(vote.asked == "owner" for vote in verdict.votes):
+        return f"judged {verdict.score}, as its owner judged the same words before{hints}"
     votes = [vote.score for vote in verdict.votes if vote.asked == "score"]
     valid = [score for score in votes if score is not None]
     if verdict.score is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from aiohttp import web
 
@@ -13,7 +15,8 @@ from openclaw_rl.serve.apis.chat.wire import parsed
 from openclaw_rl.serve.control.routes import answer
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.request.names import check_name
-from openclaw_rl.wording.likeness import may_oppose
+from openclaw_rl.store.tables.taught import TaughtWish
+from openclaw_rl.wording.likeness import asks_alike, may_oppose
 
 MOST_HINT = 4096  # characters; they stand in every prompt of their user
 
@@ -33,14 +36,18 @@ class ChangeBody(msgspec.Struct):
 
 
 async def listed(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """All kept hints, or those of the `user` asked for: how many tokens each is, and which may contradict it."""
+    """All kept hints, or those of the `user` asked for: their tokens, which may contradict it, who learned it.
+
+    `learned_by` is the served version's nearest ancestor that learned the same of the same user; null for none.
+    """
     user = request.query.get("user")
     book = parts.store.hints
     kept = await (book.everyone() if user is None else book.of_user(user))
+    taught = await parts.store.effects.taught() if kept else []
     rows: list[Json] = [
         hint_json(item)
         | {"tokens": len(parts.renderer.encode(item.text)), "is_followed": not item.is_in_use and item.is_wished}
-        | {"opposes": [other.id for other in kept if _oppose(item, other)]}
+        | {"opposes": [other.id for other in kept if _oppose(item, other)], "learned_by": _learner(item, taught)}
         for item in kept
     ]
     return answer({"hints": rows, "carry": "" if parts.owner is None else parts.owner.carry})
@@ -102,6 +109,11 @@ def hint_json(hint: KeptHint) -> dict[str, Json]:
 def _oppose(one: KeptHint, other: KeptHint) -> bool:
     is_both = one.user == other.user and one.id != other.id and one.is_in_use and other.is_in_use
     return is_both and may_oppose(one.text, other.text)
+
+
+def _learner(hint: KeptHint, taught: Sequence[TaughtWish]) -> str | None:
+    same = (one for one in taught if one.user == hint.user and asks_alike(one.hint, hint.text))
+    return next((str(one.version) for one in same), None)
 
 
 def _words(text: str) -> str:

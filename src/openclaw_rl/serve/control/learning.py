@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from aiohttp import web
 
+from openclaw_rl.core.finding import many
 from openclaw_rl.core.message import Json
+from openclaw_rl.core.version import SHARED
 from openclaw_rl.serve.control.views import versions_json
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.remembered import Remembered
@@ -16,6 +19,7 @@ from openclaw_rl.store.tables.taught import TaughtWish
 
 WEEKS = 8
 VERSIONS = 20
+NONE_AGAIN = "none of them had to be asked for again"
 MOST_WORDS = 300  # characters of what somebody said
 EVERY_S = 1.0  # between looks whether anything changed
 QUIET_S = 15.0  # a stream without news says so, so that whoever stands between keeps it open
@@ -79,7 +83,40 @@ async def _learning(parts: ServeParts) -> bytes:
         "model": parts.models[0],
         **await versions_json(parts.store, limit=VERSIONS, with_learned=True),
     }
+    found["headline"] = headline(found, taught, sum(week.corrected for week in weeks))
     return msgspec.json.encode(found)
+
+
+def headline(found: Mapping[str, Json], taught: Sequence[TaughtWish], corrected: int) -> str:
+    """Whether it is learning, in a sentence or two. `corrected` counts the replies of the last weeks that were."""
+    ledger = found.get("ledger")
+    if found.get("frozen_since"):
+        return "Learning is paused by your order."
+    if found.get("learns") is False:
+        return "No: the server was started without learning. What is said is stored only."
+    if taught:
+        broken = sum(one.again > 0 for one in taught)
+        wishes = "1 wish" if len(taught) == 1 else f"{len(taught)} wishes"
+        held = f"{broken} of them {'was' if broken == 1 else 'were'} asked for again since" if broken else NONE_AGAIN
+        return f"Yes. It has learned {wishes}, and {held}."
+    if back := _went_back(found):
+        return f"You went back to {back}: what later versions learned is not in the answers now."
+    if isinstance(ledger, dict) and not ledger.get("main"):
+        return "Not yet: nobody has talked to it. Point a program at the server, or try it on its page."
+    if not corrected:
+        return "Nothing to learn yet: no reply was corrected in the last weeks."
+    return f"Not yet: nothing is learned so far from {many(corrected, 'correction')} in the last weeks."
+
+
+def _went_back(found: Mapping[str, Json]) -> str:
+    """What is served in place of a later version of everybody's that passed the gate; empty where the newest is."""
+    rows = found.get("versions")
+    live = [row for row in rows if isinstance(row, dict) and row["status"] == "live"] if isinstance(rows, list) else []
+    shared = [row for row in live if row["scope"] == SHARED]
+    served = next((row for row in shared if row["is_current"]), None)
+    if served is None or served is shared[-1]:
+        return ""
+    return f"version {served['number']}" if served["number"] else "the base model"
 
 
 def wish_json(wish: TaughtWish) -> dict[str, Json]:

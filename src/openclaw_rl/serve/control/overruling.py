@@ -15,8 +15,9 @@ from openclaw_rl.serve.control.views import overrule_json
 from openclaw_rl.serve.ids import turn_of_response
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.request.names import check_name
+from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import TurnRow
-from openclaw_rl.store.tables.overrules import Overrule
+from openclaw_rl.store.tables.overrules import SAID, Overrule
 from openclaw_rl.store.tables.seen import last_words
 
 MOST_HINTS = 8
@@ -88,15 +89,23 @@ async def overruled(request: web.Request, parts: ServeParts, key_name: str) -> w
         before = None if given is None else float(given)
     except ValueError:
         raise RequestError(f"before is {given!r}", fix="send a number of seconds", param="before") from None
+    return answer(await overruled_json(parts.store, limit=limit, before_s=before))
+
+
+async def overruled_json(store: Store, *, limit: int, before_s: float | None = None) -> dict[str, Json]:
+    """What owners said in the judge's place, newest first, each with its turn's words; `before` is where to go on."""
     found: list[Json] = []
-    rows = await parts.store.overrules.newest(limit=limit, before_s=before)
+    rows = await store.overrules.newest(limit=limit, before_s=before_s)
     for said in rows:
-        row = await parts.store.row(said.turn)
-        if row is not None:
-            after = None if row.next_state is None else row.next_state.text
-            words: dict[str, Json] = {"asked": last_words(row.turn), "reply": row.turn.reply.text, "next_state": after}
-            found.append(overrule_json(said) | words)
-    return answer({"overruled": found, "before": rows[-1].at_s if len(rows) == limit else None})
+        row = await store.row(said.turn)
+        if row is None:
+            continue
+        words: dict[str, Json] = {"asked": last_words(row.turn), "reply": row.turn.reply.text}
+        after = row.next_state
+        words["next_state"] = None if after is None or after.text in SAID.values() else after.text
+        words["source"] = None if after is None else after.source.value
+        found.append(overrule_json(said) | words)
+    return {"overruled": found, "before": rows[-1].at_s if len(rows) == limit else None}
 
 
 async def _row(parts: ServeParts, name: str) -> TurnRow:

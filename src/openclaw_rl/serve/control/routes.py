@@ -17,8 +17,11 @@ from openclaw_rl.serve.control.views import lesson_json, overrule_json, turn_jso
 from openclaw_rl.serve.ids import turn_of_response
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.request.names import check_name
+from openclaw_rl.store.tables.seen import last_words
 
 _MOST_ROWS = 500
+_MOST_SOURCES = 50  # turns of one version that are shown
+_MOST_WORDS = 240  # characters of what was asked or said
 _MOST_DIGITS = 9  # Python reads no number of thousands of digits
 _SESSION_HEADERS = ("x-session-id", "x-session-affinity", "session_id")
 
@@ -111,20 +114,39 @@ async def versions(request: web.Request, parts: ServeParts, key_name: str) -> we
     return answer(await versions_json(parts.store, limit=limit, before=before, with_learned=is_asked))
 
 
+async def version(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
+    """The turns that a version learned from, in words: what was asked, what followed, and how that was judged."""
+    row = await parts.store.version(named := version_named(request.match_info["id"]))
+    if row is None:
+        raise _no_version(named)
+    found: list[Json] = []
+    for name in row.turns[:_MOST_SOURCES]:
+        held = await parts.store.row(name)
+        if held is not None:
+            after = None if held.next_state is None else held.next_state.text[:_MOST_WORDS]
+            words: dict[str, Json] = {"asked": last_words(held.turn)[:_MOST_WORDS], "next_state": after}
+            found.append(turn_line(held) | words | {"is_step": held.turn.step is not None})
+    return answer({"version": str(named), "turns": found, "more": max(0, len(row.turns) - _MOST_SOURCES)})
+
+
 async def rollback(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
     """Serves an earlier version again."""
     body = parsed(await request.read(), RollbackBody)
     version = version_named(body.version)
     row = await parts.store.version(version)
     if row is None and not (version.is_base and await parts.store.last_number(version.scope)):
-        raise RequestError(
-            f"there is no version {version}",
-            fix="`openclaw-rl versions` lists them, and so does GET /v1/rl/versions",
-            status=404,
-            param="version",
-        )
+        raise _no_version(version)
     await parts.control.rollback(version)
     return answer({"version": str(version)})
+
+
+def _no_version(version: PolicyVersion) -> RequestError:
+    return RequestError(
+        f"there is no version {version}",
+        fix="`openclaw-rl versions` lists them, and so does GET /v1/rl/versions",
+        status=404,
+        param="version",
+    )
 
 
 def version_named(name: str | int, param: str = "version") -> PolicyVersion:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from openclaw_rl.core.message import Json, Role
 from openclaw_rl.core.protocols import Renderer
 from openclaw_rl.core.sample import Sample, SampledReply
@@ -173,8 +175,8 @@ async def versions_json(
 ) -> dict[str, Json]:
     """The newest versions, or those made before one, oldest first; which are served, pinned, and whether all is frozen.
 
-    `before` is what to page on from. With what each was to learn, in the words of its hints, where that is asked for,
-    and why one cannot be made again whose weights are not kept.
+    `before` is what to page on from. Where that is asked for, with what each was to learn, in the words of its hints,
+    from how many turns of which kind, and why one cannot be made again whose weights are not kept.
     """
     held = await store.keeping.page(limit=limit + 1, before=before)
     rows, pins = held[-limit:], await store.orders.pins()
@@ -182,14 +184,15 @@ async def versions_json(
     current = {scope: await store.current(scope) for scope in scopes}
     is_asked = with_learned and any(row.pruned_s is not None for row in rows)
     erased = await store.keeping.erased(rows[-1].version) if is_asked else {}
-    learned = await store.effects.learned([turn for row in rows for turn in row.turns] if with_learned else [])
+    lessons = await store.effects.lessons([turn for row in rows for turn in row.turns] if with_learned else [])
     found: list[Json] = []
     for row in rows:
         line = version_json(row, is_current=current[row.version.scope] == row.version)
         line["is_pinned"] = pins.get(row.version.scope) == row.version
         if with_learned:
-            texts = [text for turn in row.turns for text in learned.get(turn, ())]
-            line["learned"] = list(dict.fromkeys(texts))
+            own = [lessons[turn] for turn in row.turns if turn in lessons]
+            line["learned"] = list(dict.fromkeys(text for lesson in own for text in lesson.hints))
+            line["from"] = dict(Counter(lesson.kind for lesson in own))
             lost = erased.get(row.version)
             line["erased"] = None if lost is None else {"version": str(lost.version), "samples": lost.samples}
         found.append(line)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import PolicyVersion, parse_version
+from openclaw_rl.store.codec import plain
 from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.rows import VersionStatus
 from openclaw_rl.store.tables import ledger, versions
@@ -25,6 +26,20 @@ class CorrectionRecord:
     version: PolicyVersion
     is_corrected: bool
     at: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLesson:
+    """What a turn had to teach: the words of its hints, its score, and whether it is a step of an attempt at a task."""
+
+    hints: tuple[str, ...]
+    score: int | None
+    is_step: bool
+
+    @property
+    def kind(self) -> str:
+        """In a word: `attempts`, `corrected`, `praised` or `others`."""
+        return "attempts" if self.is_step else {-1: "corrected", 1: "praised"}.get(self.score or 0, "others")
 
 
 class EffectBook:
@@ -50,13 +65,13 @@ class EffectBook:
         """The samples of these turns, in the order given; those that are gone are left out."""
         return await self._reader.do(lambda sql: samples_of(sql, turns))
 
-    async def learned(self, turns: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """What was to be learned from each of these turns: the words of its hints."""
+    async def lessons(self, turns: Iterable[str]) -> dict[str, TurnLesson]:
+        """What was to be learned from each of these turns."""
 
-        def read(sql: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
+        def read(sql: sqlite3.Connection) -> dict[str, TurnLesson]:
             found = {turn: ledger.verdict_of(sql, turn) for turn in turns}
             return {
-                turn: tuple(hint.text for hint in verdict.hints)
+                turn: TurnLesson(tuple(hint.text for hint in verdict.hints), verdict.score, _is_step(sql, turn))
                 for turn, verdict in found.items()
                 if verdict is not None
             }
@@ -64,16 +79,27 @@ class EffectBook:
         return await self._reader.do(read)
 
     async def taught(self, *, limit: int = 50) -> list[TaughtWish]:
-        """What the newest live versions learned, newest first, and whether it was asked for again since."""
+        """What the versions served now learned, newest first, and whether it was asked for again since.
+
+        A version that was gone back from is not among those that the served one was made from.
+        """
 
         def read(sql: sqlite3.Connection) -> list[TaughtWish]:
-            return taught(sql, versions.newest_of(sql, VersionStatus.LIVE, limit))
+            rows = versions.newest_of(sql, VersionStatus.LIVE, limit)
+            scopes = {row.version.scope for row in rows}
+            served = [versions.line(sql, versions.current(sql, scope), limit) for scope in scopes]
+            held = {row.version for line in served for row in line}
+            return taught(sql, [row for row in rows if row.version in held])
 
         return await self._reader.do(read)
 
     async def asked_twice(self, *, most: int = 300) -> tuple[int, int]:
         """Of the newest corrections, how many ask for what their user had asked for before; and of how many."""
         return await self._reader.do(lambda sql: asked_twice(sql, most=most))
+
+
+def _is_step(sql: sqlite3.Connection, turn: str) -> bool:
+    return sql.execute("SELECT 1 FROM episode_steps WHERE turn = ?", (plain(turn),)).fetchone() is not None
 
 
 def outcomes(sql: sqlite3.Connection, limit: int) -> list[CorrectionRecord]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from openclaw_rl.core.hint import Hint, HintSource
 from openclaw_rl.core.ledger import OVERRULED, OVERRULED_DROPS, DropReason, State
 from openclaw_rl.core.message import Json, Role, message
-from openclaw_rl.core.next_state import NextStateSource
+from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.store import codec
 from openclaw_rl.store.codec import listed, plain
@@ -21,6 +21,7 @@ from openclaw_rl.store.writer import Transaction
 
 SAID = {**THUMBS, 0: "(the owner marked this reply as neither good nor bad)"}
 STRUCK = "struck by its owner"
+COLUMNS = "overrules.turn, overrules.at_s, key_name, overrules.score, overrules.hints, judged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,17 @@ class OverruleBook:
     async def of_turn(self, turn: str) -> list[Overrule]:
         """What was said of a turn, oldest first."""
         return await self._reader.do(lambda sql: _read(sql, "WHERE turn = ? ORDER BY seq", (plain(turn),)))
+
+    async def of_user(self, user: str, *, limit: int) -> list[tuple[Overrule, NextState]]:
+        """The latest that was said of turns of a user, newest first, each with what had followed the turn."""
+
+        def read(sql: sqlite3.Connection) -> list[tuple[Overrule, NextState]]:
+            where = "JOIN turns ON turns.id = overrules.turn WHERE turns.user = ? ORDER BY overrules.seq DESC LIMIT ?"
+            said = _read(sql, where, (plain(user), limit))
+            found = [(one, ledger.next_state_of(sql, one.turn)) for one in said]
+            return [(one, after) for one, after in found if after is not None and after.text not in SAID.values()]
+
+        return await self._reader.do(read)
 
     async def newest(self, *, limit: int, before_s: float | None = None) -> list[Overrule]:
         """The latest, newest first; `before_s` is a moment to page on from."""
@@ -134,7 +146,7 @@ def _change_kept(sql: sqlite3.Connection, said: Overrule, before: Verdict | None
 
 
 def _read(sql: sqlite3.Connection, rest: str, values: Sequence[str | float | int]) -> list[Overrule]:
-    rows = sql.execute(f"SELECT turn, at_s, key_name, score, hints, judged FROM overrules {rest}", values).fetchall()
+    rows = sql.execute(f"SELECT {COLUMNS} FROM overrules {rest}", values).fetchall()
     found = []
     for turn, at_s, key_name, score, words, judged in rows:
         with codec.reading(f"what was said of turn {turn}"):

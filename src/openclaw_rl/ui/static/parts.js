@@ -1,6 +1,6 @@
 // What several views are made of.
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact-3.1.1.js";
-import { REASONS, SCORES, STATES, STATUSES, TERMS, exactly, versionName, when } from "./words.js";
+import { REASONS, SCORES, STATES, STATUSES, TERMS, exactly, numberOf, versionName, when } from "./words.js";
 
 /** A word with its exact meaning, shown when it is pointed at. */
 export function Term({ is, children }) {
@@ -19,9 +19,10 @@ export function Card({ title, id, note, children }) {
 export const Chip = ({ kind = "flat", title, children }) =>
   html`<span class=${`chip ${kind}`} title=${title}>${children}</span>`;
 
-export function StateChip({ state }) {
+export function StateChip({ state, reason }) {
   const [words, title] = STATES[state || "side"];
-  return html`<${Chip} kind=${state === "trained" ? "good" : "flat"} title=${title}>${words}<//>`;
+  const why = reason ? `: ${REASONS[reason] || reason.replaceAll("_", " ")}` : "";
+  return html`<${Chip} kind=${state === "trained" ? "good" : "flat"} title=${reason ? `${title} (${reason})` : title}>${words}${why}<//>`;
 }
 
 export function ScoreChip({ score }) {
@@ -31,7 +32,7 @@ export function ScoreChip({ score }) {
 }
 
 export function StatusChip({ row }) {
-  const [words, title] = STATUSES[row.status];
+  const [words, title] = numberOf(row.version) ? STATUSES[row.status] : ["where it began", TERMS.version];
   const kind = { live: "good", refused: "bad", candidate: "flat" }[row.status];
   return html`<${Chip} kind=${kind} title=${title}>${words}<//>${row.is_current &&
     html` <${Chip} kind="strong" title="current: answers come from it">served now<//>`}${row.is_pinned &&
@@ -43,10 +44,19 @@ export const VersionLink = ({ name }) =>
 
 export const TurnLink = ({ turn, children }) => html`<a href=${`#/turn/${encodeURIComponent(turn)}`}>${children}</a>`;
 
-/** The program's own words: commands in backquotes as code, the names of reasons in plain words. */
+// Commands whose work can be done on this page.
+const HERE = { versions: "versions", rollback: "versions", freeze: "versions", unfreeze: "versions", pin: "versions", unpin: "versions",
+  turns: "conversations", inspect: "conversations", hints: "wishes", forget: "forget", keys: "keys", settings: "settings", top: "learning" };
+
+/** The program's own words: commands in backquotes as code, those that this page can do as links; terms in plain words. */
 export function Said({ text }) {
-  return text.split(/(`[^`]*`|(?<!\.)\b[a-z]+(?:_[a-z]+)+\b)/).map((piece) => {
-    if (piece.startsWith("`")) return html`<code>${piece.slice(1, -1)}</code>`;
+  return text.split(/(`[^`]*`|(?<!\.)\b[a-z]+(?:_[a-z]+)+\b|\bnats a token\b)/).map((piece) => {
+    if (piece.startsWith("`")) {
+      const code = html`<code>${piece.slice(1, -1)}</code>`;
+      const view = HERE[(piece.match(/^`openclaw-rl ([a-z]+)/) || [])[1]];
+      return view ? html`<a href=${`#/${view}`}>${code}</a>` : code;
+    }
+    if (piece === "nats a token") return html`<${Term} is="nats">${piece}<//>`;
     return REASONS[piece] ? html`<abbr title=${piece}>${REASONS[piece]}</abbr>` : piece;
   });
 }
@@ -66,7 +76,7 @@ export function Loaded({ live, children }) {
 }
 
 /** A button that does something over HTTP: it says so while it does, and what went wrong. */
-export function Doing({ does, done, children, kind = "", label, disabled = false }) {
+export function Doing({ does, done, children, kind = "", label, disabled = false, pressed }) {
   const [state, setState] = useState({});
   const press = async () => {
     setState({ isBusy: true });
@@ -78,7 +88,7 @@ export function Doing({ does, done, children, kind = "", label, disabled = false
     }
   };
   return html`<span class="doing"
-    ><button type="button" class=${kind} onClick=${press} disabled=${disabled || state.isBusy} aria-label=${label}>
+    ><button type="button" class=${kind} onClick=${press} disabled=${disabled || state.isBusy} aria-label=${label} aria-pressed=${pressed}>
       ${state.isBusy ? "…" : children}</button
     ><span role="status">${state.told && html`<span class="told">${state.told}</span>`}</span
     ><${Trouble} problem=${state.problem}
@@ -135,9 +145,8 @@ export function Bars({ rows, caption, part, of }) {
   </figure>`;
 }
 
-/** A distance before and after, as two bars. */
-export function BeforeAfter({ before, after }) {
-  const most = Math.max(before, after, 1e-9);
+/** A distance before and after, as two bars of which `most` is the longest. */
+export function BeforeAfter({ before, after, most = Math.max(before, after, 0.05) }) {
   const bar = (value, kind) =>
     html`<svg class="bar" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">
       <rect class=${kind} width=${Math.max(1, (value / most) * 100)} height="6" rx="1" />

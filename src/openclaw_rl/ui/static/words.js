@@ -17,13 +17,14 @@ export const TERMS = {
   tokens: "Pieces of words that the model reads and writes. Each one in a prompt costs time with every request.",
   session: "A conversation: the requests that continue each other.",
   episode: "An attempt of an agent at a task; each turn is a step, and the environment gives the outcome at the end.",
+  nats: "Nats a token: how differently two versions choose the next piece of a word. 0 is not at all; 0.1 is easily noticed.",
   outcome: "What the environment gave at the end: usually 1 for solved and 0 for not solved.",
 };
 
 export const STATES = {
   served: ["waits for a reaction", "served: nothing followed this reply yet"],
   paired: ["waits for the judge", "paired: somebody reacted; the judge has yet to read it"],
-  judged: ["being looked at", "judged: whether it becomes training data is being decided"],
+  judged: ["waits for the end", "judged: what was said of it alone gives nothing to learn; how its conversation or attempt ends may"],
   ready: ["waits to be learned", "ready: a sample that the next training step uses"],
   trained: ["learned", "trained: a step has used it and made a version"],
   dropped: ["nothing to learn", "dropped: it teaches nothing; the reason is given below"],
@@ -33,10 +34,21 @@ export const STATES = {
 // Why a turn taught nothing, as far as the name of the reason is not plain.
 export const REASONS = {
   cut_by_length: "cut by their length",
+  cancelled: "the client went away",
+  empty: "empty answers",
+  loop: "said one thing over and over",
+  unheeded: "the hint changes nothing",
+  redacted: "held something private",
+  repeated: "said too often in a day",
+  learned: "followed already",
+  stale: "too old",
+  excluded: "left out by an owner",
+  forgotten: "forgotten",
+  damaged: "damaged on the disk",
   control_token: "signals of a program",
   no_next_state: "nobody reacted",
   not_followed: "went on from another answer",
-  no_signal: "nothing to learn in the reaction",
+  no_signal: "the reaction taught nothing",
   may_not_teach: "by a key that may not teach",
   too_many: "too many in a day",
   in_vain: "corrected in vain",
@@ -50,6 +62,20 @@ export const REASONS = {
   not_learnable: "could not be learned",
   trainer_failed: "the trainer failed",
 };
+
+// What a version was made from, by the kinds of its turns.
+const SOURCES = [
+  ["corrected", "correction"],
+  ["praised", "reply that was praised", "replies that were praised"],
+  ["attempts", "step of attempts at tasks", "steps of attempts at tasks"],
+  ["others", "other reply", "other replies"],
+];
+
+/** What a version was made from: "2 corrections and 1 reply that was praised". */
+export function sources(row) {
+  const found = SOURCES.filter(([kind]) => (row.from || {})[kind]).map(([kind, one, several]) => many(row.from[kind], one, several));
+  return found.join(" and ") || many(row.turns.length, "reply", "replies");
+}
 
 export const SCORES = {
   "-1": ["corrected", "bad"],

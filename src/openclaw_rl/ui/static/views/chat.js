@@ -110,7 +110,8 @@ function Journey({ turn, answered, asked, first }) {
   const { state, verdict, next_state: heard, explained } = live.data;
   const row = versions.data && versions.data.versions.find((one) => one.version === made);
   const hints = verdict ? verdict.hints : [];
-  const isOver = state === "dropped" || (verdict && verdict.score !== -1 && !hints.length);
+  const isGood = verdict && verdict.score === 1 && !hints.length;
+  const isOver = state === "dropped" || (verdict && !verdict.score && !hints.length);
   const steps = [
     ["heard", heard, heard ? "your next message was taken for the reaction" : "waiting for your next message"],
     ["judged", verdict, verdict ? { "-1": "a correction", 0: "neither good nor bad", 1: "a good reply", null: "the judge could not tell" }[verdict.score] : "the judge is reading"],
@@ -119,7 +120,7 @@ function Journey({ turn, answered, asked, first }) {
     ["tried", row && row.status !== "candidate", row ? { candidate: "the tests run", live: "it passed the tests", refused: `refused: ${row.why}` }[row.status] : "by the tests, before it is served"],
     ["served", row && row.is_current, row && row.is_current ? "answers come from it now" : "to everybody"],
   ];
-  const shown = isOver ? steps.slice(0, hints.length ? 3 : 2) : steps;
+  const shown = isOver ? steps.slice(0, hints.length ? 3 : 2) : steps.filter(([name]) => !(isGood && name === "hinted"));
   const askAgain = async () => {
     const body = { versions: [answered, made], conversations: [asked.map(({ role, content }) => ({ role, content }))], max_tokens: 256 };
     setAgain((await call("POST", "v1/rl/compare", body)).compared[0].answers[1]);
@@ -127,7 +128,7 @@ function Journey({ turn, answered, asked, first }) {
   return html`<ol class="journey" aria-label="The way of your reaction">
       ${shown.map(([name, isDone, words]) => html`<li class=${isDone ? "done" : ""}><strong>${name}</strong> <span>${words}</span>${isDone ? html`<span class="unseen"> (done)</span>` : null}</li>`)}
     </ol>
-    ${isOver && state === "dropped" && html`<p class="note">${explained[explained.length - 1]}</p>`}
+    ${(isOver || (isGood && !made)) && html`<p class="note">${explained[explained.length - 1]}</p>`}
     ${row && row.is_current && html`<p class="row"><${Doing} does=${askAgain}>Ask the same again<//></p>`}
     ${again !== null && html`<${Differing} one=${first} other=${again} names=${["before", "now"]} />`}`;
 }

@@ -52,7 +52,7 @@ export function TurnCard({ turn, reload, isOpen = false }) {
   const { verdict, next_state: next } = turn;
   return html`<article class="card turn" aria-labelledby=${id}>
     <h2 id=${id} class="facts"><${When} at=${turn.at} /> · ${turn.user} · <${VersionLink} name=${turn.version} />
-      ${" "}<${StateChip} state=${turn.state} />${" "}<${ScoreChip} score=${turn.score} />
+      ${" "}<${StateChip} state=${turn.state} reason=${turn.reason} />${" "}<${ScoreChip} score=${turn.score} />
       ${turn.overruled.length > 0 && html` <${Chip} kind="strong" title=${exactly(turn.overruled[turn.overruled.length - 1].at)}>your word<//>`}
     </h2>
     <div class="said-by user"><span class="who">asked</span><p>${turn.asked || "(no words)"}</p></div>
@@ -78,9 +78,11 @@ export function TurnCard({ turn, reload, isOpen = false }) {
 const words = (said) =>
   `${{ "-1": "corrected", 0: "neither good nor bad", 1: "good", null: "no score" }[said.score]}${said.hints.length ? ` (“${said.hints.join("”, “")}”)` : ""}`;
 
+const ASKED = { score: "was the reply good?", hint: "what would have been better?", owner: "what its owner said of the same words" };
+
 function Votes({ votes }) {
   return html`<table><caption>Votes of the judge</caption>
-    <thead><tr><th scope="col">asked for</th><th scope="col">vote</th><th scope="col">in its words</th></tr></thead>
-    <tbody>${votes.map((vote) => html`<tr><td>${vote.asked}</td><td>${vote.score ?? "none"}</td><td>${vote.hint || vote.raw}</td></tr>`)}</tbody>
+    <thead><tr><th scope="col">it was asked</th><th scope="col">vote</th><th scope="col">in its words</th></tr></thead>
+    <tbody>${votes.map((vote) => html`<tr><td>${ASKED[vote.asked] ? html`<abbr title=${vote.asked}>${ASKED[vote.asked]}</abbr>` : vote.asked}</td><td>${vote.score ?? "none"}</td><td>${vote.hint || vote.raw}</td></tr>`)}</tbody>
   </table>`;
 }

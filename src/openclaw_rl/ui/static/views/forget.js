@@ -1,8 +1,8 @@
 // Forget: what would go is counted first; afterwards the certificate says what went.
 import { call, useLive } from "../api.js";
-import { Asking, Card, Doing, Empty, Loaded, Trouble, When } from "../parts.js";
+import { Card, Doing, Empty, Loaded, Trouble, When } from "../parts.js";
 import { many } from "../words.js";
-import { html, useState } from "../vendor/htm-preact-3.1.1.js";
+import { html, useEffect, useState } from "../vendor/htm-preact-3.1.1.js";
 
 const KINDS = [
   ["session", "one conversation", "its name"],
@@ -12,16 +12,25 @@ const KINDS = [
   ["before", "everything before a day", "the day"],
 ];
 const PHASES = { erasing: "being erased", rebuilding: "erased; versions are made again without it", at_gate: "erased; versions made again are being tested", done: "done" };
-const GOES = { turns: "turn", sessions: "conversation", hints: "wish", episodes: "attempt", versions: "version that learned from it", samples: "training sample" };
+const GOES = {
+  turns: ["reply with its request", "replies with their requests"], sessions: ["conversation"], hints: ["wish", "wishes"], episodes: ["attempt at a task", "attempts at tasks"],
+  "versions that saw it": ["version learned from it: made again without it", "versions learned from it or stand on one that did: made again without it"],
+  "next states": ["reaction to a reply", "reactions to replies"], verdicts: ["verdict of the judge", "verdicts of the judge"], feedback: ["thumb", "thumbs"],
+  samples: ["training sample"], pictures: ["screenshot"],
+};
 
 export function Forget({ query }) {
   const first = KINDS.find(([kind]) => query[kind]) || KINDS[0];
   const [kind, setKind] = useState(first[0]);
   const [value, setValue] = useState(query[first[0]] || "");
   const [plan, setPlan] = useState(null);
+  const [problem, setProblem] = useState(null);
   const live = useLive("v1/rl/forget", { every: 1000 });
+  useEffect(() => {
+    if (query[kind]) look().catch(setProblem); // who came from what is to be forgotten sees at once what would go
+  }, []);
   const what = () => ({ [kind]: kind === "before" ? new Date(`${value}T00:00`).getTime() / 1000 : value.trim() });
-  const look = async () => setPlan(await call("POST", "v1/rl/forget", { ...what(), dry_run: true }));
+  const look = async () => setProblem(null) || setPlan(await call("POST", "v1/rl/forget", { ...what(), dry_run: true }));
   const forget = async () => {
     await call("POST", "v1/rl/forget", what());
     setPlan(null);
@@ -38,11 +47,12 @@ export function Forget({ query }) {
         <label class="wide">${hint} <input value=${value} type=${kind === "before" ? "date" : "text"} onInput=${(event) => { setValue(event.target.value); setPlan(null); }} /></label>
         <${Doing} kind="primary" does=${look} disabled=${!value.trim()}>See what would go<//>
       </form>
+      <${Trouble} problem=${problem} />
       <div role="status">${plan && (plan.is_nothing
         ? html`<${Empty}>Nothing of that is here.<//>`
         : html`<h3>This would go</h3><${Counts} goes=${plan.goes} />
-          <${Asking} kind="danger" title="Erase all this?" confirm="Erase it for good" does=${forget}
-            says=${html`<${Counts} goes=${plan.goes} /><p>The rows go at once. Versions that learned from them are made again without them, and tested, while serving goes on.</p>`}>Forget ${words}…<//>`)}</div>
+          <p class="note">It goes at once. Versions that learned from it are made again without it, and tested, while serving goes on.</p>
+          <${Doing} kind="danger" does=${forget}>Erase ${words} for good<//>`)}</div>
     <//>
     <${Loaded} live=${live}>${({ forgettings }) => html`<${Card} title="Certificates" id="certificates">
       ${!forgettings.length && html`<${Empty}>Nothing was forgotten yet.<//>`}
@@ -51,7 +61,7 @@ export function Forget({ query }) {
 }
 
 function Counts({ goes }) {
-  return html`<ul>${Object.entries(goes).filter(([, count]) => count).map(([name, count]) => html`<li>${GOES[name] ? many(count, GOES[name], name === "hints" ? "wishes" : undefined) : `${count} ${name.replaceAll("_", " ")}`}</li>`)}</ul>`;
+  return html`<ul>${Object.entries(goes).filter(([, count]) => count).map(([name, count]) => html`<li>${GOES[name] ? many(count, ...GOES[name]) : `${count} ${name}`}</li>`)}</ul>`;
 }
 
 function Certificate({ one }) {

@@ -1,14 +1,14 @@
 // Is it learning? The first view: what was learned and whether it held, what waits and why, versions, and what it took.
 import { call, useLive } from "../api.js";
 import { BeforeAfter, Bars, Card, Doing, Empty, Loaded, Said, StatusChip, Term, TurnLink, VersionLink, When } from "../parts.js";
-import { day, lasting, many, numberOf, short, versionName, when } from "../words.js";
+import { day, lasting, many, numberOf, short, sources, versionName, when } from "../words.js";
 import { html } from "../vendor/htm-preact-3.1.1.js";
 import { BackButton, isBase } from "./orders.js";
 
 const WAITING = [
   ["served", "for a reaction: nobody has said anything after them yet"],
   ["paired", "for the judge to read the reaction"],
-  ["judged", "to be looked at: whether there is something to learn"],
+  ["judged", "for the end of their conversation or attempt: it may say what there is to learn"],
   ["ready", "to be learned in the next training step"],
 ];
 
@@ -19,7 +19,7 @@ export function Learning() {
 }
 
 function Found({ data, reload }) {
-  return html`<p class="headline">${headline(data)}</p>
+  return html`<p class="headline">${data.headline}</p>
     <${Needed} data=${data} reload=${reload} />
     <div class="grid">
       <div>
@@ -33,21 +33,6 @@ function Found({ data, reload }) {
         <${Spent} data=${data} />
       </div>
     </div>`;
-}
-
-function headline(data) {
-  const { learned, weeks, ledger } = data;
-  if (data.frozen_since) return `Learning is paused by your order since ${when(data.frozen_since)}.`;
-  if (!data.learns) return "No: the server was started without learning. What is said is stored only.";
-  if (learned.length) {
-    const broken = learned.filter((one) => one.again > 0).length;
-    const held = broken ? `${many(broken, "of them was", "of them were")} asked for again since.` : "Nothing of it had to be asked for again.";
-    return `Yes. It has learned ${many(learned.length, "wish", "wishes")}, the last ${when(learned[0].learned_at)}. ${held}`;
-  }
-  if (!ledger.main) return "Not yet: nobody has talked to it. Point a program at the server, or try it here.";
-  const corrected = weeks.reduce((sum, week) => sum + week.corrected, 0);
-  if (!corrected) return "Nothing to learn yet: no reply was corrected in the last weeks.";
-  return `Not yet: ${many(corrected, "reply was", "replies were")} corrected, and nothing is learned from that so far.`;
 }
 
 function Needed({ data, reload }) {
@@ -115,7 +100,7 @@ function Waits({ data }) {
   const rows = WAITING.filter(([state]) => data.ledger[state]);
   const notes = data.diagnosis.filter((one) => one.level !== "mend");
   return html`<${Card} title="What waits, and why" id="waits">
-    <p>${data.doing ? `Now: ${data.doing}${data.left_s ? `, about ${lasting(data.left_s)} left` : ""}.` : data.why_waiting ? `No training step now: ${data.why_waiting}.` : "Nothing is under way."}</p>
+    <p>${data.doing ? `Now: ${data.doing}.` : data.why_waiting ? `No training step now: ${data.why_waiting}.` : "Nothing is under way."}</p>
     ${rows.length > 0 &&
     html`<ul>
       ${rows.map(([state, why]) => html`<li><a href=${`#/conversations?state=${state}`}>${many(data.ledger[state], "reply waits", "replies wait")}</a> ${why}</li>`)}
@@ -134,8 +119,8 @@ function Line({ data, reload }) {
         (rows) => html`<li key=${rows[0].version} class=${rows[0].status}>
           <p><${VersionLink} name=${rows[0].version} /> <${StatusChip} row=${rows[0]} /></p>
           <p class="note">
-            ${isBase(rows[0]) ? "before anything was learned" : html`made <${When} at=${rows[0].made_at} />`}${rows[0].learned.length > 0 && html`: ${short(rows[0].learned.join(" · "), 110)}`}
-            ${rows[0].status === "refused" && html`<br />${short(rows[0].why, 160)}`}
+            ${isBase(rows[0]) ? "before anything was learned" : html`made <${When} at=${rows[0].made_at} /> from ${sources(rows[0])}`}${rows[0].learned.length > 0 && html`: ${short(rows[0].learned.join(" · "), 110)}`}
+            ${rows[0].status === "refused" && html`<br /><${Said} text=${short(rows[0].why, 160)} />`}
             ${rows.length > 1 && html`<br />${many(rows.length - 1, "version", "versions")} before it ${rows.length === 2 ? "was" : "were"} refused too.`}
           </p>
           <${BackButton} row=${rows[0]} rows=${data.versions} then=${reload} />
@@ -160,11 +145,12 @@ function inGroups(rows) {
 function Followed({ data }) {
   const rows = data.versions.filter((row) => "gate_wish" in row.metrics && row.status !== "candidate").slice(-4).reverse();
   if (!rows.length) return null;
-  return html`<${Card} title="Wishes followed" id="followed" note="Shorter is closer to what was asked for.">
+  const most = Math.max(0.05, ...rows.flatMap((row) => [row.metrics.gate_wish_before, row.metrics.gate_wish]));
+  return html`<${Card} title="Wishes followed" id="followed" note=${html`<${Term} is="distance">How far<//> replies were from what was wished for, before and after each version. Shorter is closer.`}>
     ${rows.map(
       (row) => html`<div key=${row.version} class="followed">
-        <p><${VersionLink} name=${row.version} />: <${Term} is="distance">distance from what was wished for<//></p>
-        <${BeforeAfter} before=${row.metrics.gate_wish_before} after=${row.metrics.gate_wish} />
+        <p><${VersionLink} name=${row.version} />: ${row.learned.length ? `“${short(row.learned.join("”, “"), 90)}”` : "earlier wishes, kept"}</p>
+        <${BeforeAfter} before=${row.metrics.gate_wish_before} after=${row.metrics.gate_wish} most=${most} />
       </div>`,
     )}
   <//>`;

@@ -25,23 +25,27 @@ export function Overrule({ turn, then }) {
   </div>`;
 }
 
-/** Another verdict, and hints in other words. An empty hint is struck. */
+/** Another verdict or another hint, each at one press. What is typed counts with whichever is pressed. */
 function Anew({ turn, hints, judge }) {
-  const [score, setScore] = useState(turn.score ?? -1);
   const [texts, setTexts] = useState(hints.length ? hints : [""]);
   const change = (at, text) => setTexts(texts.map((held, index) => (index === at ? text : held)));
-  const wanted = texts.map((text) => text.trim()).filter(Boolean);
-  const name = `score-${turn.id}`;
+  const without = (at) => texts.filter((_, index) => index !== at);
+  const wanted = (held) => held.map((text) => text.trim()).filter(Boolean);
+  const score = turn.score ?? -1;
+  const strike = (at) => async () => {
+    const told = await judge(score, wanted(without(at)))();
+    setTexts(without(at).length ? without(at) : [""]);
+    return told;
+  };
   return html`<form class="anew" onSubmit=${(event) => event.preventDefault()}>
     ${turn.state === "trained" && html`<p class="note">${LEARNED}</p>`}
-    <fieldset><legend>The reply was</legend>
-      ${[[-1, "bad"], [0, "neither"], [1, "good"]].map(([value, words]) => html`<label><input type="radio" name=${name} checked=${score === value} onChange=${() => setScore(value)} /> ${words}</label>`)}
-    </fieldset>
+    <div role="group" aria-label="The reply was" class="row"><span>The reply was</span>
+      ${[[-1, "bad", texts], [0, "neither", texts], [1, "good", []]].map(([value, words, held]) => html`<${Doing} key=${words} kind="small" does=${judge(value, wanted(held))} pressed=${turn.score === value}>${words}<//>`)}
+    </div>
     ${texts.map((text, at) => html`<label>What would have been better
         <textarea rows="2" value=${text} onInput=${(event) => change(at, event.target.value)} placeholder="for example: Write plain sentences without markdown."></textarea></label>
-      ${text && html`<button type="button" class="small" onClick=${() => change(at, "")}>Strike this hint</button>`}`)}
-    ${texts.length < 8 && html`<button type="button" class="small" onClick=${() => setTexts([...texts, ""])}>Another hint</button>`}
-    <p class="row"><${Doing} kind="primary" does=${judge(score, wanted)}>Say so<//></p>
+      ${hints.includes(text) && html`<${Doing} kind="small" does=${strike(at)}>Strike this hint<//>`}`)}
+    <p class="row"><${Doing} kind="primary" does=${judge(hints.length ? score : -1, wanted(texts))} disabled=${!wanted(texts).length}>Keep these words<//>
+      ${texts.length < 8 && html`<button type="button" onClick=${() => setTexts([...texts, ""])}>Another hint</button>`}</p>
   </form>`;
 }
-

@@ -1,7 +1,7 @@
 // Tasks and runs: how agents' attempts went over time, and each attempt turn by turn.
 import { get, useLive, withQuery } from "../api.js";
 import { Card, Chip, Empty, Loaded, StateChip, TurnLink, Trouble, VersionLink, When } from "../parts.js";
-import { day, many } from "../words.js";
+import { TERMS, day, many } from "../words.js";
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact-3.1.1.js";
 
 const FAILURES = { none: "", agent: "the agent failed", environment: "the task or its grader is broken", infrastructure: "a machine or network failed" };
@@ -14,7 +14,7 @@ export function Tasks({ rest, query }) {
 function Curves() {
   const live = useLive("v1/rl/runs", { every: 10000 });
   return html`<${Loaded} live=${live}>${({ runs }) => {
-    if (!runs.length) return html`<${Empty}>No agent has worked on a task yet. The page on operation says how an environment reports its attempts.<//>`;
+    if (!runs.length) return html`<${Empty}>No agent has worked on a task yet. <code>openclaw-rl rollout</code> lets the model try some, and <code>openclaw-rl train-agent</code> trains it on them.<//>`;
     return html`<${Card} title="Outcomes over time" id="curves" note="Each point is the mean outcome of an equal share of the attempts, oldest first.">
       <div class="curves">${runs.filter((run) => !run.task || runs.length < 13).map((run) => html`<${Curve} key=${run.environment + run.task} run=${run} />`)}</div><//>`;
   }}<//>`;
@@ -33,13 +33,13 @@ function Curve({ run }) {
   const last = shares[shares.length - 1];
   const words = `${name}: mean outcome ${shares[0].mean.toFixed(2)} at first, ${last.mean.toFixed(2)} lately, over ${attempts} attempts`;
   return html`<figure class="curve">
-    <figcaption>${run.task ? name : html`<strong>${name}</strong>`}</figcaption>
-    <svg viewBox="0 0 100 40" role="img" aria-label=${words}>
+    <figcaption>${run.task ? html`<a href=${withQuery("#/tasks", { task: run.task })}>${name}</a>` : html`<strong>${name}</strong>`}</figcaption>
+    <div class="plot"><span aria-hidden="true">${high}</span><span aria-hidden="true">${low}</span><svg viewBox="0 0 100 40" role="img" aria-label=${words}>
       <line class="axis" x1="0" y1=${y(0)} x2="100" y2=${y(0)} />
       <polyline points=${shares.map((share, at) => `${x(at)},${y(share.mean)}`).join(" ")} />
       ${shares.map((share, at) => html`<circle cx=${x(at)} cy=${y(share.mean)} r="1.3"><title>${`${share.mean.toFixed(2)} over ${share.attempts}, until ${day(share.until)}`}</title></circle>`)}
-    </svg>
-    <p class="note">${last.mean.toFixed(2)} lately · ${many(attempts, "attempt")}${failed ? ` · ${failed} broken off` : ""}</p>
+    </svg></div>
+    <p class="note">${shares[0].mean.toFixed(2)} at first, ${last.mean.toFixed(2)} lately · ${many(attempts, "attempt")}${failed ? ` · ${failed} broken off` : ""}</p>
   </figure>`;
 }
 
@@ -57,8 +57,9 @@ function Runs({ query }) {
   return html`<${Loaded} live=${live}>${(data) => {
     const rows = [...data.episodes, ...more.rows];
     const before = more.before === undefined ? data.before : more.before;
-    if (!rows.length) return null;
+    if (!rows.length && !query.task) return null;
     return html`<${Card} title="Attempts" id="runs">
+      ${query.task && html`<p>Only those at ${query.task}. <a href="#/tasks">Show all</a></p>`}
       <div class="scroll" tabindex="0" role="region" aria-label="Attempts"><table>
         <thead><tr><th scope="col">task</th><th scope="col">when</th><th scope="col">steps</th><th scope="col">outcome</th></tr></thead>
         <tbody>${rows.map((row) => html`<tr key=${row.id}>
@@ -72,7 +73,7 @@ function Runs({ query }) {
 }
 
 function Outcome({ row }) {
-  if (row.outcome !== null) return html`<${Chip} kind=${row.outcome > 0 ? "good" : "bad"}>${Number(row.outcome.toPrecision(3))}<//>`;
+  if (row.outcome !== null) return html`<${Chip} kind=${row.outcome > 0 ? "good" : "bad"} title=${TERMS.outcome}>${Number(row.outcome.toPrecision(3))}<//>`;
   if (row.failure !== "none") return html`<${Chip} kind="bad">${FAILURES[row.failure]}<//>`;
   return html`<${Chip}>goes on<//>`;
 }
@@ -89,8 +90,8 @@ function Run({ name }) {
       <p>Task <strong>${run.task}</strong>${run.environment && html` in ${run.environment}`}, begun <${When} at=${run.begun_at} />. <${Outcome} row=${run} /></p>
       ${run.why && html`<p>${run.why}</p>`}
       ${run.asked && html`<section class="card" aria-label="What was asked"><div class="said-by environment"><span class="who">was asked</span><pre>${run.asked}</pre></div></section>`}
-      ${run.turns.map((step) => html`<article class="card turn" aria-label=${`step ${step.step + 1}`}>
-        <h2 class="facts">step ${step.step + 1} of ${run.steps} · <${VersionLink} name=${step.version} /> <${StateChip} state=${step.state} />${step.score !== null && html` <${Chip}>reward ${step.score}<//>`}</h2>
+      ${run.turns.map((step) => html`<article class="card turn" key=${step.turn} aria-label=${`step ${step.step + 1}`}>
+        <h2 class="facts">step ${step.step + 1} of ${run.steps} · <${VersionLink} name=${step.version} /> <${StateChip} state=${step.state} reason=${step.reason} />${step.score !== null && html` <${Chip}>reward ${step.score}<//>`}</h2>
         <div class="acted">${shown(step, "before")}<div>
         <div class="said-by model"><span class="who">did</span><p>${said(step.said)}</p>
           ${(step.said.tool_calls || []).map((one) => html`<pre>${called(one)}</pre>`)}</div>

@@ -1,7 +1,7 @@
 // Versions: which was made from which, what each learned and from which turns, what the tests measured, and ways back.
 import { useLive, withQuery } from "../api.js";
-import { BeforeAfter, Card, Empty, Loaded, StatusChip, Term, TurnLink, VersionLink, When } from "../parts.js";
-import { many, short, versionName } from "../words.js";
+import { BeforeAfter, Card, Empty, Loaded, Said, ScoreChip, StatusChip, Term, TurnLink, VersionLink, When } from "../parts.js";
+import { many, short, sources, versionName } from "../words.js";
 import { html, useState } from "../vendor/htm-preact-3.1.1.js";
 import { Compare } from "./compare.js";
 import { BackButton, FreezeButton, PinButton, isBase, lineOf } from "./orders.js";
@@ -10,18 +10,19 @@ import { BackButton, FreezeButton, PinButton, isBase, lineOf } from "./orders.js
 const MEASURES = {
   gate_turns: "requests it was tried on",
   gate_kl: "distance from the base model (nats a token)",
-  gate_faults: "replies with a fault",
-  gate_faults_before: "the same before",
-  gate_length: "length of its replies, as a share of those before",
-  gate_repetition: "repetition in its replies",
-  gate_kept: "distance from earlier wishes",
-  gate_kept_before: "the same before",
-  gate_departs: "replies to its users that the base model would not give",
-  gate_departs_others: "the same, to others",
-  gate_departs_unasked: "the same, to new requests",
+  gate_kept: "distance from what earlier wishes ask for",
+  gate_kept_before: "that distance before",
+  gate_yielded: "earlier wishes that were given up for the new one",
+  gate_faults: "degenerate replies, such as empty or endless ones",
+  gate_faults_before: "degenerate replies before",
+  gate_length: "tokens in a reply, in the mean",
+  gate_length_told: "tokens in the base model's replies that read the wish",
+  gate_repetition: "share of a reply that repeats itself",
+  gate_departs: "share of replies to its users that the base model would not give",
+  gate_departs_others: "that share in replies to other users",
+  gate_departs_unasked: "that share in replies to nobody in particular",
   gate_approval: "how much likelier it makes praised replies",
   gate_tasks: "share of test tasks solved",
-  gate_yielded: "earlier wishes that were given up for the new one",
 };
 
 export function Versions({ rest }) {
@@ -65,25 +66,34 @@ function Tree({ data, reload }) {
 function Node({ row, rows, reload, children }) {
   return html`<li class=${row.status}>
     <p><${VersionLink} name=${row.version} /> <${StatusChip} row=${row} /></p>
-    <p class="note">${isBase(row) ? "before anything was learned" : html`made <${When} at=${row.made_at} /> from ${many(row.turns.length, "turn")}`}
+    <p class="note">${isBase(row) ? "before anything was learned" : html`made <${When} at=${row.made_at} /> from ${sources(row)}`}
       ${row.learned.length > 0 && html`: ${short(row.learned.join(" · "), 160)}`}</p>
-    ${row.status === "refused" && html`<p class="note">${short(row.why, 240)}</p>`}
+    ${row.status === "refused" && html`<p class="note"><${Said} text=${short(row.why, 240)} /></p>`}
     <${BackButton} row=${row} rows=${rows} then=${reload} />
     ${children}
   </li>`;
 }
 
+/** The replies that a version learned from: what was asked, and what was said to the reply. */
+function Sources({ row }) {
+  const live = useLive(`v1/rl/versions/${encodeURIComponent(row.version)}`, { every: 60000 });
+  return html`<h3>From ${sources(row)}</h3><${Loaded} live=${live}>${({ turns, more }) => html`
+    <ul class="sources">${turns.map((turn) => html`<li key=${turn.id}><${TurnLink} turn=${turn.id}>${short(turn.asked || "(no words)", 100)}<//>${" "}<${ScoreChip} score=${turn.score} />
+      ${turn.next_state && html`<br /><span class="note">${turn.is_step ? "then was shown" : "then was said"}: ${short(turn.next_state, 140)}</span>`}</li>`)}</ul>
+    ${more > 0 && html`<p class="note">and ${more} more</p>`}`}<//>`;
+}
+
 function One({ name, data, reload }) {
   const row = data.versions.find((one) => one.version === name);
   if (!row) return html`<${Empty}>${versionName(name)} is not among those below.<//>`;
-  const measures = Object.entries(row.metrics).filter(([key]) => key in MEASURES);
+  const measures = Object.keys(MEASURES).filter((key) => key in row.metrics).map((key) => [key, row.metrics[key]]);
   const title = versionName(row.version);
   return html`<${Card} title=${title.charAt(0).toUpperCase() + title.slice(1)} id="one">
     <p><${StatusChip} row=${row} /></p>
-    ${row.why && html`<p>${row.why}</p>`}
+    ${row.why && row.status === "refused" && html`<p><${Said} text=${row.why} /></p>`}
     <p class="row"><${BackButton} row=${row} rows=${data.versions} then=${reload} /><${PinButton} row=${row} rows=${data.versions} then=${reload} /></p>
     ${row.learned.length > 0 && html`<h3>Learned</h3><ul>${row.learned.map((text) => html`<li>${text}</li>`)}</ul>`}
-    ${row.turns.length > 0 && html`<h3>From these turns</h3><ul>${row.turns.slice(0, 30).map((turn) => html`<li><${TurnLink} turn=${turn}>${turn}<//></li>`)}</ul>`}
+    ${row.turns.length > 0 && html`<${Sources} row=${row} />`}
     ${row.rehearsed.length > 0 && html`<p class="note">${many(row.rehearsed.length, "earlier sample was", "earlier samples were")} rehearsed, so that nothing is lost.</p>`}
     ${"gate_wish" in row.metrics && html`<h3><${Term} is="distance">Distance from what was wished for<//></h3>
       <${BeforeAfter} before=${row.metrics.gate_wish_before} after=${row.metrics.gate_wish} />`}

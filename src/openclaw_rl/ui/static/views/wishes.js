@@ -1,6 +1,6 @@
 // Wishes: the hints that are kept for users. In use, learned, resting, at odds; edited, added, retired.
 import { call, useLive } from "../api.js";
-import { Asking, Card, Chip, Doing, Empty, Loaded, Term, TurnLink, When } from "../parts.js";
+import { Asking, Card, Chip, Doing, Empty, Loaded, Term, TurnLink, VersionLink, When } from "../parts.js";
 import { many } from "../words.js";
 import { html, useState } from "../vendor/htm-preact-3.1.1.js";
 
@@ -20,10 +20,13 @@ function Found({ data, reload }) {
   const { hints, carry } = data;
   const texts = new Map(hints.map((hint) => [hint.id, hint.text]));
   const inUse = hints.filter((hint) => hint.state === "in_use");
+  const odds = inUse.filter((hint) => hint.opposes.length);
+  // With carry = weights nothing is taken out of use: that a served version learned it is all there is to say.
+  const isLearned = (hint) => hint.is_followed || (carry === "weights" && hint.state === "in_use" && hint.learned_by !== null);
   const groups = [
-    ["odds", "At odds with each other", inUse.filter((hint) => hint.opposes.length), "Change or retire one of each pair: both cannot be followed."],
-    ["active", "In use", inUse.filter((hint) => !hint.opposes.length)],
-    ["learned", "Learned", hints.filter((hint) => hint.is_followed), "The model follows these without being told."],
+    ["odds", "At odds with each other", odds, "By their words, both of a pair may not be possible at once. Change or retire one if that is so."],
+    ["active", carry === "weights" ? "Not learned yet" : "In use", inUse.filter((hint) => !odds.includes(hint) && !isLearned(hint))],
+    ["learned", "Learned", hints.filter((hint) => isLearned(hint) && !odds.includes(hint)), "A version that learned it is served: the model follows it without being told."],
     ["resting", "Resting", hints.filter((hint) => hint.state === "retired" && !hint.is_followed)],
   ];
   const cost = carry === "weights" ? 0 : inUse.reduce((sum, hint) => sum + hint.tokens, 0);
@@ -51,6 +54,7 @@ function Wish({ hint, texts, carry, reload }) {
       : html`<label>In other words <textarea rows="2" value=${text} onInput=${(event) => setText(event.target.value)}></textarea></label>`}
     ${hint.opposes.map((name) => html`<p class="worse">at odds with “${texts.get(name)}”</p>`)}
     <p class="note">of ${hint.user} · ${hint.why} · since <${When} at=${hint.changed_at} />
+      ${hint.learned_by && html` · learned by <${VersionLink} name=${hint.learned_by} />`}
       ${hint.times > 1 && html` · asked for ${hint.times} times`}
       ${hint.turn && html` · <${TurnLink} turn=${hint.turn}>where it was said<//>`}
       ${carry !== "weights" && hint.state === "in_use" && html` <${Chip}>${many(hint.tokens, "token")} a prompt<//>`}</p>
