@@ -11,8 +11,8 @@ from typing import Protocol
 from openclaw_rl.core.message import Json
 from openclaw_rl.envs.box.sandbox import Boxes
 from openclaw_rl.envs.open import EnvOptions
-from openclaw_rl.envs.screen.screen import ActionError, Judgement, Screen
-from openclaw_rl.envs.screen.tools import SUBMIT
+from openclaw_rl.envs.screen.screen import ActionError, Judgement, Screen, View
+from openclaw_rl.envs.screen.tools import SUBMIT, by_number
 from openclaw_rl.envs.screen.tree import tree_text
 from openclaw_rl.envs.task import (
     Action,
@@ -47,6 +47,7 @@ class _Episode:
 
     task: Task
     screen: Screen
+    view: View | None = None  # the last one
     right: float = 0.0  # of the state, at the last look
     used_s: float = 0.0
     ended: Info | None = None
@@ -84,7 +85,7 @@ class ScreenEnv:
             screen = await self._source.open(task, self._boxes)
             opened = self._clock()
             episode = _Episode(task, screen)
-            parts = await self._seen(screen)
+            parts = await self._seen(episode)
             episode.right = (await screen.judge()).right or 0.0
         except (TaskError, BoxError) as problem:
             self._failed = failed(problem)
@@ -108,7 +109,7 @@ class ScreenEnv:
             acted = self._clock()
             verdict = await episode.screen.judge()
             is_over = is_submitted or verdict.is_over
-            parts = await self._recorded(episode.screen) if is_over else await self._seen(episode.screen)
+            parts = await self._recorded(episode.screen) if is_over else await self._seen(episode)
         except (TaskError, BoxError) as problem:
             episode.ended = failed(problem, {"act": self._clock() - began})
             return over(episode.ended)
@@ -137,15 +138,16 @@ class ScreenEnv:
             if action.tool == SUBMIT.name:
                 return "", True
             try:
-                await episode.screen.act(action)
+                await episode.screen.act(by_number(action, episode.view.nodes if episode.view else ()))
             except ActionError as problem:
                 return str(problem), False
             if number + 1 < len(actions) and (await episode.screen.judge()).is_over:
                 return "", False
         return ("", False) if actions else (f"no tool was called; there are: {', '.join(names)}", False)
 
-    async def _seen(self, screen: Screen) -> tuple[Part, ...]:
-        view = await screen.look()
+    async def _seen(self, episode: _Episode) -> tuple[Part, ...]:
+        screen, view = episode.screen, await episode.screen.look()
+        episode.view = view
         tree = Part(PartKind.TREE, tree_text(view, most_characters=self._options.output_characters))
         if not self._options.pictures:
             return (tree, *await self._recorded(screen))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 from openclaw_rl.core.message import Json, Tool
-from openclaw_rl.envs.screen.screen import ActionError
+from openclaw_rl.envs.screen.screen import ActionError, Node
 from openclaw_rl.envs.task import Action
 
 MOST_TEXT = 2_000
@@ -17,7 +19,10 @@ KEYS = (
 MODIFIERS = ("Control", "Shift", "Alt")
 DIRECTIONS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 
-_REF: dict[str, Json] = {"type": "integer", "description": "The number in brackets."}
+_REF: dict[str, Json] = {
+    "type": ["integer", "string"],
+    "description": "The number in brackets, or the name in quotes if nothing else is called so.",
+}
 _TEXT: dict[str, Json] = {"type": "string"}
 _NUMBER: dict[str, Json] = {"type": "number"}
 
@@ -47,6 +52,24 @@ BY_PIXEL = (
     _tool("drag_at", "Drag from one point to another.", {"x": _NUMBER, "y": _NUMBER, "to_x": _NUMBER, "to_y": _NUMBER}),
 )
 SWITCH = _tool("window", "Go to another open window, by its number.", {"number": {"type": "integer"}})
+
+
+def by_number(action: Action, nodes: Sequence[Node]) -> Action:
+    """The action with the number of each element that it calls by its name.
+
+    ActionError where nothing that can be acted on is called so, or several things are.
+    """
+    found = dict(action.arguments)
+    for argument in ("ref", "to"):
+        name = found.get(argument)
+        if not isinstance(name, str) or name.strip().strip("[]").isdecimal():
+            continue
+        refs = [node.ref for node in nodes if node.ref and node.name == name]
+        if len(refs) != 1:
+            said = f"{len(refs)} things are" if refs else "nothing that can be acted on is"
+            raise ActionError(f"{said} called {name[:60]!r} in what you see; give a number in brackets")
+        found[argument] = refs[0]
+    return replace(action, arguments=found)
 
 
 def whole(action: Action, name: str) -> int:
