@@ -48,6 +48,11 @@ class Cluster:
             raise
         return cluster
 
+    @property
+    def address(self) -> str:
+        """Where it was joined."""
+        return self._join.address
+
     def host(self, role: str, number: int) -> NodeHost:
         """The place of a role's process."""
         return NodeHost(self, Place(role, number))
@@ -142,7 +147,7 @@ class NodeHost:
     def __init__(self, cluster: Cluster, place: Place) -> None:
         self._cluster = cluster
         self._place = place
-        self._environment: dict[str, str] = {}
+        self.environment: dict[str, str] = {}  # what a process there needs to use its GPUs
         self._waiting: asyncio.Task[str] | None = None
 
     @property
@@ -161,7 +166,7 @@ class NodeHost:
         found = await self._ask(self._place)
         if not isinstance(found, Placed):
             raise TypeError(f"a place was answered by {type(found).__name__}")
-        self._environment = found.environment
+        self.environment = found.environment
         return found.address, found.port
 
     async def folder(self, folder: Path, *, names: Sequence[str] = (), is_kept: bool = False) -> Path:
@@ -176,8 +181,12 @@ class NodeHost:
         await self._ask(Forget(self._place, folder))
 
     async def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Starts it on the node; what it prints comes to this program's stderr."""
-        await self._ask(Start(self._place, tuple(command), self._environment | dict(environment)))
+        """Starts it on the node; what it prints comes to this program's stderr.
+
+        Where the command is the Python of this program, the node's own is taken.
+        """
+        words = tuple("" if word == sys.executable and not at else word for at, word in enumerate(command))
+        await self._ask(Start(self._place, words, self.environment | dict(environment)))
         self._waiting = asyncio.create_task(self._ended())
 
     async def wait(self) -> str:

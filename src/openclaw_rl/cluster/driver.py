@@ -21,7 +21,9 @@ from openclaw_rl.errors import ConfigError, OpenClawRLError
 
 log = logging.getLogger(__name__)
 NOT_INSTALLED = Problem(
-    "Ray is not installed here", "pip install 'openclaw-rl[ray]', of the same Ray release as the cluster's", True
+    "Ray is not installed here",
+    "run `pip install 'openclaw-rl[ray]'`, and then `pip install ray==...` of the cluster's release",
+    True,
 )
 
 
@@ -91,15 +93,17 @@ async def _answer(cluster: object, call: Call) -> object:
             return await cluster.place(call)
         case Send():
             return await cluster.send(call)
-        case Forget():
-            return await cluster.forget(call)
-        case Start():
-            return await cluster.start(call)
         case Wait():
             return await cluster.wait(call.place)
+        case Forget():
+            await cluster.forget(call)
+        case Start():
+            await cluster.start(call)
         case End():
-            return await cluster.end(call.place)
-    raise TypeError(f"no call is a {type(call).__name__}")
+            await cluster.end(call.place)
+        case _:
+            raise TypeError(f"no call is a {type(call).__name__}")
+    return None
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from ray.util.placement_group import PlacementGroup, get_placement_group, placem
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from openclaw_rl.cluster import keeper, node
-from openclaw_rl.cluster.calls import Join, Joined, Place, Placed, Send, Start
+from openclaw_rl.cluster.calls import Forget, Join, Joined, Place, Placed, Send, Start
 from openclaw_rl.cluster.node import PIECE, Node, digest_of
 from openclaw_rl.cluster.roles import Group, NodeRoom, check_room
 from openclaw_rl.errors import ClusterError, ConfigError
@@ -102,15 +102,15 @@ class RayCluster:
                         await self._asked(send.place, actor.write.remote(digest, name, piece, send.is_kept))
                         if len(piece) < PIECE:
                             break
-            found = await self._asked(send.place, actor.finish.remote(digest, names, send.is_kept))
+            found = await self._asked(send.place, actor.finish.remote(str(folder), names, digest, send.is_kept))
             self._sent[(send.place, folder)] = digest
         return Path(found)
 
-    async def forget(self, place: Place, folder: Path) -> None:
+    async def forget(self, call: Forget) -> None:
         """Removes files that were sent."""
-        digest = self._sent.pop((place, folder), None)
+        digest = self._sent.pop((call.place, call.folder), None)
         if digest is not None:
-            await self._asked(place, self._actor(place).forget.remote(digest))
+            await self._asked(call.place, self._actor(call.place).forget.remote(digest))
 
     async def start(self, start: Start) -> None:
         """Starts a process in its place."""

@@ -53,9 +53,9 @@ class Node:
 
     async def found(self, folder: str, names: Sequence[str], digest: str, is_kept: bool) -> str:
         """Where these very files are on this node: under the same path, or sent before; empty where they are not."""
-        for place in (Path(folder), self._home(is_kept) / digest):
-            if await asyncio.to_thread(_holds, place, names, digest, place.name == digest):
-                return str(place)
+        sent = self._sent(folder, digest, is_kept)
+        if sent.is_dir() or await asyncio.to_thread(_holds, Path(folder), names, digest):
+            return str(sent if sent.is_dir() else folder)
         return ""
 
     async def write(self, digest: str, name: str, data: bytes, is_kept: bool) -> None:
@@ -63,12 +63,13 @@ class Node:
         path = self._coming(digest, is_kept) / name
         await asyncio.to_thread(_append, path, data)
 
-    async def finish(self, digest: str, names: Sequence[str], is_kept: bool) -> str:
+    async def finish(self, folder: str, names: Sequence[str], digest: str, is_kept: bool) -> str:
         """All files came: where they are. Raises ValueError where they are not what was sent."""
-        coming, place = self._coming(digest, is_kept), self._home(is_kept) / digest
+        coming, place = self._coming(digest, is_kept), self._sent(folder, digest, is_kept)
         if await asyncio.to_thread(digest_of, coming, names) != digest:
             shutil.rmtree(coming, ignore_errors=True)
             raise ValueError("the files that came are not those that were sent")
+        place.parent.mkdir(exist_ok=True)
         try:
             coming.rename(place)
         except OSError:  # somebody else's are there already
@@ -82,7 +83,7 @@ class Node:
         await asyncio.to_thread(shutil.rmtree, self._folder / digest, True)
 
     async def start(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
-        """Starts a process; its id. Raises RuntimeError where it cannot be started."""
+        """Starts a process; its id. An empty first word is this node's Python. Raises RuntimeError."""
         held = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
         self._process = process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", self._keeper),
@@ -91,7 +92,11 @@ class Node:
             env=held,
         )
         assert process.stdin is not None and process.stdout is not None
-        asked = {"command": list(command), "environment": dict(environment), "folder": str(self._folder)}
+        asked = {
+            "command": [command[0] or sys.executable, *command[1:]],
+            "environment": dict(environment),
+            "folder": str(self._folder),
+        }
         process.stdin.write(json.dumps(asked).encode() + b"\n")
         await process.stdin.drain()
         said = json.loads(await process.stdout.readline() or b"{}")
@@ -120,13 +125,15 @@ class Node:
     def _home(self, is_kept: bool) -> Path:
         return CACHE.expanduser() if is_kept else self._folder
 
+    def _sent(self, folder: str, digest: str, is_kept: bool) -> Path:
+        """Where a folder is that was sent, under the name that it has elsewhere."""
+        return self._home(is_kept) / digest / Path(folder).name
+
     def _coming(self, digest: str, is_kept: bool) -> Path:
         return self._home(is_kept) / f"{self._folder.name}-{digest}"
 
 
-def _holds(place: Path, names: Sequence[str], digest: str, is_ours: bool) -> bool:
-    if is_ours:
-        return place.is_dir()  # renamed so only after all of it was checked
+def _holds(place: Path, names: Sequence[str], digest: str) -> bool:
     try:
         return digest_of(place, names) == digest
     except OSError:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 STORE = 100_000_000  # bytes of each node's object store
-START_S = 240.0
+START_S = 300.0
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_prestart_worker_first_driver": "0",
@@ -41,27 +41,43 @@ class RayNodes:
         joins = joins if not self.nodes else ["--address", self.address]
         words = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *joins, "--num-cpus", str(cpus)]
         words += ["--object-store-memory", str(STORE), "--disable-usage-stats"]
-        log = (self.folder / f"node{len(self.nodes)}.log").open("wb")
-        with log:
-            node = subprocess.Popen(
-                [*words, *options], env=os.environ | ENVIRONMENT, stdout=log, stderr=log, start_new_session=True
-            )
-        self.nodes.append(node)
+        self.nodes.append(self._started([*words, *options], len(self.nodes)))
         if len(self.nodes) == 1:
             self.wait(0)
         return len(self.nodes) - 1
+
+    def _started(self, words: list[str], number: int) -> subprocess.Popen[bytes]:
+        with self._log(number).open("wb") as log:
+            return subprocess.Popen(words, env=os.environ | ENVIRONMENT, stdout=log, stderr=log, start_new_session=True)
+
+    def _log(self, number: int) -> Path:
+        return self.folder / f"node{number}.log"
 
     def kill(self, number: int) -> None:
         """All of a node's processes at once, as when its machine loses power."""
         for pid in self.pids(number):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        self._end_group(number)
         self.nodes[number].wait()
+
+    def _end_group(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.nodes[number].pid, signal.SIGKILL)
 
     def pids(self, number: int) -> list[int]:
         """The processes of a node."""
         first = self.nodes[number].pid
         return [first, *descendants(first)]
+
+    def with_a_place(self) -> int:
+        """A node other than the head's on which something of ours runs now."""
+        return next(
+            number
+            for number in range(1, len(self.nodes))
+            if self.nodes[number].poll() is None
+            and any(Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::Node") for pid in self.pids(number))
+        )
 
     def close(self) -> None:
         """Ends all nodes."""
@@ -69,12 +85,16 @@ class RayNodes:
             self.kill(number)
 
     def wait(self, number: int) -> None:
-        """Returns once a node is part of the cluster."""
+        """Returns once a node is part of the cluster; one that Ray gives up on a busy machine is started again."""
         until = time.monotonic() + START_S
-        log = self.folder / f"node{number}.log"
-        while b"Ray runtime started" not in log.read_bytes():
-            if self.nodes[number].poll() is not None or time.monotonic() > until:
-                raise RuntimeError(f"node {number} did not start: {log.read_text('utf-8', 'replace')[-2000:]}")
+        while b"Ray runtime started" not in (said := self._log(number).read_bytes()):
+            if time.monotonic() > until or (self.nodes[number].poll() is not None and b"timed out" not in said):
+                raise RuntimeError(f"node {number} did not start: {said.decode('utf-8', 'replace')[-2000:]}")
+            if self.nodes[number].poll() is not None:
+                self._end_group(number)
+                words = self.nodes[number].args
+                assert isinstance(words, list)
+                self.nodes[number] = self._started(words, number)
             time.sleep(0.1)
 
 
