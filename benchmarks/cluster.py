@@ -2,9 +2,9 @@
 
 python -m benchmarks.cluster [--only kills,speed]
 
-`kills`: clients talk without pause to `openclaw-rl serve --cluster`, with two servers of the model and two trainer ranks
-on nodes. In turn a node with a server, a server, a rank and the program itself are killed; after each the run goes on
-until a version was made of what was said later. The model's servers are this project's engine on the bundled model,
+`kills`: clients talk without pause to `openclaw-rl serve --cluster`, with two servers of the model and two trainer
+ranks on nodes. In turn a server, a rank, a node with a server and the program itself are killed; after each the run
+goes on until a version was made of what was said later. The model's servers are this project's engine on the bundled model,
 spoken to as vLLM is (`benchmarks.cluster_server`), so learning is real. `speed`: tokens a second of two servers against
 one, in pairs A B, B A.
 """
@@ -165,7 +165,7 @@ async def _learned(program: Program, told: Told) -> None:
         while len(told.acknowledged) < now + CLIENTS:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         version = await program.version()
-        while await program.version() < version + 2:  # the one under way may be of earlier turns
+        while await program.version() < version + 2:  # noqa: ASYNC110 - the one under way may be of earlier turns
             await asyncio.sleep(0.1)
 
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import aiohttp
@@ -189,13 +190,26 @@ class Program:
             await self._judge.cleanup()
 
     async def version(self) -> int:
-        """The number of the version that is served; what was last seen where it does not answer."""
+        """The number of the version that is served."""
         headers = {"Authorization": f"Bearer {KEY}"}
-        async with aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=30)) as http:
-            async with http.get(f"{self._url}/v1/rl/status") as answer:
-                status = await answer.json()
-        return int(str(status["publish"]["serving"]).rpartition(".")[2])
+        async with (
+            aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=30)) as http,
+            http.get(f"{self._url}/v1/rl/status") as answer,
+        ):
+            status = await answer.json()
+        return int(str(status["publish"]["current"]).rpartition(".")[2])
 
     def served_s(self) -> list[float]:
-        """Seconds from a step's end until every server served its version, by the program's own log."""
-        raise NotImplementedError
+        """Seconds from a step's end until every server that was up served its version, by the program's own log."""
+        made: dict[str, float] = {}
+        found = []
+        for log in self._logs:
+            for line in log.read_text("utf-8", "replace").splitlines():
+                if not (words := re.search(r"^(\S+ \S+) .*: (made|serving) version=(\S+)", line)):
+                    continue
+                at = datetime.strptime(words[1], "%Y-%m-%d %H:%M:%S,%f").timestamp()
+                if words[2] == "made":
+                    made[words[3]] = at
+                elif words[3] in made:
+                    found.append(at - made.pop(words[3]))
+        return found

@@ -43,7 +43,7 @@ class Replica:
     restarts: int = 0
     facts: ServerFacts | None = None
     loaded: dict[PolicyVersion, Adapter] = field(default_factory=dict)
-    _has_begun: bool = False  # whether a process was started on the host
+    _has_begun: bool = False  # whether the host was given a process
     _keeper: asyncio.Task[None] | None = None
     _wanted: asyncio.Event = field(default_factory=asyncio.Event)
     _loading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -63,7 +63,7 @@ class Replica:
         try:
             await self._come_up()
         except BaseException:
-            await self.host.end()
+            await self._end()
             raise
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
 
@@ -73,7 +73,7 @@ class Replica:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
-        await self.host.end()
+        await self._end()
         await self.http.aclose()
 
     def is_down(self) -> None:
@@ -158,7 +158,12 @@ class Replica:
                 await asyncio.sleep(self.settings.check_s)
                 self._wanted.set()
 
+    async def _end(self) -> None:
+        self._has_begun = False
+        await self.host.end()
+
     async def _launch(self, launch: Launch) -> None:
+        self._has_begun = False
         address, port = await self.host.open()
         model = await self.host.folder(launch.model, is_kept=True)
         command, added = self.dialect.command(replace(launch, address=address, port=port, model=model))
