@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := house bench-forget bench-gate bench-damage bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings bench-screens bench-pool bench-agent-run bench-page eval-agents bench-plan bench-lowbits bench-ranks bench-vllm
+FIGURES := house bench-forget bench-gate bench-damage bench-learning bench-transfer bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings bench-screens bench-pool bench-agent-run bench-page eval-agents bench-plan bench-lowbits bench-ranks bench-vllm bench-cluster
 .PHONY: docs test-wheel test-metrics test-vllm test-mini-swe test-boxes test-oracle test-peers help install demo serve test test-node test-openclaw test-clients check format tiny clean test-bridges test-screens test-pool test-agents test-page demo-agent test-external test-notebooks test-cluster $(FIGURES)
 
 help:  ## what can be made
@@ -26,6 +26,10 @@ help:  ## what can be made
 
 .venv/installed-screens: .venv/installed
 	@$(BIN)/python -m pip install $(QUIET_PIP) -e ".[local,demo,dev,screen,miniwob]" "torch==2.13.0" >&2
+	@touch $@
+
+.venv/installed-ray: .venv/installed
+	@$(BIN)/python -m pip install $(QUIET_PIP) -e ".[local,demo,dev,ray]" "torch==2.13.0" >&2
 	@touch $@
 
 .venv/installed-fuzz: .venv/installed
@@ -153,8 +157,12 @@ build/vllm/installed: .venv/installed
 	@build/vllm/bin/python -m pip uninstall $(QUIET_PIP) -y torchvision torchaudio torchcodec >&2
 	@touch $@
 
-test-cluster: .venv/installed  ## the trainer's ranks as processes: killed, under torchrun, started again
+test-cluster: .venv/installed-ray  ## roles on a Ray cluster of several nodes, and the trainer's ranks: nodes, processes and the program itself killed
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -rs -m "slow or not slow" tests/cluster
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -rs -m slow tests/trainers
+
+bench-cluster: .venv/installed-ray  ## a node with servers, a rank and the program itself killed on a Ray cluster: refused, lost, twice; how soon a version is served; two servers against one
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.cluster
 
 test-vllm: build/vllm/installed  ## the engine contract and the whole loop on a real vLLM (about 3.5 GB into build/vllm, once)
 	@REAL_VLLM=$(CURDIR)/build/vllm/bin/python VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_CPU_KVCACHE_SPACE=1 OMP_NUM_THREADS=1 \

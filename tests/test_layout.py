@@ -14,7 +14,7 @@ HEAVY = {"torch", "transformers", "peft", "llguidance"}
 
 # package -> the packages of ours it may import, beside itself and `errors`
 STAGES = ("collect", "judge", "teach", "train", "publish", "serve", "envs")
-PARTS = {*STAGES, "core", "wording", "render", "store", "engines", "trainers", "telemetry"}
+PARTS = {*STAGES, "core", "wording", "render", "store", "engines", "trainers", "telemetry", "cluster"}
 ALLOWED: dict[str, set[str]] = {
     "core": set(),
     "wording": set(),
@@ -25,6 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "render": {"core"},
     "store": {"core", "wording"},
     **{stage: {"core", "wording", "render", "store"} for stage in (*STAGES, "testing")},
+    "cluster": {"core"},
     "engines": {"core", "algo", "weights"},
     "trainers": {"core", "algo", "weights"},
     "tiny": {"core", "render", "envs", "judge", "wording"},  # docs/decisions/0001-import-table.md

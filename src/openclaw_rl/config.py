@@ -17,6 +17,7 @@ from typing import Literal, TypeVar, get_type_hints
 
 import msgspec
 
+from openclaw_rl.cluster.settings import ClusterSettings
 from openclaw_rl.collect.stage import CollectSettings
 from openclaw_rl.core.kept_hint import Carry
 from openclaw_rl.core.message import Json
@@ -75,6 +76,8 @@ class Config:
     """How a step is taken."""
     publish: PublishSettings = field(default_factory=PublishSettings)
     """What a version must pass before it is served."""
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
+    """Which roles run on other machines."""
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     """Where numbers go."""
     traces: TracesSettings = field(default_factory=TracesSettings)
@@ -111,6 +114,10 @@ ENVIRONMENT: dict[str, str] = {
     "JUDGE_API_KEY": "judge.api_key",
     "OPENCLAW_COMBINE_W_RL": "trainer.method.w_rl",
     "OPENCLAW_COMBINE_W_OPD": "trainer.method.w_opd",
+    "NUM_GPUS": "cluster.gpus",
+    "ACTOR_GPUS": "cluster.trainer.gpus",
+    "ROLLOUT_GPUS": "cluster.policy.gpus",
+    "PRM_GPUS": "cluster.judge.gpus",
     "WANDB_PROJECT": "metrics.project",
     "WANDB_KEY": "metrics.wandb_key",
 }
@@ -118,10 +125,7 @@ ENVIRONMENT: dict[str, str] = {
 UNUSED: dict[str, str] = {
     "SAVE_CKPT": "every version is kept in the home folder, under versions/; OPENCLAW_RL_HOME says where that is",
     "OPENCLAW_RECORD_FILE": "every turn is in the store; `openclaw-rl export` writes the records",
-    "NUM_GPUS": "engine, trainer and judge take one device each: engine.device, trainer.device, judge.device",
-    "ACTOR_GPUS": "the trainer takes one device, trainer.device",
-    "ROLLOUT_GPUS": "the engine takes one device, engine.device",
-    "PRM_GPUS": "a judge model takes one device, judge.device",
+    "PRM_TEACHER_GPUS": "the teacher is computed by the trainer's processes: add its GPUs to ACTOR_GPUS",
 }
 # Settings that had another name, and the one each has now: files and command lines that use the old one go on working.
 RENAMED: dict[str, str] = {
@@ -137,14 +141,22 @@ RENAMED: dict[str, str] = {
         )
     },
 }  # fmt: skip
+# Those that mean nothing without a cluster, and what does then.
+WITH_CLUSTER: dict[str, str] = {
+    "NUM_GPUS": "engine, trainer and judge take one device each: engine.device, trainer.device, judge.device",
+    "ACTOR_GPUS": "the trainer takes trainer.device, and trainer.ranks GPUs where that is more than one",
+    "ROLLOUT_GPUS": "the engine takes one device, engine.device",
+    "PRM_GPUS": "a judge model takes one device, judge.device",
+}
 SECRETS = frozenset({"serve.api_key", "judge.api_key", "engine.remote.api_key", "metrics.wandb_key"})
 USE_WANDB = "USE_WANDB"  # in the environment: adds this sink
 
 
-def unused_names(environment: Mapping[str, str] | None = None) -> list[str]:
+def unused_names(environment: Mapping[str, str] | None = None, *, has_cluster: bool = False) -> list[str]:
     """A line for each name in the environment that users of earlier systems know and that changes nothing here."""
     words = os.environ if environment is None else environment
-    return [f"{name} is not used here: {why}" for name, why in UNUSED.items() if words.get(name)]
+    without = {name: f"without --cluster, {why}" for name, why in WITH_CLUSTER.items() if not has_cluster}
+    return [f"{name} is not used here: {why}" for name, why in (UNUSED | without).items() if words.get(name)]
 
 
 def read_config(

@@ -80,6 +80,10 @@ class EngineError(OpenClawRLError):
     """The engine cannot do what was asked of it, or its process is gone."""
 
 
+class ClusterError(EngineError):
+    """A cluster or a node of it is gone, or cannot do what was asked; it is tried again."""
+
+
 class TrainerError(OpenClawRLError):
     """A step failed; the samples are kept."""
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from openclaw_rl.cli.common import print_table, say
+from openclaw_rl.cli.common import print_table, run_in_order, say
 from openclaw_rl.envs.box.probe import BoxKind
 from openclaw_rl.errors import ConfigError
 
 if TYPE_CHECKING:
+    from openclaw_rl.cluster.pools import PoolsOptions
     from openclaw_rl.envs.pool.pool import PoolOptions
     from openclaw_rl.serve.settings import ServeSettings
 
@@ -56,10 +58,20 @@ Kinds = Annotated[
 ]
 OwnKey = Annotated[
     str | None,
-    typer.Option("--api-key", help="The key clients must send. [default: one is made and kept in the folder]"),
+    typer.Option(
+        "--api-key",
+        envvar="OPENCLAW_RL_POOL_KEY",
+        help="The key clients must send. [default: one is made and kept in the folder]",
+    ),
 ]
 PlainPublic = Annotated[
     bool, typer.Option("--plain-public", help="Allow listening without TLS on an address that others can reach.")
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster", help="A Ray cluster, `auto` or HOST:PORT, on whose nodes the pools run; docs/cluster.md."
+    ),
 ]
 
 
@@ -89,6 +101,8 @@ def serve(
     tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="A PEM file with a certificate chain.")] = None,
     tls_key: Annotated[Path | None, typer.Option("--tls-key", help="The PEM file with its private key.")] = None,
     plain_public: PlainPublic = False,
+    cluster: Cluster = None,
+    pools: Annotated[int, typer.Option("--pools", help="How many, on the cluster's nodes.", min=1)] = 1,
 ) -> None:
     """Serve environments: leases that end by themselves, commands that are done once, boxes that nothing gets out of.
 
@@ -96,6 +110,7 @@ def serve(
     for 30 seconds, and leaves; a second Ctrl-C leaves at once. A server that was killed cleans up at its next start.
     docs/pool.md describes the protocol.
     """
+    from openclaw_rl.cluster.pools import PoolsOptions, words_of
     from openclaw_rl.core.logs import set_up_logging
     from openclaw_rl.envs.pool.pool import PoolOptions, default_capacity, default_memory_mb
     from openclaw_rl.serve.settings import ServeSettings
@@ -110,6 +125,14 @@ def serve(
         box=box,
         kinds=_kinds(kind or []),
     )
+    if cluster:
+        given = {"capacity": capacity, "memory-mb": memory_mb, "workers": workers, "queue": queue, "ttl": ttl_s}
+        words = words_of(given | {"box": box.value}, kind or [])
+        placed = PoolsOptions(pools, tuple(tasks or ()), words, {}, float(workers or 1))
+        _serve_on_cluster(
+            _folder(home), cluster, placed, ServeSettings(host=host, port=port, plain_public=plain_public), api_key
+        )
+        return
     where = ServeSettings(
         host=host, port=port, tls_cert=str(tls_cert or ""), tls_key=str(tls_key or ""), plain_public=plain_public
     )
@@ -142,6 +165,31 @@ def _serve(
     finally:
         if is_noted:  # else it is another server's
             forget_address(folder)
+
+
+def _serve_on_cluster(
+    folder: Path, cluster: str, options: PoolsOptions, where: ServeSettings, api_key: str | None
+) -> None:
+    """Pools on the nodes of a cluster, until a signal comes."""
+    from openclaw_rl.cluster.pools import serve_pools
+    from openclaw_rl.home.exposure import check_exposure, close_folder
+    from openclaw_rl.home.folder import Address, forget_address, kept_key, note_address
+
+    check_exposure(where)
+    folder.mkdir(parents=True, exist_ok=True)
+    close_folder(folder)
+    key = api_key or kept_key(folder)
+
+    def announce(urls: list[str]) -> None:
+        note_address(folder, Address(urls[0], os.getpid()))
+        place = "given on the command line" if api_key else f"in {folder / 'api_key'}"
+        say.print(f"environments at {', '.join(urls)}; the key is {place}", soft_wrap=True, markup=False)
+
+    options = replace(options, environment={"OPENCLAW_RL_POOL_KEY": key})
+    try:
+        run_in_order(serve_pools(cluster, options, host=where.host, port=where.port, announce=announce))
+    finally:
+        forget_address(folder)
 
 
 @app.command()

@@ -48,6 +48,12 @@ def serve(
             help="Allow listening without TLS on an address that others can reach; see docs/security.md.",
         ),
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster", help="A Ray cluster, `auto` or HOST:PORT, on whose nodes roles run; docs/cluster.md."
+        ),
+    ] = None,
     learn: Annotated[bool, typer.Option("--learn/--no-learn", help="Judge, train and publish while serving.")] = True,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more, conversation text included.")] = False,
 ) -> None:
@@ -68,6 +74,7 @@ def serve(
         "serve.tls_cert": None if tls_cert is None else str(tls_cert),
         "serve.tls_key": None if tls_key is None else str(tls_key),
         "serve.plain_public": plain_public,
+        "cluster.address": cluster,
     }
     settings = _settings(config, given, logging.DEBUG if verbose else logging.INFO)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from openclaw_rl.core.host import Host
 from openclaw_rl.core.protocols import Engine
 from openclaw_rl.engines.settings import EngineKind, EngineSettings
 
 
-async def open_engine(settings: EngineSettings, model: Path, *, rank: int = 0) -> Engine:
+async def open_engine(settings: EngineSettings, model: Path, *, rank: int = 0, hosts: Sequence[Host] = ()) -> Engine:
     """The engine that the settings name, serving the model in this folder and adapters of this rank.
 
+    Servers that are to be started run on `hosts`, one on each; without any they run on this machine.
     Raises ModelError or ConfigError where that cannot be, EngineError where an engine elsewhere cannot be reached.
     """
     if settings.kind is EngineKind.LOCAL:
@@ -20,4 +23,4 @@ async def open_engine(settings: EngineSettings, model: Path, *, rank: int = 0) -
         return await LocalEngine.start(replace(settings, model=str(model)))
     from openclaw_rl.engines.remote.client import RemoteEngine
 
-    return await RemoteEngine.start(settings, model, rank=rank)
+    return await RemoteEngine.start(settings, model, rank=rank, hosts=hosts)

@@ -17,6 +17,7 @@ from openclaw_rl.collect.clients.rules import known_clients, readable
 from openclaw_rl.collect.stage import Collect
 from openclaw_rl.config import Config
 from openclaw_rl.core.facts import StoreFacts
+from openclaw_rl.core.host import Host
 from openclaw_rl.core.kept_hint import Carry
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.protocols import Chat, Engine, Judge, Trainer
@@ -49,6 +50,7 @@ from openclaw_rl.runtime.costing import costs_of
 from openclaw_rl.runtime.judge_model import JudgeModel
 from openclaw_rl.runtime.learning import Learning
 from openclaw_rl.runtime.loop_watch import Delays
+from openclaw_rl.runtime.placing import JUDGE, POLICY, placed
 from openclaw_rl.runtime.teaching import bridge_of, outcome_stage_of, teach_stage_of
 from openclaw_rl.runtime.upkeep import StageSupervisor
 from openclaw_rl.serve.door.auth import OWNER, Keys
@@ -191,13 +193,18 @@ async def loaded(ground: OpenedHome) -> AsyncIterator[Installation]:
     renderer.ends(await asyncio.to_thread(named_ends, folder))  # a model that never ends is told of before it loads
     async with AsyncExitStack() as stack:
         begin = time.monotonic()
-        engine = await open_engine(config.engine, folder, rank=config.trainer.rank)
+        has_judge = judge_folder != folder and not has_classifier(judge_folder)
+        places = await stack.enter_async_context(placed(config, has_judge=has_judge))
+        trainer_settings = places.trained(trainer_settings)
+        engine = await open_engine(config.engine, folder, rank=config.trainer.rank, hosts=places.hosts(POLICY))
         log.info("opened engine seconds=%.3f", time.monotonic() - begin)
         stack.push_async_callback(engine.aclose)
         trainer = open_trainer(folder, trainer_settings)
         stack.push_async_callback(trainer.aclose)
         base = EngineChat(engine, renderer, renderer.ends(engine.info.eos_ids))
-        judge, own = await _judge(stack, config, store, judge_folder, base if judge_folder == folder else None)
+        judge, own = await _judge(
+            stack, config, store, judge_folder, base if judge_folder == folder else None, hosts=places.hosts(JUDGE)
+        )
         built = SharedParts(store, renderer, engine, trainer, judge, ground.keys, own, ground.telemetry)
         parts = assembled(config, folder, ground.key, built)
         await parts.publishing.start()
@@ -205,7 +212,7 @@ async def loaded(ground: OpenedHome) -> AsyncIterator[Installation]:
 
 
 async def _judge(
-    stack: AsyncExitStack, config: Config, store: Store, folder: Path, served: EngineChat | None
+    stack: AsyncExitStack, config: Config, store: Store, folder: Path, served: EngineChat | None, *, hosts: list[Host]
 ) -> tuple[Judge, JudgeModel | None]:
     """An endpoint, the classifier that the judge's folder brings, or its model: `served`, or in a process of its own.
 
@@ -222,7 +229,7 @@ async def _judge(
     elif served is not None:
         chat = served
     else:
-        chat = own = await JudgeModel.start(folder, config.judge, config.engine)
+        chat = own = await JudgeModel.start(folder, config.judge, config.engine, hosts)
         stack.push_async_callback(own.aclose)
     return LlmJudge(chat, config.judge, name=name, budget=store, readable=read), own
 

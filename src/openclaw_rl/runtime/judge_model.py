@@ -1,4 +1,7 @@
-"""A second local model as the judge: in a process of its own, whose end delays judging and nothing else."""
+"""A model of its own as the judge: in a process of its own, or on servers on a cluster's nodes.
+
+Its end delays judging and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from openclaw_rl.core.host import Host
 from openclaw_rl.core.message import Message
-from openclaw_rl.core.protocols import Chat
+from openclaw_rl.core.protocols import Chat, Engine
 from openclaw_rl.engines.local.client import LocalEngine
-from openclaw_rl.engines.settings import EngineSettings
+from openclaw_rl.engines.open import open_engine
+from openclaw_rl.engines.settings import EngineKind, EngineSettings
 from openclaw_rl.errors import ConfigError, EngineError, JudgeError, ModelError
 from openclaw_rl.judge.local import EngineChat
 from openclaw_rl.judge.settings import JudgeSettings
@@ -29,16 +34,24 @@ class JudgeModel:
     long to wait between attempts.
     """
 
+    folder: Path
     settings: EngineSettings
     renderer: ChatRenderer
-    _engine: LocalEngine | None = None
+    hosts: Sequence[Host] = ()
+    _engine: Engine | None = None
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @classmethod
-    async def start(cls, folder: Path, judge: JudgeSettings, engine: EngineSettings) -> JudgeModel:
-        """The model of a folder, loaded. Raises ModelError, ConfigError."""
+    async def start(
+        cls, folder: Path, judge: JudgeSettings, engine: EngineSettings, hosts: Sequence[Host] = ()
+    ) -> JudgeModel:
+        """The model of a folder, loaded: on a server on each host, or else in a process on this machine.
+
+        Raises ModelError, ConfigError, EngineError.
+        """
         settings = replace(
             engine,
+            kind=engine.kind if hosts else EngineKind.LOCAL,
             model=str(folder),
             device=judge.device,
             threads=judge.threads,
@@ -46,8 +59,8 @@ class JudgeModel:
             max_rows=judge.calls_in_flight,
             max_restarts=0,
         )
-        model = cls(settings, ChatRenderer(await asyncio.to_thread(read_template, folder)))
-        model._engine = await LocalEngine.start(settings)
+        model = cls(folder, settings, ChatRenderer(await asyncio.to_thread(read_template, folder)), hosts)
+        model._engine = await open_engine(settings, folder, hosts=hosts)
         return model
 
     async def aclose(self) -> None:
@@ -66,7 +79,7 @@ class JudgeModel:
     @property
     def pid(self) -> int:
         """The process's id; 0 where there is none."""
-        return 0 if self._engine is None else self._engine.pid
+        return self._engine.pid if isinstance(self._engine, LocalEngine) else 0
 
     async def reply(
         self, messages: Sequence[Message], *, temperature: float, max_tokens: int, seed: int | None = None
@@ -76,16 +89,16 @@ class JudgeModel:
         chat: Chat = EngineChat(engine, self.renderer, self.renderer.ends(engine.info.eos_ids))
         return await chat.reply(messages, temperature=temperature, max_tokens=max_tokens, seed=seed)
 
-    async def _ready(self) -> LocalEngine:
+    async def _ready(self) -> Engine:
         async with self._lock:
-            if self._engine is not None and not self._engine.is_dead:
+            if self._engine is not None and not (isinstance(self._engine, LocalEngine) and self._engine.is_dead):
                 return self._engine
             if self._engine is not None:
                 engine, self._engine = self._engine, None
                 await engine.aclose()
             log.warning("the judge's process ended; it is started again")
             try:
-                self._engine = await LocalEngine.start(self.settings)
+                self._engine = await open_engine(self.settings, self.folder, hosts=self.hosts)
             except (EngineError, ModelError, ConfigError) as problem:
                 raise JudgeError(f"the judge cannot be started: {problem.problem}", fix=problem.fix) from problem
             return self._engine

@@ -35,7 +35,7 @@ async def run(config: Config, *, learn: bool = True, announce: Callable[[str], N
     sys.setswitchinterval(SWITCH_S)
     stop = _stop_signal(announce)
     log.info("starting home=%s", config.home)
-    for line in unused_names():
+    for line in unused_names(has_cluster=bool(config.cluster.address)):
         log.warning("%s", line)
     async with AsyncExitStack() as stack:
         ground = await stack.enter_async_context(grounded(config))  # what may be refused comes before what takes long

@@ -18,10 +18,10 @@ from aiohttp import web
 from openclaw_rl.core.adapter import Adapter, digest_of_folder
 from openclaw_rl.core.completion import SampledToken
 from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.protocols import Engine
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
 from openclaw_rl.errors import AdapterError, EngineError, RequestError
-from openclaw_rl.testing.engine import ScriptedEngine
 
 KNOWN = {
     "model", "prompt", "max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "logprobs", "return_token_ids",
@@ -36,7 +36,7 @@ DEAD = "EngineCore encountered an issue. See stack trace (above) for the root ca
 class ModelServer:
     """What stands behind either double. `adapters` are by the name the client gave them; `asked` are bodies as sent."""
 
-    engine: ScriptedEngine
+    engine: Engine
     cut: Callable[[str], list[int]]
     context_length: int
     key: str = ""
@@ -79,7 +79,7 @@ class ModelServer:
         breaks, self.breaks_after = self.breaks_after, None
         dies, self.dies_after = self.dies_after, None
         given = 0
-        async with aclosing(self.engine.generate(Prompt(tuple(prompt)), sampling, version)) as stream:
+        async with aclosing(self.engine.generate(Prompt(tuple(prompt)), sampling, version)) as stream:  # type: ignore[type-var]
             async for token in stream:
                 if given == breaks:
                     raise ConnectionAbortedError

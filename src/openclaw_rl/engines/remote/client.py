@@ -12,13 +12,15 @@ import hashlib
 import logging
 import random
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from openclaw_rl.core.adapter import Adapter, is_full
 from openclaw_rl.core.completion import Finish, SampledToken, Scores
 from openclaw_rl.core.engine import EngineInfo, EngineStats
+from openclaw_rl.core.host import Host
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Grammar, Sampling
 from openclaw_rl.core.version import PolicyVersion
@@ -37,6 +39,7 @@ from openclaw_rl.engines.remote.replica import (
     refused_key,
 )
 from openclaw_rl.engines.remote.sglang import Sglang
+from openclaw_rl.engines.remote.this_machine import ThisMachine
 from openclaw_rl.engines.remote.vllm import Vllm
 from openclaw_rl.engines.settings import EngineKind, EngineSettings
 from openclaw_rl.errors import AdapterError, ConfigError, EngineError, RequestError
@@ -69,10 +72,13 @@ class RemoteEngine:
         self._sampled = self._read = self._reused = 0
 
     @classmethod
-    async def start(cls, settings: EngineSettings, model: Path, *, rank: int) -> RemoteEngine:
+    async def start(
+        cls, settings: EngineSettings, model: Path, *, rank: int, hosts: Sequence[Host] = ()
+    ) -> RemoteEngine:
         """An engine whose servers answer and can do what is needed, adapters of this rank among it.
 
-        Raises ConfigError, ModelError or EngineError.
+        Servers that are to be started run on `hosts`, one on each; without any they run on this machine. Raises
+        ConfigError, ModelError or EngineError.
         """
         remote, adapters = settings.remote, dict[PolicyVersion, Adapter]()
         dialect = _dialect(settings.kind)
@@ -81,10 +87,9 @@ class RemoteEngine:
             replicas = [Replica(dialect(), http, remote, adapters) for http in https]
         else:
             most = settings.max_versions
-            launches = [
-                new_launch(remote, model, rank=rank, versions=most, seed=settings.seed) for _ in range(remote.replicas)
-            ]
-            replicas = [launched(dialect(), remote, adapters, launch) for launch in launches]
+            made = partial(new_launch, remote, model, rank=rank, versions=most, seed=settings.seed)
+            places = hosts or [ThisMachine() for _ in range(remote.replicas)]
+            replicas = [launched(dialect(), remote, adapters, made(), host) for host in places]
         tokens = await asyncio.to_thread(text_ids, model, TEXT)
         try:
             async with asyncio.TaskGroup() as group:
@@ -322,7 +327,7 @@ def placed(prompt: Prompt, up: list[Replica]) -> Replica:
     """
     keys = "".join(segment.key for segment in prompt.segments[:2])
     beginning = keys or ",".join(map(str, prompt.tokens[:BEGINNING]))
-    ranked = sorted(up, key=lambda one: hashlib.blake2b(f"{one.http.url}|{beginning}".encode(), digest_size=8).digest())
+    ranked = sorted(up, key=lambda one: hashlib.blake2b(f"{one.mark}|{beginning}".encode(), digest_size=8).digest())
     least = min(replica.running for replica in up)
     return next(one for one in ranked if one.running <= BUSY * least + SOME)
 

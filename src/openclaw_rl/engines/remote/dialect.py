@@ -54,17 +54,18 @@ class ServerFacts:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How a server is started: on this port, for adapters of at most this rank."""
+    """How a server is started: for adapters of at most this rank, at an address and port that its host gives."""
 
     settings: RemoteSettings
     python: str
     model: Path
-    port: int
     key: str
     rank: int
     versions: int
     seed: int | None = None
     modules: tuple[str, ...] = ()  # the layers that adapters change, where known
+    address: str = "127.0.0.1"
+    port: int = 0
 
 
 class Dialect(Protocol):

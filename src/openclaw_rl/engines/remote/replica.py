@@ -1,30 +1,28 @@
-"""One server among several: whether it answers, what is loaded on it, and its process where it was started here."""
+"""One server among several: whether it answers, what is loaded on it, and its process where this program starts it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import os
 import secrets
-import signal
-import socket
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from openclaw_rl.core.adapter import Adapter
+from openclaw_rl.core.adapter import Adapter, files_of
+from openclaw_rl.core.host import Host
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.engines.remote.dialect import Dialect, Launch, ServerFacts
 from openclaw_rl.engines.remote.http import ServerGoneError, ServerHttp, ServerRefusal
 from openclaw_rl.engines.remote.model import adapted_modules
+from openclaw_rl.engines.remote.this_machine import ThisMachine
 from openclaw_rl.engines.settings import RemoteSettings
 from openclaw_rl.errors import AdapterError, EngineError
 
 log = logging.getLogger(__name__)
 POLL_S = 0.5
-END_S = 10.0
 ENDING_S = 1.0  # a server that closed a connection may need so long until its process is gone
 KEY_REFUSED = {401, 403}
 LOST = 404  # what is answered for an adapter that a server does not have
@@ -39,20 +37,26 @@ class Replica:
     settings: RemoteSettings
     adapters: dict[PolicyVersion, Adapter]
     launch: Launch | None = None
+    host: Host = field(default_factory=ThisMachine)
     is_up: bool = False
     running: int = 0
     restarts: int = 0
     facts: ServerFacts | None = None
-    loaded: dict[PolicyVersion, str] = field(default_factory=dict)
-    _process: asyncio.subprocess.Process | None = None
+    loaded: dict[PolicyVersion, Adapter] = field(default_factory=dict)
+    _has_begun: bool = False  # whether the host was given a process
     _keeper: asyncio.Task[None] | None = None
     _wanted: asyncio.Event = field(default_factory=asyncio.Event)
     _loading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
+    def mark(self) -> str:
+        """What stays the same when it comes back elsewhere: sessions keep to it."""
+        return self.http.url if self.launch is None else self.launch.key
+
+    @property
     def pid(self) -> int:
         """The process's id; 0 where it runs elsewhere."""
-        return 0 if self._process is None else self._process.pid
+        return self.host.pid
 
     async def start(self) -> None:
         """Returns once it serves. Raises EngineError where it does not within `start_s`, or its process ends."""
@@ -83,24 +87,31 @@ class Replica:
         """Makes a version ready. Raises AdapterError where the server refuses it, ServerGoneError where it is gone."""
         async with self._loading:
             name = name_of(adapter)
-            if self.loaded.get(adapter.version) == name:
+            held = self.loaded.get(adapter.version)
+            if held is not None and name_of(held) == name:
                 return
             try:
-                await self.dialect.load(self.http, name, adapter.folder)
+                await self.dialect.load(self.http, name, await self._sent(adapter.folder))
             except ServerRefusal as problem:
                 raise refused(adapter, self.http.url, problem) from problem
-            self.loaded[adapter.version] = name
+            self.loaded[adapter.version] = adapter
 
     async def unload(self, version: PolicyVersion) -> None:
         """Forgets a version; a server that is gone has forgotten it."""
-        name = self.loaded.pop(version, None)
-        if name is not None and self.is_up:
+        adapter = self.loaded.pop(version, None)
+        if adapter is not None and self.is_up:
             with contextlib.suppress(EngineError):
-                await self.dialect.unload(self.http, name)
+                await self.dialect.unload(self.http, name_of(adapter))
+                await self.host.forget(adapter.folder)
+
+    async def _sent(self, folder: Path) -> Path:
+        try:
+            return await self.host.folder(folder, names=files_of(folder))
+        except EngineError as problem:
+            raise ServerGoneError(problem.problem, fix=problem.fix) from problem
 
     async def _come_up(self) -> None:
-        if self.launch is not None and (self._process is None or self._process.returncode is not None):
-            await self._end()  # what computed for a server that was killed outlives it, with its memory
+        if self.launch is not None and (not self._has_begun or self.host.has_ended):
             await self._launch(self.launch)
         until = time.monotonic() + self.settings.start_s
         while True:
@@ -126,17 +137,17 @@ class Replica:
         """Brings it up again each time it went down."""
         while True:
             waiting: list[asyncio.Task[object]] = [asyncio.ensure_future(self._wanted.wait())]
-            if self._process is not None:
-                waiting.append(asyncio.ensure_future(self._process.wait()))
+            if self._has_begun:
+                waiting.append(asyncio.ensure_future(self.host.wait()))
             _, rest = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             for task in rest:
                 task.cancel()
             self.is_up = False
             self.restarts += 1
-            if self._process is not None and self._process.returncode is None:  # it may be ending just now
+            if self._has_begun and not self.host.has_ended:  # it may be ending just now
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(ENDING_S):
-                        await self._process.wait()
+                        await self.host.wait()
             try:
                 await self._come_up()
                 log.info("%s is back, %d versions on it", self.http.url, len(self.loaded))
@@ -147,40 +158,26 @@ class Replica:
                 await asyncio.sleep(self.settings.check_s)
                 self._wanted.set()
 
+    async def _end(self) -> None:
+        self._has_begun = False
+        await self.host.end()
+
     async def _launch(self, launch: Launch) -> None:
-        command, added = self.dialect.command(launch)
-        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | added
-        log.info("starting %s on port %d", self.dialect.name, launch.port)
-        try:
-            self._process = await asyncio.create_subprocess_exec(
-                *command, env=environment, stdout=sys.stderr, stderr=sys.stderr, start_new_session=True
-            )
-        except OSError as problem:
-            raise EngineError(
-                f"{launch.python} cannot be started: {problem}", fix="correct engine.remote.python"
-            ) from problem
+        self._has_begun = False
+        address, port = await self.host.open()
+        model = await self.host.folder(launch.model, is_kept=True)
+        command, added = self.dialect.command(replace(launch, address=address, port=port, model=model))
+        log.info("starting %s at %s port %d", self.dialect.name, address, port)
+        self.http.url = f"http://{address}:{port}"
+        await self.host.start(command, {"PYTHONPATH": "", **added})  # that of this program is not that server's
+        self._has_begun = True
 
     def _check_process(self) -> None:
-        if self._process is not None and self._process.returncode is not None:
+        if self._has_begun and self.host.has_ended:
             raise EngineError(
-                f"the {self.dialect.name} server ended with {self._process.returncode} while it started",
+                f"the {self.dialect.name} server ended with {self.host.has_ended} while it started",
                 fix=f"read its messages above; is {self.dialect.name} installed in engine.remote.python?",
             )
-
-    async def _end(self) -> None:
-        """Ends the process with all its children, which share its session."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, number)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(END_S):
-                        await process.wait()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 def name_of(adapter: Adapter) -> str:
@@ -208,24 +205,20 @@ def refused(adapter: Adapter, url: str, problem: ServerRefusal) -> AdapterError:
     return AdapterError(f"{url} does not take version {adapter.version}: {said}", fix=fix)
 
 
-def free_port() -> int:
-    """A port of the loopback interface that nobody uses."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
-
-
 def launched(
-    dialect: Dialect, settings: RemoteSettings, adapters: dict[PolicyVersion, Adapter], launch: Launch
+    dialect: Dialect,
+    settings: RemoteSettings,
+    adapters: dict[PolicyVersion, Adapter],
+    launch: Launch,
+    host: Host | None = None,
 ) -> Replica:
-    """A replica that is started here, with a key that nobody else knows."""
-    http = ServerHttp(f"http://127.0.0.1:{launch.port}", launch.key, silent_s=settings.silent_s)
-    return Replica(dialect, http, settings, adapters, launch)
+    """A replica that is started for the user, on this machine or where `host` is, with a key that nobody else knows."""
+    http = ServerHttp("http://starting", launch.key, silent_s=settings.silent_s)
+    return Replica(dialect, http, settings, adapters, launch, host or ThisMachine())
 
 
 def new_launch(settings: RemoteSettings, model: Path, *, rank: int, versions: int, seed: int | None = None) -> Launch:
     """How the next server is started."""
     python = settings.python or sys.executable
     key, modules = secrets.token_hex(16), adapted_modules(model)
-    return Launch(settings, python, model, free_port(), key, rank, versions, seed, modules)
+    return Launch(settings, python, model, key, rank, versions, seed, modules)

@@ -27,9 +27,9 @@ class Sglang:
     name = "sglang"
 
     def command(self, launch: Launch) -> tuple[list[str], dict[str, str]]:
-        """The command that starts a server on the loopback interface."""
+        """The command that starts a server."""
         words = [launch.python, "-m", "sglang.launch_server", "--model-path", str(launch.model)]
-        words += ["--host", "127.0.0.1", "--port", str(launch.port), "--api-key", launch.key]
+        words += ["--host", launch.address, "--port", str(launch.port), "--api-key", launch.key]
         words += ["--enable-lora", "--max-lora-rank", str(launch.rank)]
         words += ["--max-loras-per-batch", str(ADAPTERS_AT_ONCE)]
         words += ["--max-loaded-loras", str(max(ADAPTERS_AT_ONCE, launch.versions))]

@@ -61,9 +61,9 @@ class Vllm:
         self._base = ""
 
     def command(self, launch: Launch) -> tuple[list[str], dict[str, str]]:
-        """The command that starts a server on the loopback interface."""
+        """The command that starts a server."""
         words = [launch.python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(launch.model)]
-        words += ["--served-model-name", "base", "--host", "127.0.0.1", "--port", str(launch.port)]
+        words += ["--served-model-name", "base", "--host", launch.address, "--port", str(launch.port)]
         words += ["--enable-lora", "--max-lora-rank", str(_rank(launch.rank))]
         words += ["--max-loras", str(min(ADAPTERS_AT_ONCE, launch.versions)), "--max-cpu-loras", str(launch.versions)]
         words += ["--logprobs-mode", "raw_logprobs", "--max-logprobs", str(MOST_TOP)]

@@ -1,0 +1,146 @@
+"""What runs on a node of the cluster as a Ray actor: it takes files, and has one process run there.
+
+Ray sends this class by value, so a node needs the standard library and Ray alone; no other module of ours is imported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+CACHE = Path("~/.cache/openclaw-rl")
+PIECE = 1 << 23
+
+
+def digest_of(folder: Path, names: Sequence[str]) -> str:
+    """SHA-256 over the names and contents of a folder's files. Raises OSError."""
+    total = hashlib.sha256()
+    for name in names:
+        total.update(f"{name}\n{(folder / name).stat().st_size}\n".encode())
+        with (folder / name).open("rb") as stream:
+            while piece := stream.read(PIECE):
+                total.update(piece)
+    return total.hexdigest()
+
+
+class Node:
+    """One place on a node. `keeper` is the text of keeper.py."""
+
+    def __init__(self, keeper: str) -> None:
+        self._keeper = keeper
+        self._folder = Path(tempfile.mkdtemp(prefix="openclaw-rl-node-"))
+        self._process: asyncio.subprocess.Process | None = None
+        self._how = ""
+
+    async def place(self) -> tuple[str, int, dict[str, str]]:
+        """The node's address, a free port of it, and which GPUs are this place's, as CUDA is told."""
+        import ray
+
+        address = str(ray.util.get_node_ip_address())
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as one:
+            one.bind((address, 0))
+            port = int(one.getsockname()[1])
+        devices = os.environ.get("CUDA_VISIBLE_DEVICES")
+        return address, port, {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
+
+    async def found(self, folder: str, names: Sequence[str], digest: str, is_kept: bool) -> str:
+        """Where these very files are on this node: under the same path, or sent before; empty where they are not."""
+        sent = self._sent(folder, digest, is_kept)
+        if sent.is_dir() or await asyncio.to_thread(_holds, Path(folder), names, digest):
+            return str(sent if sent.is_dir() else folder)
+        return ""
+
+    async def write(self, digest: str, name: str, data: bytes, is_kept: bool) -> None:
+        """The next piece of a file. Raises OSError, as where the disk is full."""
+        path = self._coming(digest, is_kept) / name
+        await asyncio.to_thread(_append, path, data)
+
+    async def finish(self, folder: str, names: Sequence[str], digest: str, is_kept: bool) -> str:
+        """All files came: where they are. Raises ValueError where they are not what was sent."""
+        coming, place = self._coming(digest, is_kept), self._sent(folder, digest, is_kept)
+        if await asyncio.to_thread(digest_of, coming, names) != digest:
+            shutil.rmtree(coming, ignore_errors=True)
+            raise ValueError("the files that came are not those that were sent")
+        place.parent.mkdir(exist_ok=True)
+        try:
+            coming.rename(place)
+        except OSError:  # somebody else's are there already
+            shutil.rmtree(coming, ignore_errors=True)
+            if not place.is_dir():
+                raise
+        return str(place)
+
+    async def forget(self, digest: str) -> None:
+        """Removes files that were sent and are not kept."""
+        await asyncio.to_thread(shutil.rmtree, self._folder / digest, True)
+
+    async def start(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
+        """Starts a process; its id. An empty first word is this node's Python. Raises RuntimeError."""
+        held = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+        self._process = process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", self._keeper),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env=held,
+        )
+        assert process.stdin is not None and process.stdout is not None
+        asked = {
+            "command": [command[0] or sys.executable, *command[1:]],
+            "environment": dict(environment),
+            "folder": str(self._folder),
+        }
+        process.stdin.write(json.dumps(asked).encode() + b"\n")
+        await process.stdin.drain()
+        said = json.loads(await process.stdout.readline() or b"{}")
+        if "pid" not in said:
+            raise RuntimeError(said.get("problem", "its keeper ended at once"))
+        return int(said["pid"])
+
+    async def wait(self) -> str:
+        """How the process ended, once it has."""
+        if not self._how:
+            assert self._process is not None and self._process.stdout is not None
+            said = json.loads(await self._process.stdout.readline() or b"{}")
+            self._how = said.get("ended", "its keeper is gone")
+        return self._how
+
+    async def end(self) -> None:
+        """Ends the process with all that it started, and removes what was sent and is not kept."""
+        if self._process is None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            return
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        while self._folder.exists():  # the keeper's last deed  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+    def _home(self, is_kept: bool) -> Path:
+        return CACHE.expanduser() if is_kept else self._folder
+
+    def _sent(self, folder: str, digest: str, is_kept: bool) -> Path:
+        """Where a folder is that was sent, under the name that it has elsewhere."""
+        return self._home(is_kept) / digest / Path(folder).name
+
+    def _coming(self, digest: str, is_kept: bool) -> Path:
+        return self._home(is_kept) / f"{self._folder.name}-{digest}"
+
+
+def _holds(place: Path, names: Sequence[str], digest: str) -> bool:
+    try:
+        return digest_of(place, names) == digest
+    except OSError:
+        return False
+
+
+def _append(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        file.write(data)
