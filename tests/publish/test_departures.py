@@ -44,6 +44,22 @@ def test_what_all_readings_are_sure_of_may_not_be_lost() -> None:
     assert departure(said, [SEVEN, top(t6=0.97, t8=0.01)], temperature=1.0) == 0.0
 
 
+def test_what_a_wish_makes_likelier_is_not_lost_where_the_base_model_is_still_sure_without_it() -> None:
+    # 8 ends a reply, 9 begins the last words that were asked for: told, the base model says them one time in eight
+    plain, told = top(t8=0.93, t9=0.02, t1=0.01), top(t8=0.83, t9=0.12, t1=0.01)
+    said = top(t8=0.4, t9=0.58, t1=0.02)
+    assert departure(said, [plain, told], temperature=1.0) == pytest.approx(0.0, abs=1e-9)
+    # the same words where no reading differs about them: no wish asks for them
+    assert departure(said, [plain, plain], temperature=1.0) == pytest.approx(0.58, abs=1e-9)
+    # words that the wish makes likelier but still unlikely, and other words than those
+    rare = top(t8=0.94, t9=0.04, t1=0.01)
+    assert departure(top(t8=0.7, t9=0.29, t1=0.01), [plain, rare], temperature=1.0) > 0.2
+    assert departure(top(t8=0.5, t9=0.4, t1=0.1), [plain, told], temperature=1.0) == pytest.approx(0.0, abs=1e-9)
+    assert departure(top(t8=0.5, t9=0.1, t1=0.4), [plain, told], temperature=1.0) == pytest.approx(0.4, abs=1e-9)
+    # and far more of them than the base model would ever say
+    assert departure(top(t9=0.99, t8=0.01), [plain, top(t8=0.9, t9=0.06, t1=0.01)], temperature=1.0) > 0.8
+
+
 def test_an_engine_that_names_no_tokens_tells_nothing() -> None:
     assert departure((), [PLAIN], temperature=1.0) == 0.0
     assert departure(PLAIN, [PLAIN, ()], temperature=1.0) == 0.0

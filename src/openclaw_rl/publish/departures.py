@@ -15,6 +15,7 @@ from openclaw_rl.publish.divergence import Top
 
 LIKELIER = 10.0  # a token that a version finds so much likelier than any reading does is not of the base model
 SURE = 0.8  # a token that each reading gives so much is content: no wish touches it
+WISHED = 0.05  # a token that one reading gives so much, and another at most half of that, is a wish's matter
 LEAST = 1e-9
 
 
@@ -22,25 +23,36 @@ def departure(candidate: Top, readings: Sequence[Top], *, temperature: float) ->
     """The chance that the next token, drawn at this temperature, departs from all the readings.
 
     That is what the candidate gives to tokens `LIKELIER` than under any reading; or, where all readings are `SURE` of
-    one token, what it takes from that one, whichever is more.
+    one token, what it takes from that one, whichever is more. What it gives to a token that the wishes make likelier,
+    and that is not so much likelier still, is not lost: a wish that the base model follows now and then is followed.
     """
     if not candidate or not all(readings):
         return 0.0
     drawn = _drawn(candidate, temperature)
     known = [dict(reading) for reading in readings]
     most = [_most_unnamed(reading) for reading in readings]
-    strange = sum(
-        drawn[token]
-        for token, logp in candidate
-        if logp - math.log(LIKELIER)
-        > max(reading.get(token, unnamed) for reading, unnamed in zip(known, most, strict=True))
-    )
+    high = {
+        token: max(reading.get(token, unnamed) for reading, unnamed in zip(known, most, strict=True))
+        for token, _ in candidate
+    }
+    strange = sum(drawn[token] for token, logp in candidate if logp - math.log(LIKELIER) > high[token])
     likeliest = {max(reading, key=lambda item: item[1])[0] for reading in readings}
     token = likeliest.pop()
     if likeliest or min(reading[token] for reading in known) < math.log(SURE):
         return strange
     kept = min(_drawn(reading, temperature)[token] for reading in readings)
-    return max(strange, kept - drawn.get(token, 0.0))
+    wished = sum(
+        drawn[other]
+        for other, logp in candidate
+        if other != token and logp - math.log(LIKELIER) <= high[other] and _is_wished(other, known)
+    )
+    return max(strange, kept - drawn.get(token, 0.0) - wished)
+
+
+def _is_wished(token: int, readings: Sequence[dict[int, float]]) -> bool:
+    """Whether the readings differ about a token that one of them would say: a wish touches it."""
+    given = [math.exp(reading[token]) if token in reading else 0.0 for reading in readings]
+    return max(given) >= WISHED and 2 * min(given) <= max(given)
 
 
 def chance(departures: Sequence[float], reached: Sequence[float] = ()) -> float:
