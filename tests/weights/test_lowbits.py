@@ -19,7 +19,8 @@ from openclaw_rl.core.version import BASE
 from openclaw_rl.engines.settings import EngineKind, EngineSettings
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.trainers.linear import LowBitsMatmul
-from openclaw_rl.weights.lowbits import LowBitsLinear, count_of, in_low_bits, joined, lower
+from openclaw_rl.weights.lowbits import LowBitsLinear, in_low_bits, joined, lower
+from openclaw_rl.weights.shared import count_of
 
 # The largest gap of a token in nats: what the number format of the products leaves, whatever the weights are held in.
 BOUND = {"float32": 1e-4, "bfloat16": 0.2}

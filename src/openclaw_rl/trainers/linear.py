@@ -1,7 +1,8 @@
 """A linear layer whose own weights are frozen, with or without LoRA weights beside them.
 
-In float32 on a CPU the frozen weights run through oneDNN on a layout made once, forward and backward: torch's own
-float32 product goes to MKL, which is half as fast on AMD.
+On a CPU the frozen weights run through oneDNN in a layout that the engine may share. Backwards they are read back for
+each pass in bfloat16. In float32 they are laid out a second time: torch's own product goes to MKL, which is half as
+fast on AMD.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from torch.autograd.function import FunctionCtx
 from torch.nn import functional
 
 from openclaw_rl.weights.lowbits import LowBitsLinear, LowBitsWeight
-
-ROWS_HINT = 512  # what the packed layout is made for
+from openclaw_rl.weights.packed import PackedWeight, pack
+from openclaw_rl.weights.shared import OneLinear
 
 
 class FrozenProduct(Protocol):
@@ -49,42 +50,47 @@ class LowBitsMatmul:
         return grad @ self._weight.plain(grad.dtype)
 
 
-class FrozenMatmul(nn.Module):
-    """x W^T + bias for a frozen W, and g W for its gradient.
+class PackedMatmul:
+    """The product with a weight that oneDNN laid out."""
 
-    What is not packed are parameters that never train: ranks may divide them.
-    """
-
-    def __init__(self, linear: nn.Linear, *, is_packed: bool) -> None:
-        super().__init__()
-        linear.requires_grad_(False)
-        self.shape = (linear.out_features, linear.in_features)
-        self._packed: tuple[Tensor, Tensor] | None = None
-        self.weight, self.bias = linear.weight, linear.bias
-        if is_packed:
-            held = linear.weight.detach()
-            self._packed = _packed(held), _packed(held.t().contiguous())
-            self.weight = nn.Parameter(held.new_empty(0), requires_grad=False)
+    def __init__(self, weight: PackedWeight, bias: Tensor | None) -> None:
+        self.shape = weight.shape
+        self._weight, self._bias = weight, bias
+        self._turned = pack(weight.plain().t()) if weight.dtype is torch.float32 else None
 
     def forward(self, rows: Tensor) -> Tensor:
         """[n, in] to [n, out], in a tensor of its own."""
-        if self._packed is None:
-            return functional.linear(rows, self.weight, self.bias)
-        return _run(rows, self._packed[0], self.bias)
+        return self._weight.times(rows, self._bias)
 
     def backward(self, grad: Tensor) -> Tensor:
         """[n, out] to [n, in], in a tensor of its own."""
-        if self._packed is None:
-            return grad @ self.weight
-        return _run(grad, self._packed[1], None)
+        return grad @ self._weight.plain() if self._turned is None else self._turned.times(grad, None)
+
+
+class FrozenMatmul(nn.Module):
+    """The product with a weight as it is: a parameter that never trains, which ranks may divide."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        linear.requires_grad_(False)
+        self.shape = (linear.out_features, linear.in_features)
+        self.weight, self.bias = linear.weight, linear.bias
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """[n, in] to [n, out], in a tensor of its own."""
+        return functional.linear(rows, self.weight, self.bias)
+
+    def backward(self, grad: Tensor) -> Tensor:
+        """[n, out] to [n, in], in a tensor of its own."""
+        return grad @ self.weight
 
 
 class Frozen(nn.Module):
     """A linear layer that never trains: an output head, or one that no target names."""
 
-    def __init__(self, linear: nn.Linear | LowBitsLinear, *, is_packed: bool) -> None:
+    def __init__(self, linear: OneLinear) -> None:
         super().__init__()
-        self.product = product_of(linear, is_packed=is_packed)
+        self.product = product_of(linear)
         self.out_features, self.in_features = self.product.shape
 
     def forward(self, x: Tensor) -> Tensor:
@@ -107,14 +113,14 @@ class Lora(nn.Module):
     `is_on` False gives the base model's layer.
     """
 
-    def __init__(self, linear: nn.Linear | LowBitsLinear, *, rank: int, scale: float, is_packed: bool) -> None:
+    def __init__(self, linear: OneLinear, *, rank: int, scale: float) -> None:
         super().__init__()
-        self.product = product_of(linear, is_packed=is_packed)
+        self.product = product_of(linear)
         self.out_features, self.in_features = self.product.shape
         self.scale = scale
         self.is_on = True
         self.under: FrozenLoraTerm | None = None
-        device = linear.codes.device if isinstance(linear, LowBitsLinear) else linear.weight.device
+        device = next((one.device for one in (*linear.parameters(), *linear.buffers())), None)  # None: packed, on a CPU
         self.a = nn.Parameter(torch.zeros(rank, self.in_features, device=device))
         self.b = nn.Parameter(torch.zeros(self.out_features, rank, device=device))
 
@@ -127,16 +133,12 @@ class Lora(nn.Module):
         return out
 
 
-def product_of(linear: nn.Linear | LowBitsLinear, *, is_packed: bool) -> FrozenMatmul | LowBitsMatmul:
+def product_of(linear: OneLinear) -> FrozenMatmul | LowBitsMatmul | PackedMatmul:
     """The frozen product of a linear layer."""
-    if isinstance(linear, LowBitsLinear):
-        return LowBitsMatmul(linear.low, None if linear.bias is None else linear.bias.detach())
-    return FrozenMatmul(linear, is_packed=is_packed)
-
-
-def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether oneDNN's packed products may be used. Decided by kind, not by timing: equal runs stay equal."""
-    return device.type == "cpu" and dtype is torch.float32 and torch._C._has_mkldnn
+    if isinstance(linear, nn.Linear):
+        return FrozenMatmul(linear)
+    bias = None if linear.bias is None else linear.bias.detach()
+    return LowBitsMatmul(linear.low, bias) if isinstance(linear, LowBitsLinear) else PackedMatmul(linear.packed, bias)
 
 
 class _FrozenContext(FunctionCtx):
@@ -187,13 +189,3 @@ class _LoraLinear(torch.autograd.Function):
         if under is not None:
             grad_x.addmm_(g @ under.b, under.a)
         return grad_x.view(*grad.shape[:-1], ctx.layer.in_features), grad_a, grad_b, None
-
-
-def _packed(weight: Tensor) -> Tensor:
-    packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, ROWS_HINT)
-    return packed
-
-
-def _run(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    out: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
-    return out

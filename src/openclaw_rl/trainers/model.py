@@ -19,14 +19,15 @@ from transformers.modeling_outputs import MoeModelOutputWithPast
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import ConfigError, ModelError
 from openclaw_rl.trainers.checkpoint import lora_config
-from openclaw_rl.trainers.linear import Frozen, FrozenLoraTerm, Lora, can_pack
+from openclaw_rl.trainers.linear import Frozen, FrozenLoraTerm, Lora
 from openclaw_rl.trainers.ranks import ALONE, Ranks
 from openclaw_rl.trainers.recompute import Recompute
 from openclaw_rl.trainers.settings import TrainerSettings
 from openclaw_rl.trainers.shards import divided, wants_shards
 from openclaw_rl.trainers.trees import Trees
-from openclaw_rl.weights.lowbits import LowBitsLinear, code_library, count_of, lower
-from openclaw_rl.weights.shared import cache_folder, share
+from openclaw_rl.weights.lowbits import code_library, lower
+from openclaw_rl.weights.mapped_files import cache_folder
+from openclaw_rl.weights.shared import OneLinear, count_of, hold_once
 
 SMALL = 100_000_000  # parameters; below it float32 on a CPU is no burden, and a step may be bold
 ALL_LINEAR = "all-linear"
@@ -65,8 +66,7 @@ class CausalModel:
         self.parameters: int = count_of(model)
         self.device = device_of(settings)
         is_divided = wants_shards(model, settings, ranks, self.device)
-        is_packed = can_pack(self.device, model.dtype) and not is_divided
-        self.loras = _adapted(model, settings, is_packed=is_packed)
+        self.loras = _adapted(model, settings)
         trained = [one for _, one in self.named()]
         self.shared_by = divided(model, ranks, self.device, keep=trained) if is_divided else None
         self._body = model
@@ -225,14 +225,17 @@ def load_frozen(folder: Path, settings: TrainerSettings, ranks: Ranks = ALONE) -
         raise ModelError(f"{folder} holds no causal language model ({first})") from problem
     dtype = torch.float32 if settings.parameters == "full" else _dtype(settings.dtype, model.num_parameters(), device)
     model.eval().requires_grad_(False)
+    is_own = settings.parameters == "full"  # such weights train
     if wants_shards(model, settings, ranks, device):
-        device = torch.device("cpu")
+        device, is_own = torch.device("cpu"), True
     lower(model, model.get_output_embeddings(), settings.weights, dtype=dtype, device=device)
-    share(model, cache_folder())
+    is_own |= device.type != "cpu"
     for parameter in model.parameters():
-        parameter.data = parameter.data.to(device, dtype, copy=True)  # memory-mapped weights are six times slower
+        parameter.data = parameter.data.to(device, dtype, copy=is_own)
     model = model.to(device)  # buffers keep their precision: rotary frequencies in bfloat16 turn far tokens wrongly
     model.tie_weights()
+    if not is_own:
+        hold_once(model, cache_folder())  # mapped from the model's own files, weights are six times slower
     whole: PreTrainedModel = model
     return whole
 
@@ -261,21 +264,21 @@ def head_of(model: PreTrainedModel) -> nn.Module:
     return head
 
 
-def _adapted(model: PreTrainedModel, settings: TrainerSettings, *, is_packed: bool) -> dict[str, Lora]:
+def _adapted(model: PreTrainedModel, settings: TrainerSettings) -> dict[str, Lora]:
     """Replaces every linear layer: those that `targets` names by adapted ones, the others by frozen ones."""
     head = model.get_output_embeddings()
     names = None if settings.targets == ALL_LINEAR else {name.strip() for name in settings.targets.split(",")}
     scale = settings.alpha / settings.rank
     found: dict[str, Lora] = {}
-    linears = {path: module for path, module in model.named_modules() if isinstance(module, nn.Linear | LowBitsLinear)}
+    linears = {path: module for path, module in model.named_modules() if isinstance(module, OneLinear)}
     wanted = _shared(model, linears) if names is None else {path for path in linears if _leaf(path) in names}
     for path, linear in linears.items():
         owner, _, leaf = path.rpartition(".")
         replacement: nn.Module
         if linear is head or path not in wanted:
-            replacement = Frozen(linear, is_packed=is_packed)
+            replacement = Frozen(linear)
         else:
-            found[path] = Lora(linear, rank=settings.rank, scale=scale, is_packed=is_packed)
+            found[path] = Lora(linear, rank=settings.rank, scale=scale)
             replacement = found[path]
         model.get_submodule(owner).add_module(leaf, replacement)
     if not found:
@@ -283,7 +286,7 @@ def _adapted(model: PreTrainedModel, settings: TrainerSettings, *, is_packed: bo
     return found
 
 
-def _shared(model: PreTrainedModel, linears: Mapping[str, nn.Linear | LowBitsLinear]) -> set[str]:
+def _shared(model: PreTrainedModel, linears: Mapping[str, OneLinear]) -> set[str]:
     """The linears that every token passes: all but experts, of which a token sees a few, and what chooses among them.
 
     In a mixture of experts peft takes some names for the experts', wherever they stand: those are left out too.

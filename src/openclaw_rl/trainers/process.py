@@ -33,6 +33,7 @@ from openclaw_rl.trainers.frames import (
     place_of,
 )
 from openclaw_rl.trainers.settings import TrainerSettings
+from openclaw_rl.weights.mapped_files import cache_folder, remove_unused
 
 KILLED = "it was killed, as happens when memory runs out"
 
@@ -108,6 +109,7 @@ class TrainerProcess:
     async def aclose(self) -> None:
         """Ends the process, in the middle of a step too, and waits until it is gone."""
         await self._end()
+        await asyncio.to_thread(remove_unused, cache_folder())
 
     async def _ready(self, resume: Path | None) -> None:
         if self.pid is not None:

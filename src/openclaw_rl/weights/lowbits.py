@@ -150,13 +150,6 @@ def is_lowered(path: str, inputs: int) -> bool:
     return inputs % BLOCK == 0 and path.rpartition(".")[2] not in CHOOSERS
 
 
-def count_of(model: nn.Module) -> int:
-    """How many parameters the model has, those in few bits included."""
-    own = sum(parameter.numel() for parameter in model.parameters())
-    low = (module for module in model.modules() if isinstance(module, LowBitsLinear))
-    return own + sum(one.in_features * one.out_features for one in low)
-
-
 def code_library() -> ModuleType:
     """bitsandbytes.functional.
 

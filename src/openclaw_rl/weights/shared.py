@@ -1,105 +1,218 @@
-"""Weights in few bits once in memory: engine, trainer and judge map one file, whose pages the system shares.
+"""A frozen model's weights once in memory: engine, trainer, teacher and judge map one file, whose pages they share.
 
-The file lies in the user's cache folder and is named by a hash of what it holds, so that two processes share it exactly
-if they made the same codes, and a file that was damaged is seen and written again. It is never changed once it has its
-name. On a GPU, or where the file cannot be written, each process keeps its own.
+Linear layers lie in it in the layout that engine and trainer multiply with, or in few bits, and everything else as it
+is. The file is in the user's cache folder. Whoever comes first makes it; the others compare it byte for byte with the
+weights they have read themselves, and share exactly if it holds these. On a GPU, for small models, and where the file
+cannot be made, each process keeps its own: they compute the same.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
-import os
-import tempfile
-import time
-from collections.abc import Iterable, Iterator
+import mmap
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from openclaw_rl.weights.lowbits import LowBitsLinear, LowBitsWeight
+from openclaw_rl.weights.lowbits import CHOOSERS, LowBitsLinear, LowBitsWeight
+from openclaw_rl.weights.mapped_files import make, mapped, remove_unused
+from openclaw_rl.weights.packed import PackedLinear, PackedWeight, can_pack, pack
 
 log = logging.getLogger(__name__)
-UNUSED_S = 30 * 86400.0  # a file that nobody mapped for so long is removed when another is written
+LEAST = 32 << 20  # bytes of weights below which a file is not worth the while
+OneLinear = nn.Linear | LowBitsLinear | PackedLinear
+TRIES = 3  # another process may make or remove the file meanwhile
+SEEN = 64  # numbers of each tensor in the file's name; all bytes are compared in any case
 
 
-def cache_folder() -> Path:
-    """Where the files are."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "openclaw-rl" / "weights"
+def hold_once(model: nn.Module, folder: Path | None, *, least: int = LEAST) -> Path | None:
+    """Lays a model's weights out and into a mapped file, and says which; None where they stay this process's own.
 
-
-def share(model: nn.Module, folder: Path) -> Path | None:
-    """Puts the model's weights in few bits into a mapped file, and says which; None where they stay private."""
-    layers = [one for one in model.modules() if isinstance(one, LowBitsLinear)]
-    if not layers or layers[0].codes.device.type != "cpu":
-        return None
-    name = f"{_digest(_bytes_of(layers))}.bin"
-    file = folder / name
-    try:
-        if not file.is_file() or f"{_digest(_pieces(file))}.bin" != name:
-            _write(file, layers)
-            _remove_unused(folder)
-        os.utime(file)
-        arena = torch.from_file(str(file), shared=True, size=file.stat().st_size, dtype=torch.uint8)
-    except (OSError, RuntimeError) as error:  # torch says in the latter that a file cannot be mapped
-        log.warning("weights in few bits are not shared between processes: %s", error)
-        return None
-    at = 0
-    moved: list[list[Tensor]] = []
-    for kind in ("codes", "scales"):
-        views = []
-        for layer in layers:
-            own = layer.codes if kind == "codes" else layer.scales
-            views.append(arena[at : at + own.nbytes].view(own.dtype).view(own.shape))
-            at += own.nbytes
-        moved.append(views)
-    for layer, codes, scales in zip(layers, *moved, strict=True):
-        layer.low = LowBitsWeight(codes, scales, (layer.out_features, layer.in_features))
-    return file
-
-
-def _bytes_of(layers: Iterable[LowBitsLinear]) -> Iterator[bytes]:
-    """All codes and then all scales, in the order of the layers: q, k and v lie side by side, and are joined as views.
-
-    The codes of a layer are a multiple of 32 bytes, so all numbers lie where they may.
+    The model is to be frozen. On a GPU nothing is done.
     """
-    layers = list(layers)
-    for tensors in ([one.codes for one in layers], [one.scales for one in layers]):
-        for one in tensors:
-            yield one.contiguous().view(-1).view(torch.uint8).numpy().tobytes()
-
-
-def _pieces(file: Path) -> Iterator[bytes]:
-    with file.open("rb") as source:
-        while piece := source.read(1 << 24):
-            yield piece
-
-
-def _digest(pieces: Iterable[bytes]) -> str:
-    found = hashlib.blake2b(digest_size=20)
+    if any(one.device.type != "cpu" for one in model.parameters()):
+        return None
+    pieces = list(_pieces(model))
+    size = sum(one.source().nbytes for one in pieces)
+    if folder is not None and size >= least:
+        file = folder / f"{_name(pieces)}.bin"
+        try:
+            remove_unused(folder)
+            found = _found_or_made(file, pieces)
+        except (OSError, ValueError) as error:
+            log.warning("weights are not shared between processes: %s", error)
+            found = None
+        if found is not None:
+            arena = torch.frombuffer(found[0], dtype=torch.uint8)
+            for piece, place in zip(pieces, found[1], strict=True):
+                piece.put(arena[place])
+            return file
     for piece in pieces:
-        found.update(piece)
+        piece.put(piece.bytes().clone())
+    return None
+
+
+def count_of(model: nn.Module) -> int:
+    """How many parameters the model has, however they are held."""
+    own = sum(parameter.numel() for parameter in model.parameters())
+    held = (module for module in model.modules() if isinstance(module, LowBitsLinear | PackedLinear))
+    return own + sum(
+        one.in_features * one.out_features for one in held if isinstance(one, LowBitsLinear) or not one.is_tied
+    )
+
+
+class _Piece(Protocol):
+    align: int  # bytes
+
+    def source(self) -> Tensor:
+        """The tensor it comes from, for the file's name and size."""
+        ...
+
+    def bytes(self) -> Tensor:
+        """What is to lie in the file, uint8."""
+        ...
+
+    def put(self, held: Tensor) -> None:
+        """Lets the model read these bytes from now on."""
+        ...
+
+
+@dataclass(slots=True)
+class _Packed:
+    model: nn.Module
+    path: str
+    linear: nn.Linear
+    is_tied: bool
+    made: PackedWeight | None = None
+    align: int = 64
+
+    def source(self) -> Tensor:
+        return self.linear.weight.detach()
+
+    def bytes(self) -> Tensor:
+        packed = pack(self.source())
+        self.made = packed.moved(packed.held[:0])  # its layout is kept, its bytes are not
+        return packed.held
+
+    def put(self, held: Tensor) -> None:
+        assert self.made is not None
+        self.model.set_submodule(self.path, PackedLinear(self.made.moved(held), self.linear.bias, is_tied=self.is_tied))
+
+
+@dataclass(slots=True)
+class _Parameter:
+    owner: nn.Parameter
+    align: int = 64
+
+    def source(self) -> Tensor:
+        return self.owner.detach()
+
+    def bytes(self) -> Tensor:
+        return _as_bytes(self.source())
+
+    def put(self, held: Tensor) -> None:
+        self.owner.data = held.view(self.owner.dtype).view(self.owner.shape)
+
+
+@dataclass(slots=True)
+class _LowBits:
+    layer: LowBitsLinear
+    is_codes: bool
+    align: int = 1  # codes are a multiple of 32 bytes: q, k and v lie side by side, and are joined as views
+
+    def source(self) -> Tensor:
+        return self.layer.codes if self.is_codes else self.layer.scales
+
+    def bytes(self) -> Tensor:
+        return _as_bytes(self.source())
+
+    def put(self, held: Tensor) -> None:
+        low = self.layer.low
+        own = held.view(self.source().dtype).view(self.source().shape)
+        codes, scales = (own, low.scales) if self.is_codes else (low.codes, own)
+        self.layer.low = LowBitsWeight(codes, scales, low.shape)
+
+
+def _pieces(model: nn.Module) -> Iterator[_Piece]:
+    """All weights: codes, scales, packed layers, and then every parameter that is left, each once."""
+    modules = dict(model.named_modules())
+    low = [one for one in modules.values() if isinstance(one, LowBitsLinear)]
+    yield from (_LowBits(one, is_codes) for is_codes in (True, False) for one in low)
+    linears = {
+        path: one
+        for path, one in modules.items()
+        if type(one) is nn.Linear
+        and path.rpartition(".")[2] not in CHOOSERS
+        and can_pack(one.weight.device, one.weight.dtype)
+    }
+    packed = {id(one) for one in linears.values()}
+    left: dict[int, nn.Parameter] = {}
+    for module in modules.values():
+        for name, parameter in module.named_parameters(recurse=False):
+            if name != "weight" or id(module) not in packed:
+                left[id(parameter)] = parameter
+    yield from (_Packed(model, path, one, id(one.weight) in left) for path, one in linears.items())
+    yield from (_Parameter(one) for one in left.values() if one.numel())
+
+
+def _as_bytes(tensor: Tensor) -> Tensor:
+    return tensor.detach().contiguous().view(-1).view(torch.uint8)
+
+
+def _name(pieces: list[_Piece]) -> str:
+    """Two processes that have the same weights name the file alike; so may others, which the comparison finds."""
+    found = hashlib.blake2b(f"{torch.__version__} {platform.node()}".encode(), digest_size=20)
+    for piece in pieces:
+        source = piece.source()
+        found.update(f"{tuple(source.shape)} {source.dtype} {piece.align}".encode())
+        found.update(_as_bytes(source.reshape(-1)[:SEEN]).numpy().tobytes())
     return found.hexdigest()
 
 
-def _write(file: Path, layers: list[LowBitsLinear]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, name = tempfile.mkstemp(dir=file.parent, suffix=".new")
-    try:
-        with os.fdopen(handle, "wb") as target:
-            for piece in _bytes_of(layers):
-                target.write(piece)
-        file.unlink(missing_ok=True)  # a damaged one
-        with contextlib.suppress(FileExistsError):  # another process was first: its file is the same
-            os.link(name, file)
-    finally:
-        Path(name).unlink(missing_ok=True)
+def _found_or_made(file: Path, pieces: list[_Piece]) -> tuple[mmap.mmap, list[slice]] | None:
+    """The file's bytes, and where each piece lies in them."""
+    for _ in range(TRIES):
+        held = mapped(file)
+        if held is not None:
+            places = _places_if_equal(held, pieces)
+            if places is not None:
+                return held, places
+            log.info("another model's or damaged weights are made anew file=%s", file)
+            file.unlink(missing_ok=True)
+        places = []
+        made = make(file, lambda target, places=places: places.extend(_write(target, pieces)))  # type: ignore[misc]
+        if made is not None:
+            return made, places
+    return None
 
 
-def _remove_unused(folder: Path) -> None:
-    """Removes files of models that are no longer used; one that is mapped stays until its process ends."""
-    for path in folder.iterdir():
-        if path.stat().st_mtime < time.time() - UNUSED_S:
-            path.unlink(missing_ok=True)
+def _write(target: BinaryIO, pieces: list[_Piece]) -> Iterator[slice]:
+    at = 0
+    for piece in pieces:
+        start = -(-at // piece.align) * piece.align
+        target.write(bytes(start - at))
+        own = piece.bytes()
+        target.write(own.numpy().data)
+        at = start + own.nbytes
+        yield slice(start, at)
+
+
+def _places_if_equal(held: mmap.mmap, pieces: list[_Piece]) -> list[slice] | None:
+    """Where each piece lies, if all bytes are those that would have been written."""
+    there = torch.frombuffer(held, dtype=torch.uint8)
+    places: list[slice] = []
+    at = 0
+    for piece in pieces:
+        start = -(-at // piece.align) * piece.align
+        own = piece.bytes()
+        at = start + own.nbytes
+        if at > len(there) or not torch.equal(there[start:at], own):
+            return None
+        places.append(slice(start, at))
+    return places if at == len(there) else None

@@ -24,6 +24,7 @@ from openclaw_rl.engines.local.memory import cache_tokens
 from openclaw_rl.engines.local.model import ServedModel, load_model
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.errors import ModelError
+from openclaw_rl.weights.mapped_files import cache_folder
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ def open_core(
     now = AdapterPass()
     wrong: ModelError | None = None
     cache: Cache | None = None
-    for served in load_model(settings, now):
+    for served in load_model(settings, now, shared=cache_folder()):
         cache = cache or _cache(settings, served)
         try:
             seconds = check_form(served, cache, settings.model)

@@ -27,6 +27,7 @@ from openclaw_rl.engines.local.questions import Questions
 from openclaw_rl.engines.local.streams import Stream, StreamResumer
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.errors import AdapterError, ConfigError, EngineError, ModelError, RequestError
+from openclaw_rl.weights.mapped_files import cache_folder, remove_unused
 
 log = logging.getLogger(__name__)
 RESTART_WINDOW_S = 600.0
@@ -75,6 +76,7 @@ class LocalEngine:
         self._fail_all(EngineError("the engine was closed"))
         if self._link is not None:
             await self._link.close(timeout_s=CLOSE_S)
+        await asyncio.to_thread(remove_unused, cache_folder())
 
     @property
     def info(self) -> EngineInfo:

@@ -24,6 +24,7 @@ from openclaw_rl.engines.local.attention import (
 from openclaw_rl.engines.local.linears import FastLinear, Linears
 from openclaw_rl.engines.local.norms import FastNorm, equal_norm
 from openclaw_rl.weights.lowbits import LowBitsLinear
+from openclaw_rl.weights.packed import PackedLinear
 
 LAYER = {"self_attn", "mlp", "input_layernorm", "post_attention_layernorm"}
 ATTENTION = {"q_proj", "k_proj", "v_proj", "o_proj"}
@@ -99,7 +100,7 @@ def lean_forward(
             return None
         layers.append(made)
     norm, head = equal_norm(trunk["norm"]), parts["lm_head"]
-    if norm is None or not isinstance(head, nn.Linear):
+    if norm is None or not isinstance(head, nn.Linear | PackedLinear):
         return None
     lean = LeanForward(
         trunk["embed_tokens"], trunk["rotary_emb"], layers, norm, linears.make("lm_head", {"lm_head": head})
@@ -119,7 +120,7 @@ def _layer(layer: nn.Module, index: int, seen: AttentionProbe, linears: Linears)
     found = {
         key: module
         for key, module in {**attention, **mlp}.items()
-        if (type(module) is nn.Linear or isinstance(module, LowBitsLinear)) and key not in NORMS
+        if (type(module) is nn.Linear or isinstance(module, LowBitsLinear | PackedLinear)) and key not in NORMS
     }
     if len(found) != 7:
         return None

@@ -17,10 +17,13 @@ from torch import Tensor, nn
 
 from openclaw_rl.engines.local.adapters import AdapterPass, LinearShape, LinearSlice, Stack
 from openclaw_rl.weights.lowbits import LowBitsLinear, LowBitsWeight, joined
+from openclaw_rl.weights.packed import PackedLinear, PackedWeight, pack, packed_as_one
+from openclaw_rl.weights.shared import OneLinear
 
 FEW = 3  # rows below which a product is a matter of reading the weight
-PACKED_FOR = 16
 WIDTHS = (1, 8, 16, 64)  # what is timed
+WORTH_A_COPY = 0.8  # of the time of the form that processes share: another one is this process's own memory
+Weight = Tensor | LowBitsWeight | PackedWeight
 
 
 class LinearForm(Protocol):
@@ -46,7 +49,7 @@ class Kernels:
 class FastLinear(nn.Module):
     """A linear layer for inference."""
 
-    def __init__(self, weight: Tensor | LowBitsWeight, bias: Tensor | None, kernels: Kernels) -> None:
+    def __init__(self, weight: Weight, bias: Tensor | None, kernels: Kernels) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.shape
         self.kernels = kernels
@@ -78,7 +81,7 @@ class Linears:
         self._may_copy = may_copy
         self._chosen: dict[tuple[int, int, bool], Kernels] = {}
 
-    def make(self, owner: str, parts: Mapping[str, nn.Linear | LowBitsLinear]) -> FastLinear:
+    def make(self, owner: str, parts: Mapping[str, OneLinear]) -> FastLinear:
         """One linear for these, which read the same inputs; their outputs lie side by side."""
         weight = _weight(list(parts.values()))
         bias = _bias(list(parts.values()))
@@ -93,6 +96,8 @@ class Linears:
             self.parts[name] = LinearSlice(owner, index, at, stop)
             if isinstance(part, LowBitsLinear) and isinstance(weight, LowBitsWeight):
                 part.low = weight.rows(at, stop)  # not held twice
+            elif isinstance(part, PackedLinear) and isinstance(weight, PackedWeight):
+                part.packed = weight.part(at, part.packed)
             elif isinstance(part, nn.Linear) and isinstance(weight, Tensor):
                 part.weight.data = weight[at:stop]
             at = stop
@@ -105,35 +110,41 @@ class Linears:
         return tuple(sorted(f"{out}x{into}:{kernels}" for (out, into, _), kernels in self._chosen.items()))
 
 
-def _weight(parts: list[nn.Linear | LowBitsLinear]) -> Tensor | LowBitsWeight:
+def _weight(parts: list[OneLinear]) -> Weight:
     low = [part.low for part in parts if isinstance(part, LowBitsLinear)]
-    if len(low) == len(parts):
-        return joined(low)
+    packed = [part.packed for part in parts if isinstance(part, PackedLinear)]
     plain = [part.weight.data for part in parts if isinstance(part, nn.Linear)]
+    if len(parts) not in (len(low), len(packed), len(plain)):
+        raise ValueError("linears that are computed as one are all held in the same way")
     if low:
-        raise ValueError("linears that are computed as one are all in few bits, or none is")
+        return joined(low)
+    if packed:
+        return packed_as_one(packed)
     return plain[0] if len(plain) == 1 else torch.cat(plain)
 
 
-def _bias(parts: list[nn.Linear | LowBitsLinear]) -> Tensor | None:
+def _bias(parts: list[OneLinear]) -> Tensor | None:
     own = next((part.bias for part in parts if part.bias is not None), None)
     if own is None:
         return None
     return torch.cat([own.new_zeros(part.out_features) if part.bias is None else part.bias.data for part in parts])
 
 
-def product(kind: str, weight: Tensor | LowBitsWeight, bias: Tensor | None) -> LinearForm:
+def product(kind: str, weight: Weight, bias: Tensor | None) -> LinearForm:
     """The linear in one of its forms, holding its own copy of the weight where it needs one."""
-    if isinstance(weight, LowBitsWeight):
-        low = weight
+    if isinstance(weight, Tensor) and kind == "packed":
+        weight = pack(weight)
+    if isinstance(weight, LowBitsWeight) or (isinstance(weight, PackedWeight) and kind == "packed"):
+        stored = weight
 
-        def run_low(flat: Tensor, onto: Tensor | None = None) -> Tensor:
-            out = low.times(flat, bias)
+        def run_stored(flat: Tensor, onto: Tensor | None = None) -> Tensor:
+            out = stored.times(flat, bias)
             return out if onto is None else out.add_(onto)
 
-        return run_low
+        return run_stored
+    plain = weight.plain() if isinstance(weight, PackedWeight) else weight
     if kind == "transposed":
-        turned = weight.t().contiguous()
+        turned = plain.t().contiguous()
 
         def run_turned(flat: Tensor, onto: Tensor | None = None) -> Tensor:
             start = bias if onto is None else onto
@@ -141,34 +152,31 @@ def product(kind: str, weight: Tensor | LowBitsWeight, bias: Tensor | None) -> L
             return out if bias is None or onto is None else out.add_(bias)
 
         return run_turned
-    if kind == "packed":
-        reorder, pointwise = torch.ops.mkldnn._reorder_linear_weight, torch.ops.mkldnn._linear_pointwise
-        packed = reorder(weight, PACKED_FOR)
-
-        def run_packed(flat: Tensor, onto: Tensor | None = None) -> Tensor:
-            out: Tensor = pointwise(flat, packed, bias, "none", [], "")
-            return out if onto is None else out.add_(onto)
-
-        return run_packed
 
     def run_plain(flat: Tensor, onto: Tensor | None = None) -> Tensor:
-        out = F.linear(flat, weight, bias)
+        out = F.linear(flat, plain, bias)
         return out if onto is None else out.add_(onto)
 
     return run_plain
 
 
-def fastest(weight: Tensor | LowBitsWeight, bias: Tensor | None, *, may_copy: bool) -> Kernels:
-    """The forms timed fastest for this weight; one form alone unless `may_copy` allows two copies of it."""
+def fastest(weight: Weight, bias: Tensor | None, *, may_copy: bool) -> Kernels:
+    """The forms timed fastest for this weight; one form alone unless `may_copy` allows two copies of it.
+
+    One that is packed is taken as it is unless another form is much faster.
+    """
     if isinstance(weight, LowBitsWeight):
         return Kernels(f"{weight.bits}bit", f"{weight.bits}bit")
-    if weight.device.type != "cpu":
+    shared = weight if isinstance(weight, PackedWeight) else None
+    plain = weight.plain() if isinstance(weight, PackedWeight) else weight
+    if plain.device.type != "cpu":
         return Kernels("plain", "plain")
     times = {}
     for kind in ("plain", "transposed", "packed"):
-        timed = _times(kind, weight, bias)
+        timed = _times(kind, shared or plain, plain, bias)
         if timed is not None:
-            times[kind] = timed
+            price = WORTH_A_COPY if shared is not None and kind == "packed" else 1.0
+            times[kind] = [price * one for one in timed]
     few = {kind: timed[0] for kind, timed in times.items()}
     many = {kind: sum(timed[1:]) for kind, timed in times.items()}
     one = min(times, key=lambda kind: few[kind] + many[kind])
@@ -177,15 +185,15 @@ def fastest(weight: Tensor | LowBitsWeight, bias: Tensor | None, *, may_copy: bo
     return Kernels(min(few, key=lambda kind: few[kind]), min(many, key=lambda kind: many[kind]))
 
 
-def _times(kind: str, weight: Tensor, bias: Tensor | None) -> list[float] | None:
+def _times(kind: str, weight: Weight, plain: Tensor, bias: Tensor | None) -> list[float] | None:
     """Seconds at each width, weighted alike by row; None where the form fails or computes something else."""
     times = []
     try:
         run = product(kind, weight, bias)
         for width in WIDTHS:
-            rows = torch.linspace(-1, 1, width * weight.shape[1], dtype=weight.dtype).view(width, -1)
-            want = F.linear(rows, weight, bias)
-            slack = 1e-5 if weight.dtype == torch.float32 else 3e-2
+            rows = torch.linspace(-1, 1, width * plain.shape[1], dtype=plain.dtype).view(width, -1)
+            want = F.linear(rows, plain, bias)
+            slack = 1e-5 if plain.dtype == torch.float32 else 3e-2
             if not torch.allclose(run(rows), want, rtol=slack, atol=slack * float(want.abs().max() + 1e-9)):
                 return None
             times.append(_best_of(run, rows) / width**0.5)

@@ -23,8 +23,9 @@ from openclaw_rl.engines.local.memory import free_bytes
 from openclaw_rl.engines.local.norms import replace_norms
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.errors import ConfigError, ModelError
-from openclaw_rl.weights.lowbits import LowBitsLinear, count_of, lower
-from openclaw_rl.weights.shared import cache_folder, share
+from openclaw_rl.weights.lowbits import LowBitsLinear, lower
+from openclaw_rl.weights.packed import PackedLinear
+from openclaw_rl.weights.shared import count_of, hold_once
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -77,10 +78,11 @@ class ServedModel:
     reference: Tensor  # the model's own log-probabilities for them, [n, V]
 
 
-def load_model(settings: EngineSettings, adapters: AdapterPass) -> Iterator[ServedModel]:
+def load_model(settings: EngineSettings, adapters: AdapterPass, *, shared: Path | None = None) -> Iterator[ServedModel]:
     """The model of `settings.model` in the forms it can be served in, the fastest first; take the first that is right.
 
-    Raises ModelError or ConfigError.
+    Its weights are shared with other processes by a file in the folder `shared`, if there is one. Raises ModelError or
+    ConfigError.
     """
     device = _device(settings.device)
     if device.type == "cuda":
@@ -89,8 +91,7 @@ def load_model(settings: EngineSettings, adapters: AdapterPass) -> Iterator[Serv
     dtype = _dtype(settings.dtype, config, device)
     model = _weights(settings.model, config, dtype)
     lower(model, model.get_output_embeddings(), settings.weights, dtype=dtype, device=device)
-    share(model, cache_folder())
-    model = model.to(device)
+    model = model.to(device).requires_grad_(False)
     count = count_of(model)
     text = config.get_text_config()
     facts = text.to_dict()
@@ -98,7 +99,7 @@ def load_model(settings: EngineSettings, adapters: AdapterPass) -> Iterator[Serv
     size = PROBE_TOKENS + min(whole_number(facts, "sliding_window", 0), 256)
     probe = torch.randint(0, text.vocab_size, (1, size), generator=own).to(device)
     reference, seen = _probe(model, probe, text.num_hidden_layers)
-    _clone_parameters(model)
+    hold_once(model, shared)  # mapped from its own files a model decodes six times slower in bfloat16
     may_copy = 2 * count * dtype.itemsize < free_bytes(device) // 4
 
     def served(logits: Forward, linears: Linears) -> ServedModel:
@@ -244,19 +245,11 @@ def _probe(model: PreTrainedModel, probe: Tensor, depth: int) -> tuple[Tensor, A
     return reference, seen
 
 
-def _clone_parameters(model: nn.Module) -> None:
-    """Weights mapped from a file are read page by page: in bfloat16 a model decodes six times faster from a copy."""
-    for parameter in model.parameters():
-        parameter.requires_grad_(False)
-        if not parameter.is_cuda:
-            parameter.data = parameter.data.clone()
-
-
 @torch.inference_mode()
 def _replace_linears(model: nn.Module, adapters: AdapterPass, *, may_copy: bool) -> Linears:
     linears = Linears(adapters, may_copy=may_copy)
     for name, module in list(model.named_modules()):
-        if type(module) is nn.Linear or isinstance(module, LowBitsLinear):
+        if type(module) is nn.Linear or isinstance(module, LowBitsLinear | PackedLinear):
             model.set_submodule(name, linears.make(name, {name: module}))
     return linears
 
