@@ -1,9 +1,9 @@
 """`make bench-vllm`: our server in front of a real vLLM against that vLLM alone, and the local engine against it.
 
-REAL_VLLM=PYTHON python -m benchmarks.vllm [--only gateway,local,larger,changes,wish]
+REAL_VLLM=PYTHON python -m benchmarks.vllm [--only gateway,local,larger,changes,wish] [--seconds 20]
 
-Every comparison is of pairs A B, B A, ... in one run, on the same processes. What is not compared just then is idle, or
-stopped altogether.
+Every comparison is of pairs A B, B A, ... in one run, on the same processes, as many as fit into `--seconds` for each
+width (QUICK=1: two). What is not compared just then is idle, or stopped altogether.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import asyncio
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from statistics import median
 
@@ -32,9 +33,12 @@ from openclaw_rl.home.models import model_folder
 
 WIDTHS = (1, 8, 16, 32)
 COUNT = 96  # tokens of an answer
-LARGER_COUNT = 24
+LARGER_COUNT = 16
+LARGER_SHARE = 2  # of --seconds: a pair takes longer
+LEAST_PAIRS, MOST_PAIRS = 3, 30
 CHANGES = 20
-BETWEEN_S = 1.0
+BETWEEN_S = 0.5
+SEEDS = 3
 OTHER = 1e-2  # nats: an answer of another version is further off than that at one token at least
 PARTS = ("gateway", "local", "larger", "changes", "wish")
 CONTEXT = 2048
@@ -44,52 +48,73 @@ def main() -> None:
     """Measures, and prints the figures."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default=",".join(PARTS))
-    parts = parser.parse_args().only.split(",")
+    parser.add_argument("--seconds", type=float, default=20.0, help="for each width of a comparison")
+    asked = parser.parse_args()
+    parts, seconds = asked.only.split(","), 0.0 if is_quick() else asked.seconds
     python = os.environ["REAL_VLLM"]
     with tempfile.TemporaryDirectory(prefix="openclaw-rl-vllm-") as place:
-        figures = asyncio.run(measured(python, Path(place), parts))
+        figures = asyncio.run(measured(python, Path(place), parts, seconds))
     figures["conditions"] = conditions(
         "bundled (2.6 M parameters, float32); larger: random Qwen3, 28 layers, hidden 1024, vocabulary 4096, bfloat16",
         threads=1,
         seeds=[0],
-        repeats=_rounds(),
+        repeats=2 if is_quick() else LEAST_PAIRS,
     )
     finish(figures)
 
 
-async def measured(python: str, place: Path, parts: list[str]) -> Figures:
+async def measured(python: str, place: Path, parts: list[str], seconds: float) -> Figures:
     """The parts that were asked for, on one vLLM for each model."""
     model = model_folder("bundled")
     figures: Figures = {}
-    async with vllm_alone(python, model, dtype="float32", context=CONTEXT, threads=1) as vllm:
-        if "gateway" in parts:
-            async with gateway(place / "gateway", model, vllm, "--no-learn") as ours:
-                figures["gateway_over_vllm"] = await compared(ours, vllm, count=COUNT)
-                figures["first_token_extra_ms"] = await first_tokens(ours, vllm)
-        if "local" in parts:
-            async with local_engine(place / "local", model, threads=1, dtype="float32") as ours:
-                figures["local_over_vllm"] = await compared(ours, vllm, count=COUNT, is_apart=True)
-        if "changes" in parts:
-            figures["changes"] = await changes(vllm, model, place)
-        if "wish" in parts:
-            figures["wish"] = await wishes(vllm, model, place)
+    begin = time.perf_counter()
+
+    def note(part: str, found: Figures) -> None:
+        figures[part] = found
+        progress(f"{part}, {time.perf_counter() - begin:.0f} s after the start: {found}")
+
+    if set(parts) - {"larger"}:
+        async with vllm_alone(python, model, dtype="float32", context=CONTEXT, threads=1) as vllm:
+            if "gateway" in parts:
+                async with gateway(place / "gateway", model, vllm, "--no-learn") as ours:
+                    note("first_token_extra_ms", await first_tokens(ours, vllm, seconds))
+                    note("gateway_over_vllm", await compared(ours, vllm, count=COUNT, seconds=seconds))
+            if "local" in parts:
+                async with local_engine(place / "local", model, threads=1, dtype="float32") as ours:
+                    found = await compared(ours, vllm, count=COUNT, seconds=seconds / 2, is_apart=True)
+                    note("local_over_vllm", found)
+            if "changes" in parts:
+                note("changes", await changes(vllm, model, place))
+            if "wish" in parts:
+                note("wish", await wishes(vllm, model, place))
     if "larger" in parts:
         made = larger_model(place / "larger", model)
         async with (
             vllm_alone(python, made, dtype="bfloat16", context=CONTEXT, threads=2) as vllm,
             local_engine(place / "large", made, threads=2, dtype="bfloat16") as ours,
         ):
-            found = await compared(ours, vllm, count=LARGER_COUNT, widths=(1, 8, 16), is_apart=True)
-            figures["local_over_vllm_larger"] = found
+            long = LARGER_SHARE * seconds
+            found = await compared(ours, vllm, count=LARGER_COUNT, seconds=long, widths=(1, 8, 16), is_apart=True)
+            note("local_over_vllm_larger", found)
+    figures["seconds"] = round(time.perf_counter() - begin)
     return figures
 
 
-def _rounds() -> int:
-    return 2 if is_quick() else 8
+def _is_enough(pairs: int, until: float) -> bool:
+    """Whether a comparison has its pairs: those that fit into its time, and some in any case."""
+    if is_quick():
+        return pairs >= 2
+    return pairs >= MOST_PAIRS or (pairs >= LEAST_PAIRS and time.perf_counter() > until)
 
 
 async def compared(
-    ours: Target, vllm: Target, *, count: int, widths: tuple[int, ...] = WIDTHS, is_apart: bool = False
+    ours: Target,
+    vllm: Target,
+    *,
+    count: int,
+    seconds: float,
+    widths: tuple[int, ...] = WIDTHS,
+    is_apart: bool = False,
 ) -> Figures:
     """Tokens a second of both by width, and the ratios of the pairs. `is_apart`: ours does not ask that vLLM."""
     figures: Figures = {}
@@ -102,12 +127,15 @@ async def compared(
             return await speed(http, target, width=width, count=count, number=number)
 
         for width in widths:
-            pairs = []
-            for number in range(-1, _rounds()):
+            pairs: list[tuple[float, float]] = []
+            for target in (ours, vllm):
+                await one(target, width, 1000)  # warms both up
+            until, number = time.perf_counter() + seconds, 1000
+            while not _is_enough(len(pairs), until):
+                number += 1
                 order = (ours, vllm) if number % 2 else (vllm, ours)
-                found = {target.base_url: await one(target, width, 1000 + number) for target in order}
-                if number >= 0:  # the first pair warms both up
-                    pairs.append((found[ours.base_url], found[vllm.base_url]))
+                found = {target.base_url: await one(target, width, number) for target in order}
+                pairs.append((found[ours.base_url], found[vllm.base_url]))
             ratios = sorted(own / other for own, other in pairs)
             figures[str(width)] = {
                 "tokens_per_s": round(median(own for own, _ in pairs), 1),
@@ -115,26 +143,32 @@ async def compared(
                 "ratio": round(median(ratios), 3),
                 "worst": round(ratios[0], 3),
                 "best": round(ratios[-1], 3),
+                "pairs": len(pairs),
             }
-            progress(f"{ours.base_url} over {vllm.base_url}, width {width}: {figures[str(width)]}")
+            progress(f"width {width}: {figures[str(width)]}")
     return figures
 
 
-async def first_tokens(ours: Target, vllm: Target) -> Figures:
+async def first_tokens(ours: Target, vllm: Target, seconds: float) -> Figures:
     """Milliseconds by which the first token comes later than from vLLM alone, one stream at a time."""
     async with aiohttp.ClientSession() as http:
-        extra = []
-        for number in range(-2, 4 * _rounds()):
+        extra: list[float] = []
+        alone: list[float] = []
+        until, number = time.perf_counter() + seconds / 2, 9000
+        while not _is_enough(len(extra) // 4, until):
+            number += 1
             order = (ours, vllm) if number % 2 else (vllm, ours)
-            found = {
-                target.base_url: (await stream(http, target, count=4, number=9000 + number)).first_s for target in order
-            }
-            if number >= 0:
+            found = {target.base_url: (await stream(http, target, count=4, number=number)).first_s for target in order}
+            if number > 9002:  # the first pairs warm both up
                 extra.append((found[ours.base_url] - found[vllm.base_url]) * 1e3)
+                alone.append(found[vllm.base_url] * 1e3)
     extra.sort()
-    figures: Figures = {"median": round(median(extra), 2), "p90": round(extra[int(0.9 * len(extra))], 2)}
-    progress(f"first token: {figures} ms later")
-    return figures
+    return {
+        "median": round(median(extra), 2),
+        "p90": round(extra[int(0.9 * len(extra))], 2),
+        "vllm_ms": round(median(alone), 2),
+        "pairs": len(extra),
+    }
 
 
 async def changes(vllm: Target, model: Path, place: Path) -> Figures:
@@ -170,7 +204,6 @@ async def changes(vllm: Target, model: Path, place: Path) -> Figures:
         "recomputed_worst_gap": float(f"{worst:.2g}"),
         "change_ms_p50": round(median(done - begin for begin, done in record.changes) * 1e3, 1),
     }
-    progress(f"changes: {found}")
     return found
 
 
@@ -184,7 +217,7 @@ async def wishes(vllm: Target, model: Path, place: Path) -> Figures:
     settings = RunSettings(sessions=10, problems=20, stop_after=0, settle_s=300.0)
     met_at: list[int | None] = []
     refused = 0
-    for seed in range(1 if is_quick() else 3):
+    for seed in range(1 if is_quick() else SEEDS):
         async with gateway(place / f"wish-{seed}", model, vllm) as ours:
             report = await learn(ours.base_url, ours.key, Student(seed), settings=settings, seed=seed)
         met_at.append(report.converged_at)

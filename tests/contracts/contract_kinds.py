@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aiohttp import web
@@ -169,7 +169,7 @@ async def endpoint_chat(says: str) -> AsyncIterator[ChatKind]:
 
 
 def served_by(
-    kind: EngineKindName, app: Callable[[ModelServer], web.Application]
+    kind: EngineKindName, app: Callable[[ModelServer], web.Application], **changes: object
 ) -> Callable[[Path], AbstractAsyncContextManager[EngineKind]]:
     """A double of a model server, which says what the scripted engine says."""
 
@@ -180,6 +180,7 @@ def served_by(
             assert isinstance(scripted.engine, ScriptedEngine)
             room = CONTEXT + (1 if kind is EngineKindName.VLLM else SPARE)
             server = ModelServer(scripted.engine, lambda text: list(text_ids(model, text)), room, key="secret")
+            server = replace(server, **changes)
             url = str((await stack.enter_async_context(TestServer(app(server)))).make_url("/"))
             settings = EngineSettings(kind=kind, remote=RemoteSettings(urls=(url,), api_key="secret"))
             engine = await open_engine(settings, model, rank=4)
@@ -216,6 +217,7 @@ ENGINES = {
     "scripted": scripted_engine,
     "local": local_engine,
     "vllm double": served_by(EngineKindName.VLLM, vllm_app),
+    "vllm double without ids": served_by(EngineKindName.VLLM, vllm_app, takes_tokens=False),
     "sglang double": served_by(EngineKindName.SGLANG, sglang_app),
     **({"vllm": real_vllm} if REAL_VLLM in os.environ else {}),
 }

@@ -48,6 +48,7 @@ class Forgetter:
     parts: Installation
     learns: bool
     _asked: asyncio.Queue[QueuedForgetting] = field(default_factory=lambda: asyncio.Queue(maxsize=1))
+    _problem: str = ""  # why the engine could not let go of what it had read
 
     async def preview(self, what: ForgetTarget) -> dict[str, int]:
         """What would go, counted. Raises ConfigError where nothing of that name is there."""
@@ -144,7 +145,7 @@ class Forgetter:
         await asyncio.wait((answered,), timeout=ANSWERED_WITHIN_S)
         await parts.served.leave(lambda version: _is_gone(version, left), is_unused=True)
         self._let_go(gone)  # what requests that are answered by now had looked up
-        await parts.engine.flush()
+        await self._prompts_let_go()
         if parts.judge_model is not None:
             await parts.judge_model.let_go()
         await parts.activity.quiet_within(QUIET_WITHIN_S)
@@ -164,6 +165,20 @@ class Forgetter:
                 log.warning("the version before what is forgotten cannot be loaded yet: %s", problem)
                 await asyncio.sleep(RETRY_S)
             else:
+                return
+
+    async def _prompts_let_go(self) -> None:
+        """Returns once the engine has forgotten what it read; a server elsewhere may refuse that, or be busy."""
+        while True:
+            try:
+                await self.parts.engine.flush()
+            except EngineError as problem:
+                if str(problem) != self._problem:
+                    log.warning("the engine is asked again to let go of what it has read: %s", problem)
+                self._problem = str(problem)
+                await asyncio.sleep(RETRY_S)
+            else:
+                self._problem = ""
                 return
 
     def _let_go(self, gone: tuple[str, ...]) -> None:
@@ -188,6 +203,7 @@ class Forgetter:
     def _told(self, held: Forgetting) -> dict[str, Json]:
         plan = read_plan(held)
         phase = held.phase.value if held.phase in (Phase.REBUILDING, Phase.DONE) else "erasing"
+        problem = self._problem if phase == "erasing" else ""
         if held.phase is Phase.DONE and plan.certificate.at_gate and self.learns:
             phase = "at_gate"
         return {
@@ -195,7 +211,7 @@ class Forgetter:
             "phase": phase,
             "made": len(plan.made),
             "of": len(plan.past) or len(plan.certificate.rebuilt),
-            "problem": self.parts.remaking.problem if held.phase is Phase.REBUILDING else "",
+            "problem": self.parts.remaking.problem if held.phase is Phase.REBUILDING else problem,
             "is_made_here": self.learns,
             "certificate": msgspec.to_builtins(plan.certificate),
         }

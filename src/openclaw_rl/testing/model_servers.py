@@ -29,6 +29,7 @@ KNOWN = {
     "prompt_logprobs", "presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias",
     "structured_outputs", "stream_options",
 }  # fmt: skip
+KNOWN_TOKENS = {"model", "token_ids", "sampling_params", "stream", "stream_options", "cache_salt"}
 DEAD = "EngineCore encountered an issue. See stack trace (above) for the root cause."
 
 
@@ -44,6 +45,7 @@ class ModelServer:
     most_rank: int = 64
     is_raw: bool = True  # whether log-probabilities are the model's own, before temperature and cuts
     gives_ids: bool = True
+    takes_tokens: bool = True  # by a route of ids alone
     is_full: bool = False  # answers nobody else now
     model: str = "/models/weights"  # as it calls what it serves
     breaks_after: int | None = None  # tokens of the next answer, whose connection is closed then
@@ -53,6 +55,7 @@ class ModelServer:
     connections: set[object] = field(default_factory=set)  # over which answers were asked for
     adapters: dict[str, PolicyVersion] = field(default_factory=dict)
     asked: list[dict[str, Any]] = field(default_factory=list)
+    forgets_prompts: bool = True  # whether it can be asked to
     flushed: int = 0
 
     async def load(self, name: str, folder: Path) -> str:
@@ -117,8 +120,21 @@ def vllm_app(server: ModelServer) -> web.Application:
         await server.engine.unload(version)
         return web.Response(text="Success")
 
-    async def completions(request: web.Request) -> web.StreamResponse:
+    async def tokens(request: web.Request) -> web.StreamResponse:
         body = await request.json()
+        if not server.takes_tokens:
+            return web.json_response(vllm_error("Restart with --enable-scale-out to enable them.", 403), status=403)
+        unknown = set(body) - KNOWN_TOKENS
+        if unknown or "token_ids" not in body or body["sampling_params"].pop("detokenize"):
+            return web.json_response(vllm_error(f"not understood: {sorted(body)}", 400), status=400)
+        rest = {"model", "stream", "stream_options", "cache_salt"} & set(body)
+        flat = {name: body[name] for name in rest} | body["sampling_params"] | {"prompt": body["token_ids"]}
+        return await sampled(request, flat, by_ids=True)
+
+    async def completions(request: web.Request) -> web.StreamResponse:
+        return await sampled(request, await request.json(), by_ids=False)
+
+    async def sampled(request: web.Request, body: dict[str, Any], *, by_ids: bool) -> web.StreamResponse:
         server.asked.append(body)
         server.connections.add(request.transport)
         if server.is_dead:
@@ -132,7 +148,7 @@ def vllm_app(server: ModelServer) -> web.Application:
         version = BASE if body["model"] == "base" else server.adapters[body["model"]]
         if body.get("prompt_logprobs") is not None:
             return await _vllm_scores(server, body, version)
-        return await _vllm_stream(server, request, body, version)
+        return await _vllm_stream(server, request, body, version, by_ids=by_ids)
 
     async def tokenize(request: web.Request) -> web.Response:
         tokens = server.cut((await request.json())["prompt"])
@@ -146,6 +162,7 @@ def vllm_app(server: ModelServer) -> web.Application:
     app.router.add_get("/v1/models", models)
     app.router.add_get("/version", says({"version": "0.32.0"}))
     app.router.add_post("/v1/completions", completions)
+    app.router.add_post("/inference/v1/generate", tokens)
     app.router.add_post("/tokenize", tokenize)
     app.router.add_post("/reset_prefix_cache", _flush(server))
     if server.takes_adapters:
@@ -170,7 +187,7 @@ def _vllm_problem(server: ModelServer, body: dict[str, Any]) -> str:
 
 
 async def _vllm_stream(
-    server: ModelServer, request: web.Request, body: dict[str, Any], version: PolicyVersion
+    server: ModelServer, request: web.Request, body: dict[str, Any], version: PolicyVersion, *, by_ids: bool
 ) -> web.StreamResponse:
     sampling = sampling_of(body, body["max_tokens"], body["stop_token_ids"], body["seed"], body["logprobs"])
     answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -178,15 +195,14 @@ async def _vllm_stream(
     try:
         async for token in server.tokens(body["prompt"], sampling, version):
             logp = server.logp(token, sampling)
-            name = f"token_id:{token.token}"
             # as the real one does: the sampled token stands among the likeliest, first
-            top = {name: logp, **{f"token_id:{one}": value for one, value in token.top}}
+            likely = {token.token: logp, **dict(token.top)}
             choice = {
                 "index": 0,
-                "text": "x",
                 "token_ids": [token.token] if server.gives_ids else None,
-                "logprobs": {"token_logprobs": [logp], "tokens": [name], "top_logprobs": [top]},
+                "logprobs": _by_ids(logp, likely) if by_ids else _by_names(logp, likely),
                 "finish_reason": None if token.finish is None else str(token.finish),
+                **({} if by_ids else {"text": "x"}),
             }
             await send_event(answer, {"choices": [choice]})
         if body.get("stream_options") == {"include_usage": True}:
@@ -200,6 +216,16 @@ async def _vllm_stream(
         await send_event(answer, vllm_error(problem.problem, 500))
     await answer.write(b"data: [DONE]\n\n")
     return answer
+
+
+def _by_ids(logp: float, likely: dict[int, float]) -> dict[str, Any]:
+    top = [{"token_id": one, "logprob": value, "rank": 1} for one, value in likely.items()]
+    return {"content": [{"token_id": next(iter(likely)), "logprob": logp, "rank": 1, "top_logprobs": top}]}
+
+
+def _by_names(logp: float, likely: dict[int, float]) -> dict[str, Any]:
+    top = {f"token_id:{one}": value for one, value in likely.items()}
+    return {"token_logprobs": [logp], "tokens": [next(iter(top))], "top_logprobs": [top]}
 
 
 async def _vllm_scores(server: ModelServer, body: dict[str, Any], version: PolicyVersion) -> web.Response:
@@ -239,8 +265,10 @@ def says(body: dict[str, Any]) -> Callable[[web.Request], Any]:
 
 def _flush(server: ModelServer) -> Callable[[web.Request], Any]:
     async def answer(request: web.Request) -> web.Response:
+        if not server.forgets_prompts:
+            return web.json_response({"detail": "Not Found"}, status=404)
         server.flushed += 1
-        return web.json_response({"success": True})
+        return web.Response()
 
     return answer
 

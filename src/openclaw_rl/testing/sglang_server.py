@@ -162,11 +162,7 @@ async def _say(server: ModelServer, answer: web.StreamResponse, body: dict[str, 
         tops.append([[value, one, None] for one, value in token.top])
         finish = {"type": str(token.finish)} if token.finish is not None else None
         first = len(rows) - 1 if is_incremental else 0
-        meta: dict[str, object] = {
-            "finish_reason": finish,
-            "completion_tokens": len(rows),
-            "cached_tokens": server.cached,
-        }
+        meta: dict[str, Any] = {"finish_reason": finish, "completion_tokens": len(rows), "cached_tokens": server.cached}
         if server.gives_ids:
             meta["output_token_logprobs"] = rows[first:]
         if body["top_logprobs_num"]:

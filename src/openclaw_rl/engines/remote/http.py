@@ -14,8 +14,7 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.errors import EngineError
 
 CONNECT_S = 5.0
-LARGEST_EVENT = 1 << 26  # bytes: the likeliest of a long piece
-DONE = b"data: [DONE]\n"
+DONE = b"data: [DONE]"
 ENGINE_IS_DEAD = "EngineCore encountered an issue"  # vLLM's server says so for a moment before it ends as well
 GONE = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, asyncio.TimeoutError, ConnectionError)
 
@@ -55,9 +54,12 @@ class ServerHttp:
             async with self._ask("POST", path, body, None) as answer:
                 if answer.status != HTTPStatus.OK:
                     raise self.refusal(answer.status, _said(await answer.read()))
-                async for line in answer.content:  # to its very end, so that the connection serves the next request
-                    if line.startswith(b"data:") and line != DONE:
-                        yield line[5:]
+                rest = b""
+                async for data in answer.content.iter_any():  # to its very end, so that the connection serves again
+                    *lines, rest = (rest + data).split(b"\n")
+                    for line in lines:
+                        if line.startswith(b"data:") and line != DONE:
+                            yield line[5:]
         except GONE as problem:
             raise ServerGoneError(f"{self.url} is gone: {problem or type(problem).__name__}") from problem
         except RuntimeError as problem:  # aiohttp's, if the connection was closed from this side
@@ -95,11 +97,7 @@ class ServerHttp:
         self, method: str, path: str, body: Mapping[str, Json] | None, timeout_s: float | None
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         if self._session is None:
-            self._session = aiohttp.ClientSession(
-                headers=self._headers,
-                connector=aiohttp.TCPConnector(limit=0),
-                read_bufsize=LARGEST_EVENT,  # an event is a line
-            )
+            self._session = aiohttp.ClientSession(headers=self._headers, connector=aiohttp.TCPConnector(limit=0))
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_S, sock_read=self._silent_s)
         data = None if body is None else msgspec.json.encode(body)
         headers = {} if body is None else {"Content-Type": "application/json"}

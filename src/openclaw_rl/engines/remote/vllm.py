@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,15 @@ import msgspec
 
 from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.message import Json
+from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.engines.remote.dialect import Ask, Launch, Piece, ServerFacts, Top
 from openclaw_rl.engines.remote.http import ServerHttp, ServerRefusal
 from openclaw_rl.errors import EngineError
 
 MOST_TOP = 64  # likeliest at a place that anything here asks for
+COMPLETIONS = "/v1/completions"
+TOKENS = "/inference/v1/generate"  # ids alone: the server makes no text of them, which costs it a fifth of its work
+ABSENT = {403, 404, 405}  # what is answered where that is not opened
 ADAPTERS_AT_ONCE = 4  # of one batch: memory on the device is set aside for each
 ENVIRONMENT = {
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
@@ -24,7 +28,18 @@ ENVIRONMENT = {
 }
 
 
+class _Likely(msgspec.Struct):
+    token_id: int
+    logprob: float
+
+
+class _Token(msgspec.Struct):
+    logprob: float
+    top_logprobs: list[_Likely] = []
+
+
 class _Logprobs(msgspec.Struct):
+    content: list[_Token] | None = None  # of TOKENS; the others of COMPLETIONS
     token_logprobs: list[float] | None = None
     top_logprobs: list[dict[str, float] | None] | None = None
 
@@ -53,12 +68,13 @@ CHUNK = msgspec.json.Decoder(_Chunk)
 
 
 class Vllm:
-    """The dialect; it holds the name by which the server knows the base model."""
+    """The dialect; it holds the name by which the server knows the base model, and by which route it samples."""
 
     name = "vllm"
 
     def __init__(self) -> None:
         self._base = ""
+        self._route = COMPLETIONS
 
     def command(self, launch: Launch) -> tuple[list[str], dict[str, str]]:
         """The command that starts a server."""
@@ -68,6 +84,7 @@ class Vllm:
         words += ["--max-loras", str(min(ADAPTERS_AT_ONCE, launch.versions)), "--max-cpu-loras", str(launch.versions)]
         words += ["--logprobs-mode", "raw_logprobs", "--max-logprobs", str(MOST_TOP)]
         words += ["--structured-outputs-config", '{"backend": "guidance"}', "--enable-prompt-tokens-details"]
+        words += ["--enable-scale-out"]
         # Without it lm_head gets an adapter's share as well, and a score beside other requests ends release 0.32.0.
         words += ["--lora-target-modules", *launch.modules] if launch.modules else []
         words += [] if launch.seed is None else ["--seed", str(launch.seed)]
@@ -83,6 +100,7 @@ class Vllm:
             raise EngineError(f"{http.url} is no server of vLLM", fix="name one, or set engine.kind to what it is")
         await http.get("/health")  # refused where what computes behind the server is dead
         self._base = str(base["id"])
+        self._route = TOKENS if await _has_tokens(http) else COMPLETIONS
         told = release.get("version") if isinstance(release, dict) else ""
         # one less: where all ids of a prompt are scored, the server samples one token besides
         return ServerFacts(str(base.get("root") or base["id"]), int(str(base["max_model_len"])) - 1, str(told))
@@ -109,16 +127,15 @@ class Vllm:
     async def generate(self, http: ServerHttp, ask: Ask) -> AsyncGenerator[Piece, None]:
         """What is sampled, a chunk a step of the server, and at the end how much of the prompt had been read before."""
         most = ask.sampling.top_logprobs
-        async for data in http.events("/v1/completions", self._body(ask)):
+        async for data in http.events(self._route, self._body(ask)):
             chunk = CHUNK.decode(data)
             if chunk.error is not None:
                 raise http.refusal(int(chunk.error.get("code") or 500), str(chunk.error.get("message")))
             for choice in chunk.choices:
                 finish = _finish(choice.finish_reason)
                 if choice.token_ids or finish is not None:
-                    held = choice.logprobs or _Logprobs()
-                    top = [_top(likeliest, most) for likeliest in held.top_logprobs or ()] if most else ()
-                    yield Piece(choice.token_ids or (), held.token_logprobs or (), top, finish)
+                    logp, top = _read(choice.logprobs or _Logprobs(), most)
+                    yield Piece(choice.token_ids or (), logp, top, finish)
             if chunk.usage is not None and chunk.usage.prompt_tokens_details is not None:
                 yield Piece(cached=chunk.usage.prompt_tokens_details.cached_tokens or 0)
 
@@ -150,35 +167,48 @@ class Vllm:
             ) from problem
 
     def _body(self, ask: Ask) -> dict[str, Json]:
-        sampling = ask.sampling
-        body: dict[str, Json] = {
-            "model": ask.adapter or self._base,
-            "prompt": list(ask.tokens),
-            "max_tokens": sampling.max_tokens,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p or 1e-9,  # 0 is refused there, and means the likeliest here
-            "top_k": sampling.top_k,
-            "min_p": sampling.min_p,
-            "seed": ask.seed & (2**63 - 1),
-            "logprobs": sampling.top_logprobs,
-            "return_token_ids": True,
-            "return_tokens_as_token_ids": True,
-            "skip_special_tokens": False,
-            "ignore_eos": True,
-            "stop_token_ids": list(sampling.stop_ids),
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        }
-        if ask.salt:
-            body["cache_salt"] = ask.salt
-        leaning = sampling.leaning
-        if leaning is not None:
-            body |= {"presence_penalty": leaning.presence, "frequency_penalty": leaning.frequency}
-            body |= {"repetition_penalty": leaning.repetition}
-            body |= {"logit_bias": {str(token): value for token, value in leaning.bias}} if leaning.bias else {}
-        if sampling.grammar is not None:
-            body["structured_outputs"] = {"grammar": sampling.grammar.text}
-        return body
+        body: dict[str, Json] = {"model": ask.adapter or self._base}
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+        body |= {"cache_salt": ask.salt} if ask.salt else {}
+        params = _params(ask.sampling, ask.seed)
+        if self._route == TOKENS:
+            return body | {"token_ids": list(ask.tokens), "sampling_params": {**params, "detokenize": False}}
+        return (
+            body | params | {"prompt": list(ask.tokens), "return_token_ids": True, "return_tokens_as_token_ids": True}
+        )
+
+
+async def _has_tokens(http: ServerHttp) -> bool:
+    """Whether it samples by ids alone: asked for nothing, it then says what is missing."""
+    try:
+        await http.post(TOKENS, {})
+    except ServerRefusal as problem:
+        return problem.status not in ABSENT
+    return True
+
+
+def _params(sampling: Sampling, seed: int) -> dict[str, Json]:
+    """How it is sampled, by the names that both routes use."""
+    params: dict[str, Json] = {
+        "max_tokens": sampling.max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p or 1e-9,  # 0 is refused there, and means the likeliest here
+        "top_k": sampling.top_k,
+        "min_p": sampling.min_p,
+        "seed": seed & (2**63 - 1),
+        "logprobs": sampling.top_logprobs,
+        "skip_special_tokens": False,
+        "ignore_eos": True,
+        "stop_token_ids": list(sampling.stop_ids),
+    }
+    leaning = sampling.leaning
+    if leaning is not None:
+        params |= {"presence_penalty": leaning.presence, "frequency_penalty": leaning.frequency}
+        params |= {"repetition_penalty": leaning.repetition}
+        params |= {"logit_bias": {str(token): value for token, value in leaning.bias}} if leaning.bias else {}
+    if sampling.grammar is not None:
+        params["structured_outputs"] = {"grammar": sampling.grammar.text}
+    return params
 
 
 def _rank(rank: int) -> int:
@@ -190,9 +220,16 @@ def _finish(told: str | None) -> Finish | None:
     return None if told is None else {"stop": Finish.STOP, "length": Finish.LENGTH}.get(told, Finish.CANCELLED)
 
 
-def _top(likeliest: Mapping[str, float] | None, most: int) -> Top:
-    """The likeliest, without the sampled one that the server adds to them."""
-    return _ranked({int(name.removeprefix("token_id:")): logp for name, logp in (likeliest or {}).items()}, most)
+def _read(held: _Logprobs, most: int) -> tuple[Sequence[float], Sequence[Top]]:
+    """Log-probabilities, and the likeliest without the sampled one that the server adds to them."""
+    if held.content is not None:
+        rows = [{item.token_id: item.logprob for item in token.top_logprobs} for token in held.content] if most else []
+        return [token.logprob for token in held.content], [_ranked(row, most) for row in rows]
+    named = held.top_logprobs or () if most else ()
+    return held.token_logprobs or (), [
+        _ranked({int(name.removeprefix("token_id:")): logp for name, logp in (row or {}).items()}, most)
+        for row in named
+    ]
 
 
 def _ranked(found: Mapping[int, float], most: int) -> Top:
