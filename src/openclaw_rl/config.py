@@ -132,10 +132,20 @@ RENAMED: dict[str, str] = {
     **{
         f"hints.{name}": f"teach.{name}"
         for name in (
-            "most", "most_bridged", "max_tokens", "rehearse", "own_replies", "shown_replies", "shown_variants",
-            "elsewhere", "probes", "replies", "probe_tokens", "retire_gap",
+            "most", "most_bridged", "max_tokens", "rehearse", "own_replies", "probes", "replies", "probe_tokens",
+            "retire_gap",
         )
     },
+    **{
+        f"{part}.{old}": f"teach.{new}"
+        for part in ("hints", "teach")
+        for old, new in (
+            ("shown_replies", "demonstrations"), ("shown_variants", "demonstration_variants"),
+            ("elsewhere", "other_requests"),
+        )
+    },
+    "train.riders": "train.rehearsal_samples",
+    "train.rides_again": "train.rehearse_again",
 }  # fmt: skip
 SECRETS = frozenset({"serve.api_key", "judge.api_key", "engine.remote.api_key", "metrics.wandb_key"})
 USE_WANDB = "USE_WANDB"  # in the environment: adds this sink
