@@ -136,10 +136,20 @@ RENAMED: dict[str, str] = {
     **{
         f"hints.{name}": f"teach.{name}"
         for name in (
-            "most", "most_bridged", "max_tokens", "rehearse", "own_replies", "shown_replies", "shown_variants",
-            "elsewhere", "probes", "replies", "probe_tokens", "retire_gap",
+            "most", "most_bridged", "max_tokens", "rehearse", "own_replies", "probes", "replies", "probe_tokens",
+            "retire_gap",
         )
     },
+    **{
+        f"{part}.{old}": f"teach.{new}"
+        for part in ("hints", "teach")
+        for old, new in (
+            ("shown_replies", "demonstrations"), ("shown_variants", "demonstration_variants"),
+            ("elsewhere", "other_requests"),
+        )
+    },
+    "train.riders": "train.rehearsal_samples",
+    "train.rides_again": "train.rehearse_again",
 }  # fmt: skip
 # Those that mean nothing without a cluster, and what does then.
 WITH_CLUSTER: dict[str, str] = {

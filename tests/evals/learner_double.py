@@ -104,7 +104,7 @@ class Learner:
         return web.json_response({})
 
     async def status(self, request: web.Request) -> web.Response:
-        train = {"ready": 0, "riders": 0, "needed": 1, "steps": sum(self.corrections.values())}
+        train = {"ready": 0, "rehearsals": 0, "needed": 1, "steps": sum(self.corrections.values())}
         publish = {"at_gate": 0, "published": self.version, "refused": 0}
         hints = {"in_use": 1, "retired": 2}
         return web.json_response(

@@ -79,7 +79,7 @@ class ScriptedServer:
     async def _status(self, request: web.Request) -> web.Response:
         waiting = int(self.polls_until_settled > 0)
         self.polls_until_settled -= waiting
-        train = {"ready": 0, "riders": 0, "needed": 2}
+        train = {"ready": 0, "rehearsals": 0, "needed": 2}
         ledger = {"paired": waiting, "ready": 0}
         return web.json_response({"is_settled": True, "ledger": ledger, "train": train, "publish": {"at_gate": 0}})
 

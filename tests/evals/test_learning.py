@@ -118,7 +118,7 @@ async def test_what_the_judge_made_of_a_turn_comes_with_it() -> None:
 
 def status(**parts: dict[str, int] | bool) -> dict[str, object]:
     """A server at rest, but for what is given."""
-    train = {"ready": 1, "riders": 1, "needed": 2}
+    train = {"ready": 1, "rehearsals": 1, "needed": 2}
     quiet: dict[str, object] = {"is_settled": True, "ledger": {"ready": 2}, "train": train, "publish": {"at_gate": 0}}
     return quiet | parts
 
@@ -132,9 +132,9 @@ def test_a_turn_that_waits_for_a_judge_or_admission_a_step_under_way_or_a_versio
 
 
 def test_samples_too_few_for_a_step_do_not_hold_a_user_up_but_enough_or_unseen_ones_do() -> None:
-    assert is_settled(status(train={"ready": 0, "riders": 2, "needed": 1}))
-    assert not is_settled(status(train={"ready": 2, "riders": 0, "needed": 2}))
-    assert not is_settled(status(train={"ready": 0, "riders": 1, "needed": 2}))
+    assert is_settled(status(train={"ready": 0, "rehearsals": 2, "needed": 1}))
+    assert not is_settled(status(train={"ready": 2, "rehearsals": 0, "needed": 2}))
+    assert not is_settled(status(train={"ready": 0, "rehearsals": 1, "needed": 2}))
 
 
 def test_where_nothing_is_learned_nothing_is_waited_for() -> None:

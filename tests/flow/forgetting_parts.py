@@ -92,7 +92,7 @@ class Home:
         read = HintPrompt(hint.text, ids_of(f"{words} {hint.text}"))
         await self.store.admit(replace(a_sample(turn, score=-1.0), hints=(read,)), scopes=scopes)
 
-    async def ride(self, name: str, words: str, *, user: str) -> None:
+    async def rehearse(self, name: str, words: str, *, user: str) -> None:
         """A turn that nobody corrected; it goes along in a step, and is said so late that no wish came after it."""
         turn = replace(a_turn(name, words, f"you said {words}", session=f"k:{name}", user=user), at_s=1e12)
         await self.store.add_turn(turn, chain=name, prefix=name)
@@ -168,11 +168,11 @@ async def lived(home: Home, *, with_canary: bool) -> PolicyVersion:
 
 
 async def rehearsing(home: Home, *, with_canary: bool = True) -> PolicyVersion:
-    """Three steps; the second and the third read again what rode in the first, the canary with it."""
+    """Three steps; the second and the third read again what the first rehearsed, the canary with it."""
     await home.say("b1", "one", user="bob")
     if with_canary:
-        await home.ride("turn-of-ann", CANARY, user="ann")
-    await home.ride("b2", "two", user="bob")
+        await home.rehearse("turn-of-ann", CANARY, user="ann")
+    await home.rehearse("b2", "two", user="bob")
     await home.learn()
     await home.say("b3", "three", user="bob")
     await home.learn()

@@ -20,7 +20,7 @@ parameters = "full"
 lr = 1e-3
 nice = 0
 [teach]
-shown_replies = false
+demonstrations = false
 [publish]
 kl_max = 20.0
 length_max = 20.0

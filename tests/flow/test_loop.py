@@ -94,7 +94,7 @@ async def test_what_is_said_next_becomes_a_version_that_answers(
 
 
 async def test_a_killed_server_goes_on_where_it_was(tmp_path: Path, judging: Judging, running: list[Served]) -> None:
-    config = f'[hints]\nshown_replies = false\n{LEARN_AT_ONCE}url = "{judging.url}"\nmodel = "rule"\n'
+    config = f'[teach]\ndemonstrations = false\n{LEARN_AT_ONCE}url = "{judging.url}"\nmodel = "rule"\n'
     running.append(server := start(tmp_path / "home", config=config))
     async with _client(server) as client:
         turns = await _correct(client, "Mia has 3 pens and gets 4 more. How many pens does she have?")

@@ -27,7 +27,7 @@ alpha = 16.0
 lr = 1e-2
 nice = 0
 [teach]
-shown_replies = false
+demonstrations = false
 [publish]
 kl_max = 20.0
 probes = 0

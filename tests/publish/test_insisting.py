@@ -63,17 +63,21 @@ def sample_of(said: Turn, hint: str) -> Sample:
     )  # fmt: skip
 
 
-async def corrected(flow: Flow, number: int, *taught: tuple[str, str], user: str = "ann", rode: int = 0) -> VersionRow:
-    """A candidate, made from version 1, of a user's turns with (name, hint); the first `rode` of them rode along."""
+async def corrected(
+    flow: Flow, number: int, *taught: tuple[str, str], user: str = "ann", rehearsed: int = 0
+) -> VersionRow:
+    """A candidate, made from version 1, of a user's turns with (name, hint); the first `rehearsed` of them rehearse."""
     await flow.store.see_session(Session(f"of {user}", user, "main", 0.0, 1.0))
     for at, (name, hint) in enumerate(taught):
         said = replace(turn(name), session=f"of {user}", user=user)
         await flow.store.add_turn(said, chain=name)
         await flow.store.pair(NextState(name, (message(Role.USER, "no"),), NextStateSource.USER))
-        hints = () if at < rode else (Hint(hint),)
-        await flow.store.judge(Verdict(name, 0 if at < rode else -1, VerdictSource.VOTES, hints=hints))
+        hints = () if at < rehearsed else (Hint(hint),)
+        await flow.store.judge(Verdict(name, 0 if at < rehearsed else -1, VerdictSource.VOTES, hints=hints))
         sample = sample_of(said, hint)
-        await flow.store.admit(replace(sample, score=0.0, is_promoted=True, rehearses=(hint,)) if at < rode else sample)
+        await flow.store.admit(
+            replace(sample, score=0.0, is_promoted=True, rehearses=(hint,)) if at < rehearsed else sample
+        )
     names = tuple(name for name, _ in taught)
     made = version(number)
     adapter = write_adapter(flow.home, made, version(min(1, number - 1)))
@@ -132,8 +136,8 @@ async def test_replies_that_rode_along_do_not_hide_what_is_asked_for(tmp_path: P
         await begun(flow)
         found = []
         for number in (2, 3, 4):
-            riders = [(f"r{number}{at}", PROSE) for at in range(SETTINGS.wish_turns)]
-            row = await corrected(flow, number, *riders, (f"c{number}", PLAIN), rode=len(riders))
+            rehearsals = [(f"r{number}{at}", PROSE) for at in range(SETTINGS.wish_turns)]
+            row = await corrected(flow, number, *rehearsals, (f"c{number}", PLAIN), rehearsed=len(rehearsals))
             found.append(await tried(flow, row))
         assert found == [(False, 0.0), (False, 1.0), (True, 2.0)]
 

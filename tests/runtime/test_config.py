@@ -12,6 +12,7 @@ from openclaw_rl.config import ENVIRONMENT, RENAMED, UNUSED, read_config, unused
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.owner.settings_text import settings_text
 from openclaw_rl.teach.settings import TeachSettings
+from openclaw_rl.train.settings import TrainSettings
 from openclaw_rl.trainers.settings import Method
 
 ROOT = Path(__file__).parent.parent.parent
@@ -126,8 +127,21 @@ def test_settings_that_were_renamed_go_on_working_under_their_old_names(
 
 def test_every_renamed_setting_is_one_now() -> None:
     names = set(f"{settings_text()} {settings_text(advanced=True)}".split())
+    parts = {"teach": TeachSettings(), "train": TrainSettings()}
     for old, new in RENAMED.items():
-        assert new.partition(".")[2] in names and hasattr(TeachSettings(), new.partition(".")[2]), old
+        part, _, name = new.partition(".")
+        assert name in names and hasattr(parts[part], name), old
+
+
+def test_rehearsal_and_demonstrations_may_still_be_set_by_their_old_names(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("[train]\nriders = 2\nrides_again = 3\n[teach]\nelsewhere = 1\n[hints]\nshown_replies = false\n")
+    config = read_config(file, environment={})
+    assert (config.train.rehearsal_samples, config.train.rehearse_again) == (2, 3)
+    assert (config.teach.other_requests, config.teach.demonstrations) == (1, False)
+    assert "the setting train.riders is now called train.rehearsal_samples" in caplog.text
 
 
 def test_advanced_settings_are_shown_apart_and_every_other_one_says_when_to_change_it() -> None:

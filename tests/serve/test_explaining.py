@@ -78,7 +78,7 @@ def test_every_state_and_every_reason_has_its_words() -> None:
 def test_a_lesson_says_what_a_turn_is_learned_from_as() -> None:
     scored = Sample("t", "s", "ann", (1,), (2,), (-0.1,), (True,), BASE, score=1.0)
     hinted = replace(scored, hints=(HintPrompt("Be brief.", (1, 5)),))
-    rider = replace(scored, score=0.0, is_promoted=True)
+    rehearsal = replace(scored, score=0.0, is_promoted=True)
     taught = replace(hinted, is_taught=True)
     shown = (SampledReply((3,), (-0.1,), BASE),) * 2
     behind = replace(TURN, carried=(PlacedHint(0, "h", "Be brief."),))
@@ -88,8 +88,8 @@ def test_a_lesson_says_what_a_turn_is_learned_from_as() -> None:
             (scored, TURN),
             (hinted, TURN),
             (replace(hinted, shown=shown), TURN),
-            (rider, TURN),
-            (replace(rider, hints=hinted.hints, rehearses=("Be brief.",)), TURN),
+            (rehearsal, TURN),
+            (replace(rehearsal, hints=hinted.hints, rehearses=("Be brief.",)), TURN),
             (taught, TURN),
             (taught, behind),
             (replace(scored, outcome=Outcome(1.0, True)), TURN),

@@ -34,10 +34,10 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
     await opened.aclose()
 
 
-async def admit(store: Store, name: str, *scopes: str, is_rider: bool = False) -> None:
+async def admit(store: Store, name: str, *scopes: str, is_rehearsal: bool = False) -> None:
     await paired_and_judged(store, name)
     sample = a_sample(a_turn(name))
-    sample = replace(sample, score=None, hints=(), is_promoted=True) if is_rider else sample
+    sample = replace(sample, score=None, hints=(), is_promoted=True) if is_rehearsal else sample
     await store.admit(sample, scopes=scopes or (SHARED,))
 
 
@@ -60,20 +60,23 @@ async def waiting(store: Store, scope: str = SHARED) -> list[str]:
 
 async def test_what_a_refused_version_learned_from_waits_once_more_and_is_then_not_learnable(store: Store) -> None:
     await admit(store, "a")
-    await admit(store, "rode", is_rider=True)
-    first = await made(store, 1, "a", "rode")
+    await admit(store, "old", is_rehearsal=True)
+    first = await made(store, 1, "a", "old")
     assert (await stands(store, "a"))[0] is State.TRAINED
-    assert await store.refusals.refuse(first, ONCE) == ReturnedSamples(("a", "rode"), ())
+    assert await store.refusals.refuse(first, ONCE) == ReturnedSamples(("a", "old"), ())
     assert await stands(store, "a") == (State.READY, None, None)
-    assert (await waiting(store), await store.refusals.returned(SHARED)) == (["a", "rode"], {"a": 1, "rode": 1})
+    assert (await waiting(store), await store.refusals.returned(SHARED)) == (
+        ["a", "old"],
+        {"a": 1, "old": 1},
+    )
     row = await store.version(first)
     assert row is not None and (row.status, row.why) == (VersionStatus.REFUSED, "it forgot how to add")
-    assert (row.turns, row.metrics) == (("a", "rode"), {"gate_stray": 0.5, GIVEN_BACK: 2.0})
+    assert (row.turns, row.metrics) == (("a", "old"), {"gate_stray": 0.5, GIVEN_BACK: 2.0})
 
-    second = await made(store, 2, "a", "rode")
-    assert await store.refusals.refuse(second, ONCE) == ReturnedSamples((), ("a", "rode"))
+    second = await made(store, 2, "a", "old")
+    assert await store.refusals.refuse(second, ONCE) == ReturnedSamples((), ("a", "old"))
     assert await stands(store, "a") == (State.DROPPED, DropReason.NOT_LEARNABLE, None)
-    assert await stands(store, "rode") == (State.DROPPED, DropReason.NO_SIGNAL, None)
+    assert await stands(store, "old") == (State.DROPPED, DropReason.NO_SIGNAL, None)
     assert (await waiting(store), await store.refusals.returned(SHARED)) == ([], {})
     assert (await store.counts())["dropped.not_learnable"] == 1
 

@@ -128,7 +128,7 @@ async def test_rows_of_a_scope_are_those_of_its_owner(store: Store) -> None:
 
 
 async def test_of_what_rode_along_the_newest_of_each_kind_are_looked_back_on(store: Store) -> None:
-    async def ride(
+    async def rehearse(
         name: str, *scopes: str, rehearses: tuple[str, ...] = (), score: float = 0.0, hint: str = "",
         is_promoted: bool = True,
     ) -> None:  # fmt: skip
@@ -138,22 +138,22 @@ async def test_of_what_rode_along_the_newest_of_each_kind_are_looked_back_on(sto
         await store.admit(replace(made, is_promoted=is_promoted), scopes=scopes)
 
     for name in ("a", "b", "c"):
-        await ride(name, "shared", rehearses=("Be brief.",))
-    await ride("other", "shared", rehearses=("Be kind.",))
-    await ride("taught", "shared", is_promoted=False)
-    await ride("praised", "shared", score=1 / 3)  # a score counts once
-    await ride("told", "shared", hint="Be brief.")  # so does a hint
-    await ride("mine", ANN)
-    await ride("waits", "shared")
-    await ride("given up", "shared")
-    assert await store.rode(scope="shared", most=2) == []
+        await rehearse(name, "shared", rehearses=("Be brief.",))
+    await rehearse("other", "shared", rehearses=("Be kind.",))
+    await rehearse("taught", "shared", is_promoted=False)
+    await rehearse("praised", "shared", score=1 / 3)  # a score counts once
+    await rehearse("told", "shared", hint="Be brief.")  # so does a hint
+    await rehearse("mine", ANN)
+    await rehearse("waits", "shared")
+    await rehearse("given up", "shared")
+    assert await store.rehearsed(scope="shared", most=2) == []
     await train(store, "1", "shared", "a", "b", "c", "other", "taught", "praised", "told", dropped=("given up",))
     await train(store, "2", ANN, "mine")
-    rode = await store.rode(scope="shared", most=2)
-    assert [sample.turn for sample, _ in rode] == ["b", "c", "other"]
+    rehearsed = await store.rehearsed(scope="shared", most=2)
+    assert [sample.turn for sample, _ in rehearsed] == ["b", "c", "other"]
     told = await store.turn("b")
-    assert told is not None and rode[0][1] == told.at_s and rode[0][0].rehearses == ("Be brief.",)
-    assert [sample.turn for sample, _ in await store.rode(scope=ANN, most=2)] == ["mine"]
+    assert told is not None and rehearsed[0][1] == told.at_s and rehearsed[0][0].rehearses == ("Be brief.",)
+    assert [sample.turn for sample, _ in await store.rehearsed(scope=ANN, most=2)] == ["mine"]
 
 
 async def test_samples_of_an_older_store_wait_for_the_shared_scope(tmp_path: Path) -> None:

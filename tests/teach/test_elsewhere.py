@@ -114,7 +114,7 @@ def others(engine: Base, *earlier: Turn, most: int = 3, answer: str = "") -> Oth
     def opens(before: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None) -> Opening | None:
         return Opening(OPENING, END, text, ids_of) if engine.invented else None
 
-    settings = TeachSettings(elsewhere=most, probe_tokens=12)
+    settings = TeachSettings(other_requests=most, probe_tokens=12)
     return OtherRequests(engine, current, Bytes(), (END,), settings, known, answered, opens)
 
 

@@ -100,7 +100,7 @@ def test_a_method_of_hints_promotes_without_a_reward() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wants", "score", "calls", "parent", "rides"),
+    ("wants", "score", "calls", "parent", "is_rehearsed"),
     [
         (Wants.HINT, 0, True, None, True),
         (Wants.HINT, 1, True, None, True),
@@ -111,15 +111,15 @@ def test_a_method_of_hints_promotes_without_a_reward() -> None:
     ],
 )
 def test_a_sessions_first_answer_rides_beside_its_samples_if_it_calls_tools(
-    wants: Wants, score: int, calls: bool, parent: str | None, rides: bool
+    wants: Wants, score: int, calls: bool, parent: str | None, is_rehearsed: bool
 ) -> None:
     """Of a session where the last words alone are corrected: nothing else would hold how tools are called."""
     row = judged("t", score)
     reply = replace(row.turn.reply, tool_calls=(ToolCall("c", "read", "{}"),) if calls else ())
     row = replace(row, turn=replace(row.turn, reply=reply, parent=parent))
     found = decide(row, wants=wants, contributing=frozenset({"s1"}))
-    assert [(one.turn.id, reward) for one, reward in found.promoted] == ([("t", 0.0)] if rides else [])
-    assert bool(found.dropped or found.samples) is not rides
+    assert [(one.turn.id, reward) for one, reward in found.promoted] == ([("t", 0.0)] if is_rehearsed else [])
+    assert bool(found.dropped or found.samples) is not is_rehearsed
     assert decide(row, wants=wants).promoted == ()  # not before it is known to contribute
 
 

@@ -224,11 +224,11 @@ async def test_where_memory_is_short_for_everything_nothing_is_set_aside_at_once
         assert (await flow.state("a"), await flow.state("b")) == (State.READY, State.READY)
 
 
-async def test_riders_that_cost_much_do_not_make_a_short_step_long(tmp_path: Path) -> None:
+async def test_rehearsals_that_cost_much_do_not_make_a_short_step_long(tmp_path: Path) -> None:
     async with on_a_machine(tmp_path, FAST) as flow:
         await flow.judged("dr", None)
-        rider = replace(sample("dr", 0.0, is_promoted=True), prompt=prompt_of("dr"))
-        await flow.store.admit(rider)
+        rehearsal = replace(sample("dr", 0.0, is_promoted=True), prompt=prompt_of("dr"))
+        await flow.store.admit(rehearsal)
         await said(flow, "a")
         await steps(flow)
         assert flow.trainer.batches == [["a"]]

@@ -205,9 +205,9 @@ async def test_a_reply_that_nobody_corrected_rides_with_the_hints_it_follows(tmp
         await flow.judged("good", 1)
         await flow.store.end_session("s1", why="idle", at_s=2.0)
         assert await flow.teach.once()
-        [rider] = await flow.store.ready(limit=9)  # as the store gives it back
-        assert (rider.turn, rider.rehearses, rider.is_promoted) == ("good", ("Greet first.",), True)
-        assert [hint.text for hint in rider.hints] == ["Greet first."]
+        [rehearsal] = await flow.store.ready(limit=9)  # as the store gives it back
+        assert (rehearsal.turn, rehearsal.rehearses, rehearsal.is_promoted) == ("good", ("Greet first.",), True)
+        assert [hint.text for hint in rehearsal.hints] == ["Greet first."]
 
 
 async def test_what_a_teacher_shows_for_a_corrected_turn_is_kept_with_its_sample(tmp_path: Path) -> None:
@@ -277,10 +277,15 @@ async def test_where_it_follows_none_or_the_weights_follow_too_the_first_of_a_se
         await behind_hints(flow, "second", score=1)
         assert await flow.teach.once()
         assert await flow.state("second") is DropReason.LEARNED
-        [rider] = await flow.store.ready(limit=9)  # as the store gives it back
-        assert (rider.turn, rider.rehearses, rider.is_promoted, rider.is_taught) == ("first", follows, True, True)
-        assert rider.score is None and rider.own is None
-        assert not teaches(rider, Wants.HINT)  # it makes no step due
+        [rehearsal] = await flow.store.ready(limit=9)  # as the store gives it back
+        assert (rehearsal.turn, rehearsal.rehearses, rehearsal.is_promoted, rehearsal.is_taught) == (
+            "first",
+            follows,
+            True,
+            True,
+        )
+        assert rehearsal.score is None and rehearsal.own is None
+        assert not teaches(rehearsal, Wants.HINT)  # it makes no step due
 
 
 async def test_one_that_rides_makes_no_step_due_though_the_teacher_was_away(tmp_path: Path) -> None:
@@ -289,8 +294,8 @@ async def test_one_that_rides_makes_no_step_due_though_the_teacher_was_away(tmp_
         flow.asks(base=Showing())  # hears all that stood in the prompt, and nothing of which was followed
         await behind_hints(flow, "first", score=1)
         assert await flow.teach.once()
-        [rider] = await flow.store.ready(limit=9)
-        assert rider.hints == () and not teaches(rider, Wants.HINT)
+        [rehearsal] = await flow.store.ready(limit=9)
+        assert rehearsal.hints == () and not teaches(rehearsal, Wants.HINT)
 
 
 async def test_a_correction_of_what_was_said_behind_hints_is_told_by_what_it_does_not_contradict(

@@ -59,15 +59,15 @@ def test_what_refused_versions_gave_back_is_learned_by_itself_one_users_at_a_tim
         )
 
     assert turns({}) == "abcdr"
-    assert turns({"a": 1, "b": 1, "c": 2}) == "acr"  # riders go along
+    assert turns({"a": 1, "b": 1, "c": 2}) == "acr"  # rehearsals go along
     assert turns({"b": 1, "c": 2}, without="a") == "br"
     assert turns({"b": 1, "c": 2}) == "adr"  # an older one that was never refused comes first, without them
     assert turns({"r": 1}, without="abcd") == "r"
 
 
 def test_what_trains_the_anchor_alone_takes_nothing_of_a_users_share() -> None:
-    riders = [replace(sample(name, 0.0, is_promoted=True), user="bob") for name in ("r1", "r2")]
-    samples = [*riders, replace(sample("a"), user="bob"), replace(sample("b"), user="bob")]
+    rehearsals = [replace(sample(name, 0.0, is_promoted=True), user="bob") for name in ("r1", "r2")]
+    samples = [*rehearsals, replace(sample("a"), user="bob"), replace(sample("b"), user="bob")]
     kept = shared_fairly(samples, 1, lambda one: not one.is_promoted)
     assert [item.turn for item in kept] == ["r1", "r2", "a"]
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from train_doubles import rider, sample
+from train_doubles import rehearsal, sample
 
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.sample import Sample, Wants, teaches
 from openclaw_rl.core.version import SHARED, PolicyVersion
-from openclaw_rl.train.riders import RehearsalBudget
+from openclaw_rl.train.rehearsal import RehearsalBudget
 from openclaw_rl.train.schedule import Moment, batch, is_open, outdated, why_waiting
 from openclaw_rl.train.settings import TrainSettings
 
@@ -78,27 +78,29 @@ def names(samples: tuple[Sample, ...]) -> list[str]:
     return [item.turn for item in samples]
 
 
-def test_a_batch_takes_the_oldest_that_teach_and_some_riders_beside_them() -> None:
-    ready = [rider("r1"), sample("a"), rider("r2"), sample("b"), rider("r3"), sample("c")]
+def test_a_batch_takes_the_oldest_that_teach_and_some_rehearsals_beside_them() -> None:
+    ready = [rehearsal("r1"), sample("a"), rehearsal("r2"), sample("b"), rehearsal("r3"), sample("c")]
     assert names(batch(ready, scored, size=8, room=RehearsalBudget(4, 100))) == ["r1", "a", "r2", "b", "r3", "c"]
     assert names(batch(ready, scored, size=2, room=RehearsalBudget(1, 100))) == ["r1", "a", "b"]
     assert names(batch(ready, scored, size=2, room=RehearsalBudget(0, 100))) == ["a", "b"]
 
 
-def test_riders_make_no_batch_by_themselves() -> None:
-    hinted = rider("r3", rehearses=("Be brief.",))
+def test_rehearsals_make_no_batch_by_themselves() -> None:
+    hinted = rehearsal("r3", rehearses=("Be brief.",))
     for wants in Wants:
-        assert batch([rider("r1"), hinted], partial(teaches, wants=wants), size=4, room=RehearsalBudget(4, 100)) == ()
+        assert (
+            batch([rehearsal("r1"), hinted], partial(teaches, wants=wants), size=4, room=RehearsalBudget(4, 100)) == ()
+        )
 
 
-def test_riders_are_taken_from_each_kind_in_turn_the_fullest_first() -> None:
+def test_rehearsals_are_taken_from_each_kind_in_turn_the_fullest_first() -> None:
     brief, kind = ("Be brief.",), ("Be kind.",)
     ready = [
-        rider("b1", rehearses=brief),
-        rider("k1", rehearses=kind),
-        rider("k2", rehearses=kind),
-        rider("k3", rehearses=kind),
-        rider("bob", rehearses=kind, user="bob"),
+        rehearsal("b1", rehearses=brief),
+        rehearsal("k1", rehearses=kind),
+        rehearsal("k2", rehearses=kind),
+        rehearsal("k3", rehearses=kind),
+        rehearsal("bob", rehearses=kind, user="bob"),
         sample("a"),
     ]
     assert names(batch(ready, scored, size=1, room=RehearsalBudget(2, 100))) == ["b1", "k1", "a"]
@@ -114,15 +116,15 @@ def test_samples_put_off_wait_for_the_others_and_are_then_tried_alone_fewest_fai
 
 def test_what_has_seen_too_many_versions_pass_is_dropped_with_the_reason() -> None:
     version = [PolicyVersion(SHARED, number) for number in range(8)]
-    ready = [sample("old", version=version[1]), sample("fits", version=version[2]), rider("r", version[1])]
+    ready = [sample("old", version=version[1]), sample("fits", version=version[2]), rehearsal("r", version[1])]
     live = [version[1], version[2], version[4], version[5], version[7]]  # 3 and 6 were refused: they do not count
     found = outdated(ready, scored, live, max_lag=3, room=RehearsalBudget(9, 100))
-    assert found == (("old", DropReason.STALE),)  # riders may wait
+    assert found == (("old", DropReason.STALE),)  # rehearsals may wait
     assert outdated(ready, scored, live, max_lag=4, room=RehearsalBudget(9, 100)) == ()
 
 
-def test_of_riders_that_pile_up_the_oldest_of_the_fullest_kind_are_dropped() -> None:
-    ready = [rider("b1", rehearses=("Be brief.",)), rider("r1"), sample("a"), rider("r2"), rider("r3")]
+def test_of_rehearsals_that_pile_up_the_oldest_of_the_fullest_kind_are_dropped() -> None:
+    ready = [rehearsal("b1", rehearses=("Be brief.",)), rehearsal("r1"), sample("a"), rehearsal("r2"), rehearsal("r3")]
     assert outdated(ready, scored, [], max_lag=4, room=RehearsalBudget(3, 100)) == (("r1", DropReason.NO_SIGNAL),)
     found = outdated(ready, scored, [], max_lag=4, room=RehearsalBudget(0, 100))
     assert [turn for turn, _ in found] == ["b1", "r1", "r2", "r3"]
@@ -130,7 +132,7 @@ def test_of_riders_that_pile_up_the_oldest_of_the_fullest_kind_are_dropped() -> 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"batch_size": 0}, {"min_batch": 0}, {"max_lag": -1}, {"riders": -1}, {"retry_s": 0.0}],
+    [{"batch_size": 0}, {"min_batch": 0}, {"max_lag": -1}, {"rehearsal_samples": -1}, {"retry_s": 0.0}],
 )
 def test_settings_refuse_what_makes_no_sense(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError):

@@ -93,7 +93,7 @@ async def test_a_promoted_turn_without_reward_makes_no_step_but_rides_along(tmp_
         await flow.judged("zero", 0, mean=0.0)
         await flow.store.end_session("s1", why="idle", at_s=2.0)
         await rounds(flow)
-        assert (flow.stage.status.ready, flow.stage.status.riders) == (0, 1)
+        assert (flow.stage.status.ready, flow.stage.status.rehearsals) == (0, 1)
         assert flow.trainer.batches == []
         await flow.judged("a", -1, session_id="s2")
         await rounds(flow)

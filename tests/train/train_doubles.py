@@ -73,7 +73,7 @@ def sample(
     )
 
 
-def rider(
+def rehearsal(
     name: str, version: PolicyVersion | None = None, *, user: str = "ann", rehearses: tuple[str, ...] = ()
 ) -> Sample:
     """A promoted sample, learned from behind the hints that it rehearses."""
@@ -128,7 +128,7 @@ class Following:
         hints = (HintPrompt(" ".join(self.rehearses), (1, 2, 9)),) if self.rehearses else ()
         return replace(await assembled(()), hints=hints, rehearses=self.rehearses)
 
-    async def speaks_against(self, turn: Turn, rider: Sample, hint: str) -> bool | None:
+    async def speaks_against(self, turn: Turn, rehearsal: Sample, hint: str) -> bool | None:
         return None if hint == "?" else hint.startswith("Not")
 
 

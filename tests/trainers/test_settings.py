@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from openclaw_rl.trainers.settings import Distill, Method, MethodSettings, TrainerSettings, Weights
+from openclaw_rl.trainers.settings import FORMS, Distill, Method, MethodSettings, TrainerSettings, Weights
 
 
 def test_methods_are_weights() -> None:
@@ -19,9 +19,9 @@ def test_a_weight_that_was_set_stands_beside_the_methods_own() -> None:
 
 
 def test_each_form_of_distillation_compares_its_own_number_of_tokens() -> None:
-    assert MethodSettings(name=Method.HYBRID).form is Distill.SELECTED
+    assert MethodSettings(name=Method.HYBRID).form is FORMS[Distill.SELECTED]
     assert MethodSettings(name=Method.HYBRID).compared == 4
-    assert MethodSettings(name=Method.TOPK).form is Distill.TAIL
+    assert MethodSettings(name=Method.TOPK).form is FORMS[Distill.TAIL]
     assert MethodSettings(name=Method.TOPK).compared == 50
     assert MethodSettings(name=Method.TOPK, top_k=7).compared == 7
 

@@ -174,14 +174,14 @@ def test_new_words_are_learned_whole_from_a_reply_that_was_shown(trainer_model: 
 
 def test_what_is_rehearsed_stands_beside_what_is_taught_and_does_not_thin_it_out(recorder: Recorder) -> None:
     corrected = replace(recorder.batch()[0], score=-1.0)
-    rider = recorder.sample((4, 5, 6, 7), (20, 21, 22), turn="rider", score=0.0, hints=(HINT,))
-    rider = replace(rider, is_promoted=True, rehearses=(HINT.text,))
-    bare = replace(rider, turn="bare", hints=(), rehearses=())  # held to the base model alone
+    rehearsal = recorder.sample((4, 5, 6, 7), (20, 21, 22), turn="rehearsal", score=0.0, hints=(HINT,))
+    rehearsal = replace(rehearsal, is_promoted=True, rehearses=(HINT.text,))
+    bare = replace(rehearsal, turn="bare", hints=(), rehearses=())  # held to the base model alone
     for method in (MethodSettings(), MethodSettings(mean=Mean.SEQUENCE)):
         [alone] = shares(lessons([corrected], method), method)
-        weighed = shares(lessons([corrected, rider], method), method)
+        weighed = shares(lessons([corrected, rehearsal], method), method)
         assert weighed[0] == alone
-        per_token = 1.0 / len(rider.response)
+        per_token = 1.0 / len(rehearsal.response)
         assert (weighed[1].policy, weighed[1].distill) == (0.0, pytest.approx(per_token))
         assert weighed[1].kl == pytest.approx(method.kl_beta * per_token)
         assert shares(lessons([corrected, bare], method), method)[0].distill == alone.distill

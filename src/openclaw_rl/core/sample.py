@@ -143,7 +143,7 @@ class Sample:
             raise ValueError("the policy's own reply stands beside the teacher's alone")
 
     @property
-    def is_rider(self) -> bool:
+    def is_rehearsal(self) -> bool:
         """Whether it only holds the policy in place: it has no score, and no hint but those that the reply follows."""
         return self.is_promoted and not self.score and (not self.hints or bool(self.rehearses))
 

@@ -18,7 +18,7 @@ def is_settled(status: dict[str, Json]) -> bool:
     ledger, train = _part(status, "ledger"), _part(status, "train")
     if not status.get("is_settled") or _int(ledger, "paired") or _int(ledger, "judged"):
         return False
-    has_looked = _int(train, "ready") + _int(train, "riders") == _int(ledger, "ready")
+    has_looked = _int(train, "ready") + _int(train, "rehearsals") == _int(ledger, "ready")
     return has_looked and _int(train, "ready") < _int(train, "needed") and not _int(_part(status, "publish"), "at_gate")
 
 

@@ -209,7 +209,7 @@ class Gate:
     async def _follows(self, attempt: GateTrial) -> None:
         """Whether the wishes it was trained for are met no worse, nor at the cost of earlier ones."""
         own = self._short(await self.store.effects.samples(attempt.candidate.turns))
-        own = sorted(own, key=lambda sample: sample.is_promoted)[: self.settings.wish_turns]  # what rode along last
+        own = sorted(own, key=lambda sample: sample.is_promoted)[: self.settings.wish_turns]  # rehearsal samples last
         before, after, margin = attempt.parent, attempt.candidate.version, self.settings.margins.wish_margin
         top_k = self.settings.kl_top_k
         wish = wishes.mean(await wishes.gaps(self.engine, own, before=before, after=after, top_k=top_k))

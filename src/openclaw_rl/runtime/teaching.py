@@ -51,7 +51,7 @@ def teach_stage_of(
     """The teaching stage; the base model is asked where it is the teacher that the method distils."""
     method, prober = config.trainer.method, bridge.prober
     base = hindsight = None
-    if config.teach.shown_replies and method.teacher is TeacherKind.BASE and method.moves_to_target:
+    if config.teach.demonstrations and method.teacher is TeacherKind.BASE and method.moves_to_target:
         others = _other_requests(bridge, renderer)
         base = Demonstrator(prober.engine, prober.current, renderer, prober.stop_ids, config.teach, others)
         hindsight = Hindsight(prober.engine, renderer)

@@ -311,9 +311,9 @@ class Store:
         """The scopes that samples wait for, the one whose oldest waits longest first."""
         return await self._reader.do(lessons.waiting_scopes)
 
-    async def rode(self, *, scope: str, most: int) -> list[tuple[Sample, float]]:
-        """Replies that rode along in this scope's steps and when they were said, the newest `most` of each kind."""
-        return await self._reader.do(lambda sql: samples.rode(sql, scope, most))
+    async def rehearsed(self, *, scope: str, most: int) -> list[tuple[Sample, float]]:
+        """The rehearsal samples of this scope's steps and when they were sampled, the newest `most` of each kind."""
+        return await self._reader.do(lambda sql: samples.rehearsed(sql, scope, most))
 
     async def commit_step(self, step: StepRecord) -> None:
         """In one transaction, synced to disk: its samples settled, the step, and its version as CANDIDATE."""

@@ -101,7 +101,7 @@ CREATE TABLE samples (
   ids  BLOB NOT NULL,                -- prompt and response, little-endian int32
   logp BLOB NOT NULL,                -- float64
   mask BLOB NOT NULL,
-  kind TEXT                          -- of a reply that rides along: digest of whose it is and what it rehearses
+  kind TEXT                          -- of a rehearsal sample: digest of its user and the hints that it rehearses
 );
 CREATE INDEX samples_kind ON samples (kind, seq) WHERE kind IS NOT NULL;
 

@@ -128,7 +128,7 @@ class Demonstrator:
         words = tuple(hint.text for hint in followed)
         return replace(sample, hints=(HintPrompt(" ".join(words), behind.tokens),), rehearses=words)
 
-    async def speaks_against(self, turn: Turn, rider: Sample, hint: str) -> bool | None:
+    async def speaks_against(self, turn: Turn, rehearsal: Sample, hint: str) -> bool | None:
         """Whether the base model finds a reply less likely with one more hint beside those that it follows.
 
         None where the engine is away, or the prompt is no text alone.
@@ -136,8 +136,8 @@ class Demonstrator:
         asked = last_user_index(turn.messages)
         if asked is None or turn.prompt.images:
             return None
-        followed = [PlacedHint(asked, "", words) for words in rider.rehearses]
-        said = rider.response
+        followed = [PlacedHint(asked, "", words) for words in rehearsal.rehearses]
+        said = rehearsal.response
         try:
             before = await reading(self.renderer, turn, followed)
             beside = await reading(self.renderer, turn, [*followed, PlacedHint(asked, "", hint)])
@@ -226,7 +226,7 @@ class Demonstrator:
         """
         longest = self._longest(length)
         found: dict[tuple[int, ...], SampledReply] = {}
-        for seed in range(1 + self.settings.shown_variants):
+        for seed in range(1 + self.settings.demonstration_variants):
             warmth = 1.0 if seed else 0.0
             sampling = Sampling(max_tokens=longest, temperature=warmth, seed=seed, stop_ids=self.stop_ids)
             shown = await sampled_reply(self.engine, Prompt(hint.tokens), sampling, BASE)

@@ -86,7 +86,7 @@ class OtherRequests:
 
         Left out is what finds no end. Raises EngineError.
         """
-        if self.settings.elsewhere == 0:
+        if self.settings.other_requests == 0:
             return ()
         requests = await self.requests(turn)
         opened = await self._all(turn, requests, hint, known)
@@ -106,7 +106,7 @@ class OtherRequests:
 
     async def requests(self, turn: Turn) -> list[Request]:
         """So many as the settings name, no two with the same words, and none with those of the turn."""
-        most = self.settings.elsewhere
+        most = self.settings.other_requests
         seen = {_words(turn.messages)}
         found: list[Request] = []
         for other in await self.earlier(turn):

@@ -63,7 +63,7 @@ class EpisodeSettings:
 
 @dataclass(frozen=True, slots=True)
 class TeachSettings:
-    """What a judged turn teaches, how many of a user's hints stand in a prompt, and when the weights follow without."""
+    """What a judged turn teaches, how many of a user's hints a prompt has, and when the weights follow without them."""
 
     # Nobody outside can judge these: they are shown on request.
     ADVANCED: ClassVar[frozenset[str]] = frozenset(
@@ -77,24 +77,24 @@ class TeachSettings:
     have more standing wishes than 12."""
     most_bridged: int = 3
     """How many hints are put into a prompt with carry = bridge. Older ones are being learned, and many at once
-    interfere. Change it with hints.use = bridge: when a strong model keeps more hints apart."""
+    interfere. Change it with carry = bridge, when a strong model can follow more hints at once."""
     max_tokens: int = 400
     """How many tokens a user's hints in use may take together. Change it when hints are long, or the context is
     short."""
     rehearse: bool = True
-    """Whether a teacher also reads what else the user has asked for, retired hints included; with shown_replies only
-    what the reply follows already. Use false for the published methods, where the teacher reads the hint of the turn
+    """Whether a teacher also reads what else the user has asked for, retired hints included; with demonstrations only
+    those that the reply already follows. Use false for the published methods, where the teacher reads the turn's hint
     alone."""
     own_replies: bool = True
     """Whether the policy is also trained on its own replies to the prompt without hints. They are sampled for this."""
-    shown_replies: bool = True
+    demonstrations: bool = True
     """Whether a corrected turn is also trained on demonstrations: replies of the base model with the hint in its
     prompt. If the hint changes nothing, the turn is not trained on. Needs the base model as teacher and the tail form.
     Use false for the published methods, or when sampling demonstrations takes too long."""
-    shown_variants: int = 3
+    demonstration_variants: int = 3
     """How many demonstrations are sampled at temperature 1 besides the likeliest one, so that other wordings are
     learned too. Take fewer when the engine is busy."""
-    elsewhere: int = 8
+    other_requests: int = 8
     """On how many other requests a general hint is also demonstrated, so that the wish is learned and not the example.
     These are the user's own earlier requests, then requests that the base model generates. Up to three requests in the
     middle of conversations are added. Take fewer when the engine is busy; more when only the corrected example is
@@ -126,8 +126,10 @@ class TeachSettings:
     """Decay of that moving average. It starts at 0."""
 
     def __post_init__(self) -> None:
-        if min(self.most, self.most_bridged, self.max_tokens, self.shown_variants, self.elsewhere) < 0:
-            raise ValueError("most, most_bridged, max_tokens, shown_variants and elsewhere cannot be negative")
+        if min(self.most, self.most_bridged, self.max_tokens, self.demonstration_variants, self.other_requests) < 0:
+            raise ValueError(
+                "most, most_bridged, max_tokens, demonstration_variants and other_requests cannot be negative"
+            )
         if min(self.probes, self.replies, self.probe_tokens) < 1:
             raise ValueError("probes, replies and probe_tokens are at least 1")
         if self.retire_gap < 0:

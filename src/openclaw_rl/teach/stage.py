@@ -279,7 +279,7 @@ class TeachStage:
         sample = await self._sample(row, bare, reward)
         if self.teacher.base is not None and sample.is_taught and not self._asks_guide(row):
             if is_learned or not sample.hints:
-                await self._let_ride(sample, turn)
+                await self._rehearse(sample, turn)
                 return
             sample = replace(sample, rehearses=())
         # Without a guide a sample has no hints where they fit nowhere; with one, where they change nothing.
@@ -319,8 +319,8 @@ class TeachStage:
         await self._ready(replace(found, own=own), row.turn)
         return True
 
-    async def _let_ride(self, sample: Sample, turn: Turn) -> None:
-        """Has a session's first reply ride along where there is nothing left to teach by it, so that this holds."""
+    async def _rehearse(self, sample: Sample, turn: Turn) -> None:
+        """Makes a session's first reply a rehearsal sample, if there is nothing left to teach by it."""
         if await self.store.session_has_sample(turn.session):
             await self._drop(turn.id, DropReason.LEARNED)
             return

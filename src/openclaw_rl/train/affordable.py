@@ -61,9 +61,9 @@ class BatchPlanner:
         sure = 1 if self.costs.is_known else min(least, size)
         return await asyncio.to_thread(self._together, short, size, sure)
 
-    async def with_room_for(self, riders: Sequence[Sample], chosen: Sequence[Sample]) -> list[Sample]:
-        """The riders, one after the other, that a step over the chosen ones has time for."""
-        return await asyncio.to_thread(self._beside, riders, chosen)
+    async def with_room_for(self, rehearsals: Sequence[Sample], chosen: Sequence[Sample]) -> list[Sample]:
+        """The rehearsal samples, one after the other, for which a step over the chosen ones has time."""
+        return await asyncio.to_thread(self._beside, rehearsals, chosen)
 
     def least(self, teaching: Sequence[Sample], apart: Collection[str]) -> StepWork | None:
         """What the cheapest of these costs, of those that need not go alone if there are any; None without samples."""
@@ -93,15 +93,15 @@ class BatchPlanner:
                 found.append(sample)
         return found
 
-    def _beside(self, riders: Sequence[Sample], chosen: Sequence[Sample]) -> list[Sample]:
+    def _beside(self, rehearsals: Sequence[Sample], chosen: Sequence[Sample]) -> list[Sample]:
         """Those that neither make the step too long nor a short one several times as long."""
         most = ALIKE * self.costs.size(self.costs.work_of(chosen))
         found: list[Sample] = []
-        for rider in riders:
-            work = self.costs.work_of([*chosen, *found, rider])
+        for rehearsal in rehearsals:
+            work = self.costs.work_of([*chosen, *found, rehearsal])
             is_short = self.costs.size(work) <= most or self.costs.fits(work, QUICK)
             if is_short and self.costs.fits(work):
-                found.append(rider)
+                found.append(rehearsal)
         return found
 
 

@@ -12,7 +12,7 @@ from openclaw_rl.train.settings import TrainSettings
 def shared_fairly(samples: Sequence[Sample], most: int, teaches: Callable[[Sample], bool]) -> list[Sample]:
     """The samples without the teaching ones beyond `most` of one user, in their order; those wait for another step.
 
-    Riders, which teach nothing by themselves, are no part of anybody's share: they would stand in their own user's way.
+    Rehearsal samples do not count: they teach nothing by themselves, and would take their own user's places.
     """
     taken: Counter[str] = Counter()
     kept: list[Sample] = []

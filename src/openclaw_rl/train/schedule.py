@@ -9,7 +9,7 @@ from types import MappingProxyType
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.train.riders import RehearsalBudget, chosen
+from openclaw_rl.train.rehearsal import RehearsalBudget, chosen
 from openclaw_rl.train.settings import TrainSettings, window_minutes
 
 
@@ -25,7 +25,7 @@ def is_open(window: str, minute: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What the decision to take a step looks at, beside the samples."""
+    """What the decision to take a step depends on, besides the samples."""
 
     minute: int  # of the local day
     idle_s: float  # since the last request
@@ -65,10 +65,10 @@ def batch(
     room: RehearsalBudget,
     put_off: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Sample, ...]:
-    """The samples of the next step: up to `size` that teach, oldest first, and the riders that there is room for.
+    """The samples of the next step: up to `size` that teach, oldest first, and rehearsal samples if there is room.
 
-    A rider is a promoted sample, a reply that nobody corrected; it makes no step by itself. Samples `put_off`, which
-    failed alone so many times, wait while there are others, and are then tried one at a time.
+    A rehearsal sample is a promoted one, a reply that nobody corrected; it makes no step by itself. Samples `put_off`,
+    which failed alone so many times, wait while there are others, and are then tried one at a time.
     """
     teaching = [sample for sample in ready if teaches(sample) and sample.turn not in put_off][:size]
     if not teaching:
@@ -91,9 +91,9 @@ def outdated(
     """What has waited too long, with the reason.
 
     `served` are the versions that have been live, up to the one being served: the lag of a sample is how many of them
-    came after the one it was sampled from, or after its `place` among them where that is of another scope. Riders are
-    held to what other weights say, so they may wait; those without `room` are dropped as without signal, the oldest
-    of those of which there are most first.
+    came after the one it was sampled from, or after its `place` among them if that is of another scope. Rehearsal
+    samples do not depend on who sampled them, so they may wait. Those without `room` are dropped as without signal, the
+    oldest of the largest kinds first.
     """
     found: list[tuple[str, DropReason]] = []
     newest = [sample for sample in reversed(ready) if not teaches(sample)]

@@ -26,14 +26,15 @@ class TrainSettings:
     and steps should be larger or smaller."""
     min_batch: int = 1
     """A step starts with this many samples once the oldest has waited `max_wait_s`. At most `batch_size`. The first
-    step takes as many of similar cost; later ones take fewer where time or memory is short. Change it when single
+    step takes as many of similar cost; later ones take fewer if time or memory is short. Change it when single
     corrections should not make a step."""
-    riders: int = 4
+    rehearsal_samples: int = 4
     """How many rehearsal samples (replies that nobody corrected) are added to a step, so that earlier learning is kept.
     Change it when earlier learning is lost (more), or steps take too long (fewer)."""
-    rides_again: int = 8
-    """Of how many such replies of each kind, the newest, some are read again where a step has room for more riders; 0:
-    each rides once. Change it with train.rehearsal_samples: when wishes fade that nobody mentioned for long."""
+    rehearse_again: int = 8
+    """If a step has room for more rehearsal samples, it repeats some that earlier steps used, out of the newest N of
+    each kind. 0: each is used once. Change it with train.rehearsal_samples: when wishes are lost that nobody mentioned
+    for long."""
     max_wait_s: float = 0.0
     """How many seconds a sample waits for others before a smaller step starts. Change it with train.min_batch above 1:
     how long to wait for more."""
@@ -70,8 +71,8 @@ class TrainSettings:
             raise ValueError(f"batch_size is {self.batch_size}: a step needs at least one sample")
         if self.min_batch < 1:
             raise ValueError(f"min_batch is {self.min_batch}: a step needs at least one sample")
-        if min(self.riders, self.rides_again) < 0:
-            raise ValueError("riders and rides_again cannot be negative")
+        if min(self.rehearsal_samples, self.rehearse_again) < 0:
+            raise ValueError("rehearsal_samples and rehearse_again cannot be negative")
         if self.max_lag < 0 or self.max_wait_s < 0 or self.idle_s < 0:
             raise ValueError("max_lag, max_wait_s and idle_s cannot be negative")
         if not 0.0 < self.step_share <= 1.0:

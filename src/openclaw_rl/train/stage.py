@@ -227,7 +227,7 @@ class TrainStage:
         self._status = replace(
             self._status,
             ready=sum(look.teaching for look in looks.values()),
-            riders=sum(len(look.ready) - look.teaching for look in looks.values()),
+            rehearsals=sum(len(look.ready) - look.teaching for look in looks.values()),
             why_waiting=""
             if not all(look.why for look in looks.values())
             else "; ".join(reasons[:SCOPES_NAMED]) + more,

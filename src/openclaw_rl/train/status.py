@@ -19,8 +19,8 @@ class TrainStatus:
     """How training goes, for people: what is ready, what a step needs, what is under way, and why no step is."""
 
     ready: int = 0  # samples with a signal, over all scopes
-    riders: int = 0  # replies that nobody corrected, waiting to ride along in a step
-    waiting: int = 0  # samples that no step has taken up yet, at this moment; `ready` is as of the last look
+    rehearsals: int = 0  # rehearsal samples that wait for a step
+    waiting: int = 0  # samples that no step has used yet, at this moment; `ready` is as of the last look
     needed: int = 0  # samples that make a step due at once
     least: int = 1  # samples that make one due after train.max_wait_s
     steps: int = 0  # since the program started

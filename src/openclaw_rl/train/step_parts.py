@@ -15,7 +15,7 @@ from openclaw_rl.train.settings import TrainSettings
 from openclaw_rl.train.under_way import StepInProgress
 
 
-async def holds_alone(rider: Sample, since: Sequence[str]) -> bool:
+async def holds_alone(rehearsal: Sample, since: Sequence[str]) -> bool:
     """Nobody is there to ask: whatever was wished since may speak against it."""
     return not since
 
@@ -24,7 +24,7 @@ async def holds_alone(rider: Sample, since: Sequence[str]) -> bool:
 class StepParts:
     """What the steps of all scopes share; see `TrainStage`.
 
-    `holds` tells whether a rider may be read again, given its user's hints since it was said.
+    `holds` tells whether a rehearsal may be read again, given its user's hints since it was said.
     """
 
     store: Store

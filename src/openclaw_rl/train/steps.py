@@ -26,13 +26,13 @@ from openclaw_rl.train import folders
 from openclaw_rl.train.affordable import BatchPlanner
 from openclaw_rl.train.costs import MeasuredStep, StepWork
 from openclaw_rl.train.fairness import apart, most_of_one, shared_fairly
+from openclaw_rl.train.rehearsal import RehearsalBudget, again, fitting, is_asked_for, wished_since
 from openclaw_rl.train.retry import Retries
-from openclaw_rl.train.riders import RehearsalBudget, again, fitting, is_asked_for, wished_since
 from openclaw_rl.train.schedule import Moment, batch, outdated, why_waiting
 from openclaw_rl.train.step_parts import StepParts
 
 log = logging.getLogger(__name__)
-RIDERS_KEPT = 16  # as many steps' riders may wait
+WAITING_STEPS = 16  # the rehearsal samples of this many steps may wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,9 @@ class ScopeSteps:
             ready = shared_fairly(ready, most_of_one(settings), self._teaches)
         returned = await self.parts.store.refusals.returned(self.scope)
         ready = apart(ready, returned, self._teaches)
-        room = RehearsalBudget(settings.riders if self.retries.most is None else 0, settings.max_sample_tokens)
+        room = RehearsalBudget(
+            settings.rehearsal_samples if self.retries.most is None else 0, settings.max_sample_tokens
+        )
         samples = await self._picked(ready, size, room)
         gentleness = max((returned.get(sample.turn, 0) for sample in samples if self._teaches(sample)), default=0)
         ground = await self._ground()
@@ -161,13 +163,13 @@ class ScopeSteps:
 
     @property
     def _limit(self) -> int:
-        """How many ready samples are looked at: full batches beside all the riders and those put off there may be."""
-        return 3 * self.parts.settings.batch_size + 2 * self._waiting_room.riders + len(self.retries.put_off)
+        """How many ready samples are looked at: full batches, rehearsal samples that may wait, those put off."""
+        return 3 * self.parts.settings.batch_size + 2 * self._waiting_room.samples + len(self.retries.put_off)
 
     @property
     def _waiting_room(self) -> RehearsalBudget:
         settings = self.parts.settings
-        return RehearsalBudget(RIDERS_KEPT * settings.riders, RIDERS_KEPT * settings.max_sample_tokens)
+        return RehearsalBudget(WAITING_STEPS * settings.rehearsal_samples, WAITING_STEPS * settings.max_sample_tokens)
 
     def _teaches(self, sample: Sample) -> bool:
         return teaches(sample, self.parts.wants)
@@ -205,31 +207,31 @@ class ScopeSteps:
         return ready
 
     async def _rehearsed(self, samples: Sequence[Sample], room: RehearsalBudget, number: int) -> list[Sample]:
-        """Riders of earlier steps that there is room for beside this one's own."""
+        """Rehearsals of earlier steps that there is room for beside this one's own."""
         settings = self.parts.settings
-        left = room.beside([sample for sample in samples if not self._teaches(sample)])
-        if left.riders < 1 or not settings.rides_again:
+        left = room.without([sample for sample in samples if not self._teaches(sample)])
+        if left.samples < 1 or not settings.rehearse_again:
             return []
-        rode = await self.parts.store.rode(scope=self.scope, most=settings.rides_again)
-        kept = await self._kept_hints(sample.user for sample, _ in rode)
-        said_s = {sample.turn: at_s for sample, at_s in rode}
-        asked_for = [sample for sample, _ in rode if is_asked_for(sample, kept[sample.user])]
+        earlier = await self.parts.store.rehearsed(scope=self.scope, most=settings.rehearse_again)
+        kept = await self._kept_hints(sample.user for sample, _ in earlier)
+        said_s = {sample.turn: at_s for sample, at_s in earlier}
+        asked_for = [sample for sample, _ in earlier if is_asked_for(sample, kept[sample.user])]
         found: list[Sample] = []
-        for rider in again(asked_for, number, settings.riders):
-            since = wished_since(rider, said_s[rider.turn], kept[rider.user])
-            if await self.parts.holds(rider, since):
-                found = fitting([*found, rider], left)
-            if len(found) == left.riders:
+        for rehearsal in again(asked_for, number, settings.rehearsal_samples):
+            since = wished_since(rehearsal, said_s[rehearsal.turn], kept[rehearsal.user])
+            if await self.parts.holds(rehearsal, since):
+                found = fitting([*found, rehearsal], left)
+            if len(found) == left.samples:
                 break
         return found
 
     async def _no_longer_asked_for(
         self, ready: Sequence[Sample], gone: Collection[str]
     ) -> list[tuple[str, DropReason]]:
-        """Riders that follow a hint which its user took back since, or wished the opposite of."""
-        riders = [sample for sample in ready if sample.rehearses and sample.turn not in gone]
-        kept = await self._kept_hints(one.user for one in riders)
-        return [(one.turn, DropReason.NO_SIGNAL) for one in riders if not is_asked_for(one, kept[one.user])]
+        """Rehearsals that follow a hint which its user took back since, or wished the opposite of."""
+        rehearsals = [sample for sample in ready if sample.rehearses and sample.turn not in gone]
+        kept = await self._kept_hints(one.user for one in rehearsals)
+        return [(one.turn, DropReason.NO_SIGNAL) for one in rehearsals if not is_asked_for(one, kept[one.user])]
 
     async def _kept_hints(self, users: Iterable[str]) -> dict[str, dict[str, KeptHint]]:
         """The hints kept for these users, by their words."""
@@ -247,7 +249,7 @@ class ScopeSteps:
         return PolicyVersion(self.scope, 0) if row is None or row.upon is None else row.upon
 
     async def _picked(self, ready: Sequence[Sample], size: int, room: RehearsalBudget) -> tuple[Sample, ...]:
-        """The samples of the next step and the riders beside them, as many as there is time for."""
+        """The samples of the next step with rehearsal samples, as many as there is time for."""
         put_off, apart = self.retries.put_off, self.retries.apart
         teaching = [sample for sample in ready if self._teaches(sample) and sample.turn not in put_off]
         least = self.parts.settings.min_batch

@@ -86,9 +86,9 @@ class MethodSettings:
     """Weight of the advantage of an episode's steps, whatever the method takes of conversations. Use 0 when nothing is
     to be learned from outcomes."""
     w_taught: float = 1.0
-    """Weight of the forward divergence to the teacher on what is said behind a hint: replies that were served so (where
-    carry is bridge), and those it shows for a corrected turn (teach.shown_replies). Change it in experiments with the
-    weight of demonstrations."""
+    """Weight of the forward divergence to the teacher on replies that were sampled with a hint in the prompt:
+    demonstrations (teach.demonstrations), and with carry = bridge replies that were served so. Change it in experiments
+    with the weight of demonstrations."""
     kl_beta: float = 0.05
     """Weight of the k3 term that ties the policy to the base model. Change it when versions move too far from the base
     model (raise) or learn too little (lower)."""

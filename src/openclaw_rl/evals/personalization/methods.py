@@ -68,7 +68,7 @@ class EvalMethod:
 _JUDGED_ONLY: dict[str, Json] = {"train.batch_size": NEVER, "train.min_batch": NEVER}
 # What is taken back because it seems to be learned in vain would stop a method that is only slow.
 _LET_GO_ON: dict[str, Json] = {"teach.in_vain_turns": 0}
-_AS_PUBLISHED: dict[str, Json] = {**_LET_GO_ON, "train.riders": 0}
+_AS_PUBLISHED: dict[str, Json] = {**_LET_GO_ON, "train.rehearsal_samples": 0}
 METHODS: tuple[EvalMethod, ...] = (
     EvalMethod("frozen", "the model as it is", judges=False, trains=False),
     EvalMethod(
@@ -132,8 +132,8 @@ ABLATIONS: tuple[EvalMethod, ...] = (
     EvalMethod(
         "agreed-hint", "of several hints the one of most agreement", {"trainer.method.hint_selection": "sequence"}
     ),
-    EvalMethod("corrected-alone", "nothing learned from what the hinted model says", {"teach.shown_replies": False}),
-    EvalMethod("no-riders", "steps over corrections alone", {"train.riders": 0}),
+    EvalMethod("corrected-alone", "no demonstrations", {"teach.demonstrations": False}),
+    EvalMethod("no-rehearsal", "steps over corrections alone", {"train.rehearsal_samples": 0}),
     EvalMethod("top-4", "4 tokens and a tail compared, not 50", {"trainer.method.top_k": 4}),
     EvalMethod("scored", "a score on every judged reply beside it", {"trainer.method.w_rl": 1.0}),
     EvalMethod("four-a-step", "a step takes four samples", {"train.batch_size": 4, "train.min_batch": 4}),

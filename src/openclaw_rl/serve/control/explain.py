@@ -99,7 +99,7 @@ def lesson_explained(sample: Sample, turn: Turn) -> str:
     if sample.outcome is not None:
         beside = "" if not sample.peers else f", compared with {len(sample.peers) - 1} other steps"
         return f"it is learned from by the outcome of its episode, {sample.outcome.reward:g}{beside}"
-    if sample.is_rider:
+    if sample.is_rehearsal:
         held = "to what these hints ask for" if sample.rehearses else "where the base model is"
         return f"nobody corrected it: it is a rehearsal sample, and keeps the policy {held}"
     if sample.is_taught and not turn.carried:

@@ -117,7 +117,7 @@ def batch_json(batch: LeasedBatch, model: str) -> dict[str, Json]:
 def sample_json(sample: Sample) -> dict[str, Json]:
     """A sample under the names of `core.sample`; versions are written as everywhere, such as shared.3."""
     body: dict[str, Json] = _with_names(msgspec.to_builtins(sample))  # type: ignore[assignment]
-    return body | {"teaches": not sample.is_rider}
+    return body | {"teaches": not sample.is_rehearsal}
 
 
 def _with_names(value: object) -> Json:

@@ -62,7 +62,7 @@ def give_back(
 ) -> bool | None:
     """What a step consumed in vain waits for the scope again, or is given up after so many times: then False.
 
-    None where the step is not what the scope learned it by, or it is gone. A reply that rode along is no correction
+    None where the step is not what the scope learned it by, or it is gone. A rehearsal sample is not a correction
     that cannot be learned: it is given up as without signal.
     """
     sql = transaction.sql
@@ -73,9 +73,9 @@ def give_back(
     ).fetchone()
     if row is None:
         return None
-    returned, is_rider = int(row[0]), bool(row[1])
+    returned, is_rehearsal = int(row[0]), bool(row[1])
     is_back = returned < most or not is_counted
-    reason = None if is_back else DropReason.NO_SIGNAL if is_rider else DropReason.NOT_LEARNABLE
+    reason = None if is_back else DropReason.NO_SIGNAL if is_rehearsal else DropReason.NOT_LEARNABLE
     sql.execute(
         "UPDATE lessons SET step = NULL, reason = ?, returned = ? WHERE turn = ? AND scope = ?",
         (None if reason is None else reason.value, returned + is_counted, plain(turn), plain(scope)),

@@ -20,7 +20,7 @@ from openclaw_rl.store.rows import StepRecord, VersionStatus
 from openclaw_rl.store.tables import ledger, lessons, versions
 from openclaw_rl.store.writer import Transaction
 
-MOST_RODE = 512  # riders that are looked back on
+MOST_REHEARSED = 512  # rehearsal samples that are considered again
 
 
 def admit(transaction: Transaction, sample: Sample, scopes: Sequence[str] = (SHARED,)) -> None:
@@ -35,7 +35,7 @@ def admit(transaction: Transaction, sample: Sample, scopes: Sequence[str] = (SHA
             ids,
             codec.pack(codec.floats_bytes(sample.logp)),
             codec.pack(bytes(sample.mask)),
-            kind_of(sample) if sample.is_rider else None,
+            kind_of(sample) if sample.is_rehearsal else None,
         ),
     )
     lessons.enter(transaction.sql, sample.turn, scopes)
@@ -105,14 +105,14 @@ def ready(sql: sqlite3.Connection, limit: int, scope: str = SHARED) -> tuple[lis
     return found, damaged
 
 
-def kind_of(rider: Sample) -> str:
+def kind_of(rehearsal: Sample) -> str:
     """A name for whose reply it is and what it rehearses, that tells neither."""
-    words = json.dumps([rider.user, *rider.rehearses])
+    words = json.dumps([rehearsal.user, *rehearsal.rehearses])
     return hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def rode(sql: sqlite3.Connection, scope: str, most: int) -> list[tuple[Sample, float]]:
-    """The riders that this scope has learned from, oldest first, and when each was said; the newest `most` of a kind.
+def rehearsed(sql: sqlite3.Connection, scope: str, most: int) -> list[tuple[Sample, float]]:
+    """The rehearsal samples of this scope so far, oldest first, and when each was sampled; the newest `most` of a kind.
 
     Those that cannot be read are left out.
     """
@@ -122,7 +122,7 @@ def rode(sql: sqlite3.Connection, scope: str, most: int) -> list[tuple[Sample, f
         "JOIN lessons ON lessons.turn = samples.turn JOIN turns ON turns.id = samples.turn "
         "WHERE samples.kind IS NOT NULL AND scope = ? AND lessons.step IS NOT NULL) "
         "WHERE back <= ? ORDER BY place DESC LIMIT ?",
-        (plain(scope), most, MOST_RODE),
+        (plain(scope), most, MOST_REHEARSED),
     ).fetchall()
     found: list[tuple[Sample, float]] = []
     for *row, at_s in reversed(rows):

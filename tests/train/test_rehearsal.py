@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from train_doubles import STEPPED, Following, rider
+from train_doubles import STEPPED, Following, rehearsal
 from train_flow import SETTINGS, Flow, flowing
 
 from openclaw_rl.core.adapter import StepReport
@@ -19,7 +19,7 @@ from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.store.connection import NAME, open_writer
 from openclaw_rl.store.forget.selection import learners
 from openclaw_rl.store.mend.check import check_rows
-from openclaw_rl.train.riders import RehearsalBudget, again, chosen, is_asked_for, wished_since
+from openclaw_rl.train.rehearsal import RehearsalBudget, again, chosen, is_asked_for, wished_since
 from openclaw_rl.train.settings import TrainSettings
 
 
@@ -34,7 +34,7 @@ async def settle(flow: Flow) -> None:
 
 
 @pytest.mark.parametrize(
-    ("later", "rides"),
+    ("later", "is_rehearsed"),
     [
         ([], True),
         ([("Answer in French.", 2.0)], True),
@@ -42,43 +42,50 @@ async def settle(flow: Flow) -> None:
         ([("Please do not be brief.", 0.5)], True),  # what was asked for before it does not count
     ],
 )
-def test_a_rider_rides_while_what_it_rehearses_is_asked_for(later: list[tuple[str, float]], rides: bool) -> None:
+def test_a_sample_is_rehearsed_while_its_hints_are_asked_for(
+    later: list[tuple[str, float]], is_rehearsed: bool
+) -> None:
     kept = {text: kept_hint(text, at_s) for text, at_s in [("Be brief.", 1.0), *later]}
-    assert is_asked_for(rider("r", rehearses=("Be brief.",)), kept) is rides
-    assert is_asked_for(rider("r"), kept)
-    assert not is_asked_for(rider("r", rehearses=("Be brief.", "Be kind.")), kept)
-    assert is_asked_for(rider("r", rehearses=("Please be brief!",)), kept) is rides  # the same in other words
+    assert is_asked_for(rehearsal("r", rehearses=("Be brief.",)), kept) is is_rehearsed
+    assert is_asked_for(rehearsal("r"), kept)
+    assert not is_asked_for(rehearsal("r", rehearses=("Be brief.", "Be kind.")), kept)
+    assert (
+        is_asked_for(rehearsal("r", rehearses=("Please be brief!",)), kept) is is_rehearsed
+    )  # the same in other words
 
 
-def test_riders_take_no_more_tokens_than_there_is_room_for() -> None:
-    plain, hinted = rider("plain"), rider("hinted", rehearses=("Be brief.",))  # of 5 tokens, and of 6 behind its hint
+def test_rehearsals_take_no_more_tokens_than_there_is_room_for() -> None:
+    plain, hinted = (
+        rehearsal("plain"),
+        rehearsal("hinted", rehearses=("Be brief.",)),
+    )  # of 5 tokens, and of 6 behind its hint
     assert chosen([plain, hinted], RehearsalBudget(9, 11)) == [plain, hinted]
     assert chosen([plain, hinted], RehearsalBudget(9, 10)) == [plain]
     assert chosen([hinted, plain], RehearsalBudget(9, 5)) == [plain]  # a smaller one still fits
 
 
-async def test_a_rider_whose_hint_was_taken_back_is_dropped(tmp_path: Path) -> None:
+async def test_a_rehearsal_whose_hint_was_taken_back_is_dropped(tmp_path: Path) -> None:
     async with flowing(tmp_path, wants=Wants.HINT) as flow:
         flow.asks(base=Following(("Be brief.",)))
         kept = await flow.store.hints.adopt("ann", Hint("Be brief."), turn=None, at_s=1.0)
         await flow.judged("good", 1)
         await flow.store.end_session("s1", why="idle", at_s=2.0)
         await settle(flow)
-        assert flow.stage.status.riders == 1
+        assert flow.stage.status.rehearsals == 1
         await flow.store.hints.remove(kept.id)
         await settle(flow)
-        assert flow.stage.status.riders == 0
+        assert flow.stage.status.rehearsals == 0
         assert await flow.state("good") is DropReason.NO_SIGNAL
 
 
 def test_of_those_that_rode_each_kind_has_its_turn_and_in_it_each_reply() -> None:
     of = {"a1": "a", "a2": "a", "b1": "b", "c1": "c", "c2": "c", "c3": "c"}
-    rode = [rider(name, rehearses=(kind,)) for name, kind in of.items()]
-    tried = [[one.turn for one in again(rode, number, 2)] for number in range(12)]
+    earlier = [rehearsal(name, rehearses=(kind,)) for name, kind in of.items()]
+    tried = [[one.turn for one in again(earlier, number, 2)] for number in range(12)]
     assert tried[0] == ["a1", "b1", "c1", "a2", "c2"]  # two to be read, and others in case these do not hold
     read = [name for names in tried for name in names[:2]]
     assert {name: read.count(name) for name in of} == {"a1": 4, "a2": 4, "b1": 8, "c1": 3, "c2": 3, "c3": 2}
-    assert again([], 3, 4) == [] and again(rode[:1], 3, 4) == rode[:1]
+    assert again([], 3, 4) == [] and again(earlier[:1], 3, 4) == earlier[:1]
 
 
 @pytest.mark.parametrize(
@@ -96,10 +103,10 @@ def test_what_was_wished_since_a_reply_was_given_may_speak_against_it(
     text: str, made_s: float, may_speak: bool
 ) -> None:
     kept = {text: kept_hint(text, made_s)}
-    found = wished_since(rider("r", rehearses=("In grades: Be brief.",)), 5.0, kept)
+    found = wished_since(rehearsal("r", rehearses=("In grades: Be brief.",)), 5.0, kept)
     assert found == ([text] if may_speak else [])
     # Nobody knows what one that follows no hint was for.
-    assert wished_since(rider("r"), 5.0, kept) == ([text] if made_s > 5.0 else [])
+    assert wished_since(rehearsal("r"), 5.0, kept) == ([text] if made_s > 5.0 else [])
 
 
 async def taught(flow: Flow) -> None:
@@ -112,7 +119,7 @@ async def taught(flow: Flow) -> None:
     await settle(flow)
 
 
-async def test_a_rider_is_consumed_by_one_step_and_read_again_by_the_next(tmp_path: Path) -> None:
+async def test_a_rehearsal_is_consumed_by_one_step_and_read_again_by_the_next(tmp_path: Path) -> None:
     async with flowing(tmp_path, wants=Wants.HINT) as flow:
         await flow.store.hints.adopt("ann", Hint("Be brief."), turn=None, at_s=1.0)
         await taught(flow)
@@ -187,7 +194,7 @@ async def test_nor_is_it_read_again_once_its_hint_was_taken_back(tmp_path: Path)
         assert flow.trainer.batches[1:] == [["c", "d"]]
 
 
-@pytest.mark.parametrize("settings", [replace(SETTINGS, rides_again=0), replace(SETTINGS, riders=0)])
+@pytest.mark.parametrize("settings", [replace(SETTINGS, rehearse_again=0), replace(SETTINGS, rehearsal_samples=0)])
 async def test_without_room_or_where_each_rides_once_nothing_is_read_again(
     tmp_path: Path, settings: TrainSettings
 ) -> None:
