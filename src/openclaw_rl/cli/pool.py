@@ -129,9 +129,8 @@ def serve(
         given = {"capacity": capacity, "memory-mb": memory_mb, "workers": workers, "queue": queue, "ttl": ttl_s}
         words = words_of(given | {"box": box.value}, kind or [])
         placed = PoolsOptions(pools, tuple(tasks or ()), words, {}, float(workers or 1))
-        _serve_on_cluster(
-            _folder(home), cluster, placed, ServeSettings(host=host, port=port, plain_public=plain_public), api_key
-        )
+        where = ServeSettings(host=host, port=port, plain_public=plain_public)
+        _serve_on_cluster(_folder(home), cluster, placed, where, api_key)
         return
     where = ServeSettings(
         host=host, port=port, tls_cert=str(tls_cert or ""), tls_key=str(tls_key or ""), plain_public=plain_public
