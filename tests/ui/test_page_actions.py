@@ -112,10 +112,18 @@ def test_runs_have_a_curve_and_are_read_step_by_step(taught: PageServer, browser
     with opened(browser, taught) as page:
         shown(page, "tasks")
         assert page.get_by_role("img", name=re.compile("tools: mean outcome .* over 12 attempts")).count() == 1
-        page.get_by_role("link", name="sum-2").first.click()
+        page.get_by_role("link", name="tools: sum-2").click()
+        page.get_by_text("Only those at sum-2.").wait_for()
+        until(page, "document.querySelectorAll('table tbody tr').length === 4")
+        page.get_by_role("link", name="sum-2", exact=True).first.click()
         page.get_by_role("heading", name="One attempt").wait_for()
         page.get_by_text("step 1 of 1").wait_for()
         assert "the answer was compared" in page.locator("main").inner_text()
+        page.get_by_role("link", name="all that is known of this step").click()
+        page.get_by_role("link", name="an attempt at a task").click()
+        page.get_by_role("heading", name="One attempt").wait_for()
+        shown(page, "conversations")
+        assert page.get_by_text("attempt at a task", exact=True).count() >= 12
 
 
 def test_forgetting_shows_its_plan_before_and_its_certificate_after(taught: PageServer, browser: Any, axe: str) -> None:

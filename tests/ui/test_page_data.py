@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import aiohttp
 import pytest
 from serve_doubles import Serving
 
+from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.message import Json, Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource, Vote
@@ -17,7 +19,8 @@ from openclaw_rl.serve.control.learning import headline
 from openclaw_rl.serve.remembered import Remembered
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.tables.taught import TaughtWish
-from openclaw_rl.testing.turns import a_turn
+from openclaw_rl.testing.folders import a_small_adapter, add_version
+from openclaw_rl.testing.turns import a_sample, a_turn
 
 
 async def ask(http: aiohttp.ClientSession, method: str, path: str, body: Json = None) -> tuple[int, dict[str, Json]]:
@@ -257,3 +260,29 @@ async def test_runs_are_shared_out_over_time_and_broken_ones_have_no_outcome(htt
     assert [share["attempts"] for share in whole] == [2] * 15
     assert [share["mean"] for share in whole] == [0.0] * 7 + [0.5] + [1.0] * 7
     assert [share["failed"] for share in whole] == [0] * 14 + [1]
+
+
+async def test_a_version_says_from_which_turns_it_learned_and_a_hint_which_version_learned_it(
+    tmp_path: Path, http: aiohttp.ClientSession, store: Store
+) -> None:
+    await store.add_turn(turn := a_turn("a", user="owner"), chain="a")
+    await store.pair(NextState("a", (message(Role.USER, "No, shorter."),), NextStateSource.USER))
+    await store.judge(Verdict("a", -1, VerdictSource.VOTES, hints=(Hint("Be brief."),)))
+    await store.admit(a_sample(turn))
+    for wish in ("Be brief.", "Be kind."):
+        await ask(http, "PUT", "/v1/rl/hints", {"text": wish})
+    await add_version(store, tmp_path, 1, a_small_adapter, ("a",))
+    await store.set_current(PolicyVersion(SHARED, 1), why="")
+    _, found = await ask(http, "GET", "/v1/rl/versions/shared.1")
+    assert isinstance(found["turns"], list) and isinstance(found["turns"][0], dict)
+    line = found["turns"][0]
+    assert (line["asked"], line["next_state"], line["score"]) == ("What is 2 + 2?", "No, shorter.", -1)
+    assert (found["more"], line["is_step"]) == (0, False)
+    assert (await ask(http, "GET", "/v1/rl/versions/shared.9"))[0] == 404
+    _, listed = await ask(http, "GET", "/v1/rl/versions?learned=true")
+    assert isinstance(listed["versions"], list) and isinstance(listed["versions"][-1], dict)
+    assert (listed["versions"][-1]["from"], listed["versions"][-1]["learned"]) == ({"corrected": 1}, ["Be brief."])
+    _, kept = await ask(http, "GET", "/v1/rl/hints")
+    assert isinstance(kept["hints"], list)
+    learners = {hint["text"]: hint["learned_by"] for hint in kept["hints"] if isinstance(hint, dict)}
+    assert learners == {"Be brief.": "shared.1", "Be kind.": None}

@@ -82,6 +82,7 @@ def _introduce(parts: Installation, url: str, announce: Callable[[str], None]) -
     info = parts.engine.info
     size = f"{info.parameters / 1e6:.1f} M parameters, {info.device}, {info.dtype}"
     announce(f"serving {served_name(parts.config.model)} ({size}) at {url}/v1")
+    announce(f"is it learning? {url}/ in a browser shows it, signed in with the API key")
     announce(f"version {parts.served.current(SHARED)}; home {parts.config.home}")
 
 

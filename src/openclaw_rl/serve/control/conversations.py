@@ -93,6 +93,7 @@ def _line(one: SessionLine) -> dict[str, Json]:
         "corrected": one.corrected,
         "asked": one.asked[:MOST_WORDS],
         "said": one.said[:MOST_WORDS],
+        "episode": one.episode or None,
     }
 
 

@@ -25,7 +25,10 @@ WEEK_S = 7 * 86400.0
 
 @dataclass(frozen=True, slots=True)
 class SessionLine:
-    """A conversation in a line. `asked` are its first words as far as they are known."""
+    """A conversation in a line. `asked` are its first words as far as they are known.
+
+    `episode` is the attempt at a task that it is; empty for a talk with somebody.
+    """
 
     id: str
     user: str
@@ -37,6 +40,7 @@ class SessionLine:
     corrected: int
     asked: str
     said: str
+    episode: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +209,13 @@ def _line(sql: sqlite3.Connection, row: tuple[str, str, str, float, bool]) -> Se
         "SELECT count(*) FROM turns JOIN verdicts ON verdicts.turn = turns.id WHERE session = ? AND score = -1",
         (plain(name),),
     ).fetchone()[0]
-    asked, said = _words(sql, name)
-    return SessionLine(name, user, agent, seen_s, is_open, sum(states.values()), states, int(corrected), asked, said)
+    asked, said, episode = _words(sql, name)
+    count = sum(states.values())
+    return SessionLine(name, user, agent, seen_s, is_open, count, states, int(corrected), asked, said, episode)
 
 
-def _words(sql: sqlite3.Connection, session: str) -> tuple[str, str]:
-    """What was asked first there, and the last reply."""
+def _words(sql: sqlite3.Connection, session: str) -> tuple[str, str, str]:
+    """What was asked first there, the last reply, and the episode that this is a step of."""
     found = []
     for order in ("", "DESC"):
         row = sql.execute(f"SELECT id FROM turns WHERE session = ? ORDER BY seq {order} LIMIT 1", (plain(session),))
@@ -219,7 +224,8 @@ def _words(sql: sqlite3.Connection, session: str) -> tuple[str, str]:
         except DamageError:
             found.append(None)
     first, last = found
-    return "" if first is None else last_words(first), "" if last is None else last.reply.text
+    episode = "" if last is None or last.step is None else last.step.episode
+    return "" if first is None else last_words(first), "" if last is None else last.reply.text, episode
 
 
 def _weeks(sql: sqlite3.Connection, now_s: float, most: int) -> list[WeekCount]:

@@ -63,6 +63,7 @@ export function TurnCard({ turn, reload, isOpen = false }) {
     html`<div class=${`said-by ${next.source}`}><span class="who">${{ user: "then said", tool: "a tool gave", environment: "was shown" }[next.source]}</span>
       ${next.messages.map((item) => html`<p>${textOf(item)}</p>`)}</div>`}
     <ul class="learns">${(verdict ? verdict.hints : []).map((hint) => html`<li><strong>Hint:</strong> ${hint.text}</li>`)}
+      ${turn.episode && html`<li>step ${turn.episode.step + 1} of <a href=${`#/tasks/${encodeURIComponent(turn.episode.id)}`}>an attempt at a task</a></li>`}
       ${turn.trained_version && html`<li>learned by <${VersionLink} name=${turn.trained_version} /></li>`}</ul>
     <${Overrule} turn=${turn} then=${reload} />
     <details open=${isOpen}>

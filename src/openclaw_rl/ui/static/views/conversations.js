@@ -1,7 +1,7 @@
 // Conversations: a list with a search and filters. What is searched for is looked for a second at a time.
 import { get, useLive, withQuery } from "../api.js";
 import { Chip, Empty, Loaded, Trouble, When } from "../parts.js";
-import { STATES, many, short, when } from "../words.js";
+import { STATES, TERMS, many, short, when } from "../words.js";
 import { html, useEffect, useState } from "../vendor/htm-preact-3.1.1.js";
 
 const SCORES = [["", "any"], ["-1", "a corrected reply"], ["1", "a good reply"], ["0", "neither"]];
@@ -61,7 +61,7 @@ function Row({ row }) {
         <${When} at=${row.seen_at} /> · ${row.user} · ${many(row.turns, "reply", "replies")}
         ${row.corrected > 0 && html` <${Chip} kind="bad">${row.corrected} corrected<//>`}
         ${row.states.trained > 0 && html` <${Chip} kind="good">${row.states.trained} learned<//>`}
-        ${row.is_open && html` <${Chip}>goes on<//>`}
+        ${row.episode ? html` <${Chip} title=${TERMS.episode}>attempt at a task<//>` : row.is_open && html` <${Chip}>goes on<//>`}
       </span>
     </a>
   </li>`;
