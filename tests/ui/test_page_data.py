@@ -11,6 +11,7 @@ import pytest
 from serve_doubles import Serving
 
 from openclaw_rl.core.hint import Hint
+from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.message import Json, Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource, Vote
@@ -199,6 +200,23 @@ async def test_a_turn_is_left_out_and_taken_back_by_a_verdict(http: aiohttp.Clie
     assert (turn["state"], turn["reason"]) == ("dropped", "excluded")
     await ask(http, "PUT", "/v1/rl/turns/a/verdict", {"score": 1})
     assert (await ask(http, "GET", "/v1/rl/turns/a"))[1]["state"] == "judged"
+
+
+@pytest.mark.parametrize(
+    ("reason", "state", "said"),
+    [
+        (DropReason.UNHEEDED, "judged", "the turn is judged as you say, and learned from as that"),
+        (DropReason.EMPTY, "dropped", "the turn teaches nothing all the same: the answer was empty"),
+    ],
+)
+async def test_a_dropped_turn_is_judged_anew_or_says_why_not(
+    http: aiohttp.ClientSession, store: Store, reason: DropReason, state: str, said: str
+) -> None:
+    await judged(store, "a", -1)
+    await store.drop("a", reason)
+    _, told = await ask(http, "PUT", "/v1/rl/turns/a/verdict", {"score": -1, "hints": ["Be brief."]})
+    assert str(told["said"]).endswith(said)
+    assert (await ask(http, "GET", "/v1/rl/turns/a"))[1]["state"] == state
 
 
 async def test_keys_are_the_owners_own_to_make(paged: Serving, http: aiohttp.ClientSession) -> None:

@@ -66,7 +66,13 @@ MOVES_BACK: frozenset[State] = frozenset({State.READY, State.DROPPED})
 OVERRULED: frozenset[State] = frozenset({State.SERVED, State.PAIRED, State.JUDGED, State.READY, State.DROPPED})
 # A dropped turn is judged anew only if it was dropped over what was said of it, and not for how it is made.
 OVERRULED_DROPS = frozenset(
-    {DropReason.NO_SIGNAL, DropReason.NO_NEXT_STATE, DropReason.NOT_FOLLOWED, DropReason.EXCLUDED}
+    {
+        DropReason.NO_SIGNAL,
+        DropReason.NO_NEXT_STATE,
+        DropReason.NOT_FOLLOWED,
+        DropReason.UNHEEDED,  # by that hint; another may teach it
+        DropReason.EXCLUDED,
+    }
 )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 from aiohttp import web
 
-from openclaw_rl.core.ledger import DropReason
+from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.apis.chat.wire import parsed
+from openclaw_rl.serve.control.explain import DROPPED
 from openclaw_rl.serve.control.hints import MOST_HINT
 from openclaw_rl.serve.control.routes import answer, number_of
 from openclaw_rl.serve.control.views import overrule_json
@@ -47,7 +48,7 @@ async def verdict(request: web.Request, parts: ServeParts, key_name: str) -> web
     for text in body.hints:
         check_name(text, "hints", most=MOST_HINT)
     hints = tuple(text.strip() for text in body.hints)
-    await _row(parts, name)
+    row = await _row(parts, name)
     try:
         is_taught = await parts.store.overrules.add(Overrule(name, parts.clock(), key_name, body.score, hints))
     except ValueError as problem:
@@ -58,9 +59,16 @@ async def verdict(request: web.Request, parts: ServeParts, key_name: str) -> web
             "score": body.score,
             "hints": [*hints],
             "is_learned_from": is_taught,
-            "said": JUDGED if is_taught else NOTED,
+            "said": JUDGED if is_taught else _noted(row),
         }
     )
+
+
+def _noted(row: TurnRow) -> str:
+    """What becomes of the owner's word where the turn is not judged anew."""
+    if row.reason is None or row.state is not State.DROPPED:
+        return NOTED
+    return f"what you said is kept for the judge; the turn teaches nothing all the same: {DROPPED[row.reason]}"
 
 
 async def exclude(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
