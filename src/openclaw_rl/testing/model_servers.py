@@ -124,31 +124,17 @@ def vllm_app(server: ModelServer) -> web.Application:
         body = await request.json()
         if not server.takes_tokens:
             return web.json_response(vllm_error("Restart with --enable-scale-out to enable them.", 403), status=403)
+        if not body.get("stream"):
+            return web.json_response({"choices": [{"index": 0, "token_ids": [1], "finish_reason": "length"}]})
         unknown = set(body) - KNOWN_TOKENS
         if unknown or "token_ids" not in body or body["sampling_params"].pop("detokenize"):
             return web.json_response(vllm_error(f"not understood: {sorted(body)}", 400), status=400)
         rest = {"model", "stream", "stream_options", "cache_salt"} & set(body)
         flat = {name: body[name] for name in rest} | body["sampling_params"] | {"prompt": body["token_ids"]}
-        return await sampled(request, flat, by_ids=True)
+        return await _sampled(server, request, flat, by_ids=True)
 
     async def completions(request: web.Request) -> web.StreamResponse:
-        return await sampled(request, await request.json(), by_ids=False)
-
-    async def sampled(request: web.Request, body: dict[str, Any], *, by_ids: bool) -> web.StreamResponse:
-        server.asked.append(body)
-        server.connections.add(request.transport)
-        if server.is_dead:
-            return web.json_response(vllm_error(DEAD, 500), status=500)
-        if server.is_full:
-            return web.json_response(vllm_error("The server is overloaded.", 503), status=503)
-        problem = _vllm_problem(server, body)
-        if problem:
-            status = 404 if "does not exist" in problem else 400
-            return web.json_response(vllm_error(problem, status), status=status)
-        version = BASE if body["model"] == "base" else server.adapters[body["model"]]
-        if body.get("prompt_logprobs") is not None:
-            return await _vllm_scores(server, body, version)
-        return await _vllm_stream(server, request, body, version, by_ids=by_ids)
+        return await _sampled(server, request, await request.json(), by_ids=False)
 
     async def tokenize(request: web.Request) -> web.Response:
         tokens = server.cut((await request.json())["prompt"])
@@ -169,6 +155,25 @@ def vllm_app(server: ModelServer) -> web.Application:
         app.router.add_post("/v1/load_lora_adapter", load)
         app.router.add_post("/v1/unload_lora_adapter", unload)
     return app
+
+
+async def _sampled(
+    server: ModelServer, request: web.Request, body: dict[str, Any], *, by_ids: bool
+) -> web.StreamResponse:
+    server.asked.append(body)
+    server.connections.add(request.transport)
+    if server.is_dead:
+        return web.json_response(vllm_error(DEAD, 500), status=500)
+    if server.is_full:
+        return web.json_response(vllm_error("The server is overloaded.", 503), status=503)
+    problem = _vllm_problem(server, body)
+    if problem:
+        status = 404 if "does not exist" in problem else 400
+        return web.json_response(vllm_error(problem, status), status=status)
+    version = BASE if body["model"] == "base" else server.adapters[body["model"]]
+    if body.get("prompt_logprobs") is not None:
+        return await _vllm_scores(server, body, version)
+    return await _vllm_stream(server, request, body, version, by_ids=by_ids)
 
 
 def _vllm_problem(server: ModelServer, body: dict[str, Any]) -> str:

@@ -45,7 +45,8 @@ async def check_server(replica: Replica, model: Path, tokens: tuple[int, ...], *
         log.warning("%s serves %s, and `model` is %s: are the weights the same?", url, facts.model, model)
     if facts is not None and facts.grammars not in ("", "llguidance"):
         log.warning("%s compiles grammars with %s: start it with --grammar-backend llguidance", url, facts.grammars)
-    await _check_adapters(replica, rank)
+    if replica.launch is None:  # what was started here was started for them
+        await _check_adapters(replica, rank)
     await _check_logp(replica, tokens)
     log.info("found %s %s at %s", name, facts.release if facts else "", url)
 

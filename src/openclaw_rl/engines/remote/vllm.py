@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from openclaw_rl.errors import EngineError
 MOST_TOP = 64  # likeliest at a place that anything here asks for
 COMPLETIONS = "/v1/completions"
 TOKENS = "/inference/v1/generate"  # ids alone: the server makes no text of them, which costs it a fifth of its work
-ABSENT = {403, 404, 405}  # what is answered where that is not opened
 ADAPTERS_AT_ONCE = 4  # of one batch: memory on the device is set aside for each
 ENVIRONMENT = {
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
@@ -100,7 +100,7 @@ class Vllm:
             raise EngineError(f"{http.url} is no server of vLLM", fix="name one, or set engine.kind to what it is")
         await http.get("/health")  # refused where what computes behind the server is dead
         self._base = str(base["id"])
-        self._route = TOKENS if await _has_tokens(http) else COMPLETIONS
+        self._route = TOKENS if await _has_tokens(http, self._base) else COMPLETIONS
         told = release.get("version") if isinstance(release, dict) else ""
         # one less: where all ids of a prompt are scored, the server samples one token besides
         return ServerFacts(str(base.get("root") or base["id"]), int(str(base["max_model_len"])) - 1, str(told))
@@ -178,12 +178,14 @@ class Vllm:
         )
 
 
-async def _has_tokens(http: ServerHttp) -> bool:
-    """Whether it samples by ids alone: asked for nothing, it then says what is missing."""
+async def _has_tokens(http: ServerHttp, base: str) -> bool:
+    """Whether it samples by ids alone, tried with one."""
     try:
-        await http.post(TOKENS, {})
+        await http.post(TOKENS, {"model": base, "token_ids": [0], "sampling_params": {"max_tokens": 1}})
     except ServerRefusal as problem:
-        return problem.status not in ABSENT
+        if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise
+        return False
     return True
 
 
