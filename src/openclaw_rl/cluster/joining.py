@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import socket
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ from openclaw_rl.errors import ClusterError, ConfigError
 log = logging.getLogger(__name__)
 NAMESPACE = "openclaw-rl"
 END_S = 20.0
+REACH_S = 10.0
 HERE = "ray.io/node-id"
 T = TypeVar("T")
 
@@ -44,6 +46,7 @@ class RayCluster:
         """Part of the cluster. Raises ConfigError where it cannot be had."""
         ray.cloudpickle.register_pickle_by_value(node)
         try:
+            _reach(join.address)
             ray.init(address=join.address, namespace=NAMESPACE, logging_level=logging.ERROR, configure_logging=False)
         except (ConnectionError, RuntimeError, ValueError, TimeoutError, AssertionError, OSError) as problem:
             raise _refusal(join.address, problem) from problem
@@ -153,6 +156,13 @@ class RayCluster:
             raise ClusterError(
                 f"the node of process {place.number} of the {place.role} is gone: {str(problem).splitlines()[0]}"
             ) from problem
+
+
+def _reach(address: str) -> None:
+    """Raises OSError or ValueError where nobody listens: Ray would try for minutes."""
+    if address != "auto":
+        host, _, port = address.rpartition(":")
+        socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
 
 
 def _nodes() -> list[NodeRoom]:
