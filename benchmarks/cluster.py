@@ -4,9 +4,9 @@ python -m benchmarks.cluster [--only kills,speed]
 
 `kills`: clients talk without pause to `openclaw-rl serve --cluster`, with two servers of the model and two trainer
 ranks on nodes. In turn a server, a rank, a node with a server and the program itself are killed; after each the run
-goes on until a version was made of what was said later. The model's servers are this project's engine on the bundled
-model, reached through vLLM's protocol (`benchmarks.cluster_server`), so learning is real. `speed`: tokens a second of
-two servers against one, in pairs A B, B A.
+goes on until a version was made of what was said later. The model's servers are this project's engine on the
+bundled model, spoken to as vLLM is (`benchmarks.cluster_server`), so learning is real. `speed`: tokens
+a second of two servers against one, in pairs A B, B A.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ async def test_ranks_on_nodes_write_what_one_process_writes_and_outlive_a_lost_n
         (other,) = ranks_on(nodes, 1)
         step = asyncio.create_task(placed.step(long_batch(recorder), resume=first.folder))
         await asyncio.sleep(0.2)
-        nodes.kill(1)
+        nodes.kill(nodes.with_a_place())
         with pytest.raises(TrainerError, match="the trainer's process ended: exit code 1"):
             await step
         nodes.wait(nodes.add(1))

@@ -95,7 +95,7 @@ class Cluster:
             )
             self._reader = asyncio.create_task(self._read(self._child))
             try:
-                async with asyncio.timeout(self._join.place_s + JOIN_S):
+                async with asyncio.timeout(len(self._join.groups) * self._join.place_s + JOIN_S):
                     found = await self._told(self._join)
             except TimeoutError:
                 self._child.kill()

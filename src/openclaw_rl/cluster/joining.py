@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import socket
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +25,8 @@ from openclaw_rl.errors import ClusterError, ConfigError
 log = logging.getLogger(__name__)
 NAMESPACE = "openclaw-rl"
 END_S = 20.0
+REACH_S = 10.0
+POLL_S = 0.2
 HERE = "ray.io/node-id"
 T = TypeVar("T")
 
@@ -34,6 +37,7 @@ class RayCluster:
     def __init__(self, join: Join) -> None:
         self._groups = {group.role: group for group in join.groups}
         self._room: dict[str, PlacementGroup] = {}
+        self._own: set[str] = set()  # roles whose room was set aside here
         self._actors: dict[Place, Any] = {}  # Ray's handles have no type of their own
         self._place_s = join.place_s
         self._sent: dict[tuple[Place, Path], str] = {}  # digests
@@ -44,6 +48,7 @@ class RayCluster:
         """Part of the cluster. Raises ConfigError where it cannot be had."""
         ray.cloudpickle.register_pickle_by_value(node)
         try:
+            _reach(join.address)
             ray.init(address=join.address, namespace=NAMESPACE, logging_level=logging.ERROR, configure_logging=False)
         except (ConnectionError, RuntimeError, ValueError, TimeoutError, AssertionError, OSError) as problem:
             raise _refusal(join.address, problem) from problem
@@ -52,10 +57,15 @@ class RayCluster:
     async def reserve(self, join: Join) -> Joined:
         """Sets each group's room aside. Raises ConfigError where the cluster has not enough."""
         nodes = _nodes()
-        groups = [group for group in join.groups if not (group.name and _found(group.name))]
-        check_room(groups, nodes)
-        for group in join.groups:
-            self._room[group.role] = _found(group.name) or _room(group)
+        found = {group.role: _found(group.name) for group in join.groups if group.is_found}
+        own = [group for group in join.groups if found.get(group.role) is None]
+        check_room(own, nodes)
+        for group in own:
+            while not group.is_found and _found(group.name):  # noqa: ASYNC110 - of a process that is gone
+                await asyncio.sleep(POLL_S)
+            found[group.role] = _room(group)
+        self._room = {role: room for role, room in found.items() if room is not None}
+        self._own = {group.role for group in own}
         for group in join.groups:
             is_there = await asyncio.to_thread(self._room[group.role].wait, join.place_s)
             if not is_there:
@@ -134,8 +144,8 @@ class RayCluster:
 
     def leave(self) -> None:
         """Ends all actors, and gives the room back."""
-        for room in self._room.values():
-            remove_placement_group(room)
+        for role in self._own:
+            remove_placement_group(self._room[role])
         ray.shutdown()
 
     def _actor(self, place: Place) -> Any:
@@ -153,6 +163,13 @@ class RayCluster:
             raise ClusterError(
                 f"the node of process {place.number} of the {place.role} is gone: {str(problem).splitlines()[0]}"
             ) from problem
+
+
+def _reach(address: str) -> None:
+    """Raises OSError or ValueError where nobody listens: Ray would try for minutes."""
+    if address != "auto":
+        host, _, port = address.rpartition(":")
+        socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
 
 
 def _nodes() -> list[NodeRoom]:

@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--group", default="", help="the name of room that was set aside before")
     parser.add_argument("-m", dest="module", required=True, help="what each rank runs, as Python's -m")
     given = parser.parse_args()
-    group = Group(ROLE, given.ranks, given.gpus_each, given.cpus_each, begins_here=True, name=given.group)
+    group = Group(ROLE, given.ranks, given.gpus_each, given.cpus_each, True, given.group, is_found=bool(given.group))
     try:
         code = asyncio.run(launch(given.address, group, given.module))
     except OpenClawRLError as problem:

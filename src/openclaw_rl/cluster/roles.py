@@ -10,14 +10,19 @@ from openclaw_rl.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Processes of one role, alike; `begins_here`: the first of them runs on this machine."""
+    """Processes of one role, alike; `begins_here`: the first of them runs on this machine.
+
+    A group with a name is found under it by another program of this user, for which it `is_found`: if it is not there,
+    that one sets room of its own aside.
+    """
 
     role: str
     count: int
     gpus: int = 0  # of each
     cpus: float = 1.0
     begins_here: bool = False
-    name: str = ""  # under which other programs of this user find the group
+    name: str = ""
+    is_found: bool = False
 
     @property
     def bundle(self) -> dict[str, float]:

@@ -12,6 +12,9 @@ from openclaw_rl.errors import ConfigError
 class RoleSettings:
     """What the processes of one role take."""
 
+    # Nobody outside can judge these: they are shown on request.
+    ADVANCED: ClassVar[frozenset[str]] = frozenset({"cpus_each", "gpus_each"})
+
     gpus: int = 0
     """GPUs of all its processes together; 0: they take none. Change it when the cluster has GPUs."""
     gpus_each: int = 1
