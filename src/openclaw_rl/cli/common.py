@@ -43,6 +43,18 @@ def home_of(given: Path | None, *, needs_store: bool = True) -> Path:
     return home
 
 
+def served_home(given: Path | None, *, as_json: bool) -> Path | None:
+    """The folder of an installation that a server runs on; None where none does, which is printed."""
+    from openclaw_rl.home.folder import address_of
+
+    home = home_of(given)
+    if address_of(home) is not None:
+        return home
+    none = f"no server runs on {home}; `openclaw-rl doctor` looks at what is stored"
+    print(json.dumps({"story": none}) if as_json else none)
+    return None
+
+
 def print_table(table: Table, out: Console | None = None) -> None:
     """Prints a table and cuts off nothing in it, since the next command may need it: an id, a name, a version.
 

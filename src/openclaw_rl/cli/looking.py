@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 from rich.table import Column, Table
 
-from openclaw_rl.cli.common import Home, home_of, print_table, say
+from openclaw_rl.cli.common import Home, home_of, print_table, say, served_home
 from openclaw_rl.core.message import Json
 from openclaw_rl.store.forms import ExportForm
 
@@ -96,13 +96,10 @@ def status(home: Home = None, as_json: Annotated[bool, typer.Option("--json", he
 
     `openclaw-rl doctor` says more, and works without a server too.
     """
-    from openclaw_rl.home.folder import address_of
     from openclaw_rl.home.reach import server_status
 
-    folder = home_of(home)
-    if address_of(folder) is None:
-        none = f"no server runs on {folder}; `openclaw-rl doctor` looks at what is stored"
-        print(json.dumps({"story": none}) if as_json else none)
+    folder = served_home(home, as_json=as_json)
+    if folder is None:
         return
     found = asyncio.run(server_status(folder))
     if as_json:

@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from openclaw_rl.cli.common import Home, home_of
+from openclaw_rl.cli.common import Home, served_home
 from openclaw_rl.core.message import Json
 
 app = typer.Typer()
@@ -48,12 +48,8 @@ def top(
 
     The first view of the page at the server's address, for a terminal. Ctrl-C ends it.
     """
-    from openclaw_rl.home.folder import address_of
-
-    folder = home_of(home)
-    if address_of(folder) is None:
-        none = f"no server runs on {folder}; `openclaw-rl doctor` looks at what is stored"
-        print(json.dumps({"story": none}) if as_json else none)
+    folder = served_home(home, as_json=as_json)
+    if folder is None:
         return
     try:
         if as_json or once:

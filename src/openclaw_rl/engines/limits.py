@@ -1,10 +1,13 @@
-"""What a request must keep to, told to the client before anything is queued."""
+"""What a request must keep to, checked before anything is queued."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from openclaw_rl.core.engine import EngineInfo
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.errors import RequestError
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.errors import EngineError, RequestError
 
 
 def check_prompt(prompt: Prompt, info: EngineInfo) -> None:
@@ -17,6 +20,14 @@ def check_prompt(prompt: Prompt, info: EngineInfo) -> None:
             param="messages",
         )
     _check_ids(prompt, info)
+
+
+def check_version(
+    version: PolicyVersion, loaded: Collection[PolicyVersion], leaving: Collection[PolicyVersion]
+) -> None:
+    """Raises EngineError where a version that is not the base model is not loaded, or is on its way out."""
+    if not version.is_base and (version not in loaded or version in leaving):
+        raise EngineError(f"version {version} is not loaded", fix="load its adapter, or ask for another version")
 
 
 def check_score(prompt: Prompt, start: int, info: EngineInfo) -> None:

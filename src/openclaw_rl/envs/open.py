@@ -43,12 +43,7 @@ class EnvOptions:
 
 
 # A module is imported when its kind is opened; it holds `open_kind(source, boxes, options) -> Env`.
-MODULES: dict[EnvKind, str] = {
-    EnvKind.TERMINAL: "openclaw_rl.envs.terminal.kind",
-    EnvKind.SOFTWARE: "openclaw_rl.envs.software.kind",
-    EnvKind.TOOLS: "openclaw_rl.envs.tools.kind",
-    EnvKind.SCREEN: "openclaw_rl.envs.screen.kind",
-}
+MODULES = {kind: f"openclaw_rl.envs.{kind}.env" for kind in EnvKind}
 
 
 def open_env(kind: EnvKind | str, source: TaskSource, boxes: Boxes | None, *, options: EnvOptions | None = None) -> Env:
@@ -59,8 +54,8 @@ def open_env(kind: EnvKind | str, source: TaskSource, boxes: Boxes | None, *, op
     """
     try:
         module = MODULES[EnvKind(kind)]
-    except (ValueError, KeyError) as problem:
-        known = ", ".join(MODULES)
-        raise ConfigError(f"{kind!r} is no kind of environment", fix=f"give one of: {known}") from problem
+    except ValueError as problem:
+        known = ", ".join(EnvKind)
+        raise ConfigError(f"{kind!r} is not a kind of environment", fix=f"give one of: {known}") from problem
     opener: Callable[[TaskSource, Boxes | None, EnvOptions], Env] = import_module(module).open_kind
     return opener(source, boxes, options or EnvOptions())

@@ -44,8 +44,12 @@ class Problem:
     @property
     def is_held_out(self) -> bool:
         """Whether training must never see it: decided by the question's hash."""
-        digest = hashlib.blake2b(self.question.encode(), digest_size=4).digest()
-        return int.from_bytes(digest, "big") % HELD_OUT_IN == 0
+        return is_one_in(HELD_OUT_IN, self.question)
+
+
+def is_one_in(many: int, text: str) -> bool:
+    """Whether a text is the one in `many` that its hash chooses."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big") % many == 0
 
 
 def problem(rng: Random, *, held_out: bool = False) -> Problem:

@@ -19,8 +19,7 @@ from openclaw_rl.envs.tasks.check import check_sources
 from openclaw_rl.envs.tasks.prepared import PreparedState, PreparedStates
 from openclaw_rl.envs.tasks.source import spec_of
 from openclaw_rl.envs.tasks.sources import find_sources
-from openclaw_rl.envs.terminal.env import SUBMIT, ShellEnv
-from openclaw_rl.envs.terminal.kind import BASH
+from openclaw_rl.envs.terminal.env import BASH, SUBMIT, ShellEnv
 
 FILES = {
     "task.toml": 'version = "1.0"\n[verifier]\ntimeout_sec = 5.0\n[environment]\nstorage = "32M"\n',

@@ -135,7 +135,7 @@ async def test_a_box_that_cannot_be_made_is_the_infrastructures_failure(code: Ta
 
 
 def test_a_kind_that_is_not_there_and_missing_boxes_are_named(code: TaskSource) -> None:
-    with pytest.raises(ConfigError, match=r"'tty' is no kind of environment\. Give one of: terminal, software"):
+    with pytest.raises(ConfigError, match=r"'tty' is not a kind of environment\. Give one of: terminal, software"):
         open_env("tty", code, None)
     with pytest.raises(ConfigError, match="need boxes"):
         open_env("terminal", code, None)

@@ -194,7 +194,7 @@ def by_shape(item: Message) -> Message | None:
 
 
 def system_text(messages: Sequence[Message]) -> str:
-    """The system text before anybody speaks."""
+    """The system text before anybody speaks; a developer's counts as one."""
     texts = []
     for item in messages:
         if item.role is not Role.SYSTEM:

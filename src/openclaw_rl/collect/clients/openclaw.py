@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from openclaw_rl.collect.clients import openclaw_words as words_of
+from openclaw_rl.collect.clients.by_rules import system_text
 from openclaw_rl.core.message import Message, Role, TextPart
 from openclaw_rl.core.turn import Arrival, TurnKind
 
@@ -48,7 +49,7 @@ class OpenClaw:
 
     def recognises(self, arrival: Arrival) -> bool:
         """Whether the system text begins as this client writes it; users write none."""
-        return _system(arrival.messages).lstrip().startswith((*AGENT, *ERRANDS))
+        return system_text(arrival.messages).lstrip().startswith((*AGENT, *ERRANDS))
 
     def spoken(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The messages without the internal block and the Runtime line, which are written afresh each time."""
@@ -107,7 +108,7 @@ class OpenClaw:
         messages, tools = arrival.messages, arrival.tools
         runtime = runtime_of(messages)
         if runtime is None:
-            begun = _system(messages).lstrip()
+            begun = system_text(messages).lstrip()
             errand = next((what for text, what in ERRANDS.items() if begun.startswith(text)), None)
             what = "has no Runtime line" if tools else "has neither tools nor a Runtime line"
             return TurnKind.SIDE, what if errand is None else f"{what}, and asks for {errand}"
@@ -136,7 +137,7 @@ class OpenClaw:
 
 def runtime_of(messages: Sequence[Message]) -> Runtime | None:
     """The Runtime line where the client puts it: the end of the system text, else of the first user message."""
-    found = RUNTIME.fullmatch(_last_line(_system(messages)))
+    found = RUNTIME.fullmatch(_last_line(system_text(messages)))
     kept = _without_blocks(messages)
     first = _first_user(kept)
     if found is None and first is not None:
@@ -175,16 +176,6 @@ def _kind_by_words(spoken: Sequence[Message], with_tools: str, *, has_stamped: b
 
 def _is_tried_again(text: str) -> bool:
     return words_of.without_stamp(text).startswith(words_of.QUEUED_BEGIN)
-
-
-def _system(messages: Sequence[Message]) -> str:
-    """The system text before anybody speaks; a developer's counts as one."""
-    texts = []
-    for item in messages:
-        if item.role is not Role.SYSTEM:
-            break
-        texts.append(item.text)
-    return "\n".join(texts)
 
 
 def _last_line(system: str) -> str:

@@ -20,7 +20,7 @@ from openclaw_rl.core.engine import EngineInfo, EngineStats
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Grammar, Sampling
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.engines.limits import check_prompt, check_score
+from openclaw_rl.engines.limits import check_prompt, check_score, check_version
 from openclaw_rl.engines.local import wire
 from openclaw_rl.engines.local.link import ChildLink
 from openclaw_rl.engines.local.questions import Questions
@@ -203,8 +203,7 @@ class LocalEngine:
             raise self._broken
         if self._is_closing:
             raise EngineError("the engine was closed")
-        if not version.is_base and (version not in self._adapters or version in self._leaving):
-            raise EngineError(f"version {version} is not loaded", fix="load its adapter, or ask for another version")
+        check_version(version, self._adapters, self._leaving)
 
     def _forget_unused(self, version: PolicyVersion) -> None:
         """A version that is leaving is remembered for a restart as long as somebody runs on it."""

@@ -24,7 +24,7 @@ from openclaw_rl.core.host import Host
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Grammar, Sampling
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.engines.limits import check_prompt, check_score
+from openclaw_rl.engines.limits import check_prompt, check_score, check_version
 from openclaw_rl.engines.remote.checks import TEXT, check_server
 from openclaw_rl.engines.remote.dialect import Ask, Dialect, Piece
 from openclaw_rl.engines.remote.http import ServerGoneError, ServerHttp, ServerRefusal
@@ -298,8 +298,7 @@ class RemoteEngine:
     def _check(self, version: PolicyVersion) -> None:
         if self._is_closing:
             raise EngineError("the engine was closed")
-        if not version.is_base and (version not in self._adapters or version in self._leaving):
-            raise EngineError(f"version {version} is not loaded", fix="load its adapter, or ask for another version")
+        check_version(version, self._adapters, self._leaving)
 
     @contextlib.contextmanager
     def _using(self, version: PolicyVersion) -> Iterator[None]:

@@ -11,11 +11,14 @@ from typing import Protocol
 from openclaw_rl.core.message import Json
 from openclaw_rl.envs.box.sandbox import Boxes
 from openclaw_rl.envs.open import EnvOptions
+from openclaw_rl.envs.screen.desktop.osworld import OSWorldTasks
 from openclaw_rl.envs.screen.screen import ActionError, Judgement, Screen, View
+from openclaw_rl.envs.screen.tasks import ScreenTasks
 from openclaw_rl.envs.screen.tools import SUBMIT, by_number
 from openclaw_rl.envs.screen.tree import tree_text
 from openclaw_rl.envs.task import (
     Action,
+    Env,
     Failure,
     Info,
     Observation,
@@ -28,7 +31,8 @@ from openclaw_rl.envs.task import (
     over,
     unscored,
 )
-from openclaw_rl.errors import BoxError, TaskError
+from openclaw_rl.envs.tasks.source import TaskSource
+from openclaw_rl.errors import BoxError, ConfigError, TaskError
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +43,16 @@ class ScreenSource(Protocol):
     async def open(self, task: Task, boxes: Boxes | None) -> Screen:
         """The screen of a task in its first state. TaskError and BoxError say whose fault it is where there is none."""
         ...
+
+
+def open_kind(source: TaskSource, boxes: Boxes | None, options: EnvOptions) -> Env:
+    """The environment of screen tasks. Desktops need boxes; a browser has walls of its own."""
+    if not isinstance(source, ScreenTasks | OSWorldTasks):
+        raise ConfigError(
+            f"the tasks of {source.name} are not done on a screen",
+            fix="give rows with `page`, or write some with `openclaw-rl tasks make-screens`",
+        )
+    return ScreenEnv(source, options, boxes=boxes)
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from openclaw_rl.envs.box.sandbox import Boxes, KilledBy, Sandbox, Shell, ShellR
 from openclaw_rl.envs.open import EnvOptions
 from openclaw_rl.envs.task import (
     Action,
+    Env,
     Failure,
     Info,
     Observation,
@@ -26,16 +27,31 @@ from openclaw_rl.envs.task import (
 )
 from openclaw_rl.envs.tasks.source import Attempt, TaskSource
 from openclaw_rl.envs.terminal.output import shown
-from openclaw_rl.errors import BoxError, TaskError
+from openclaw_rl.errors import BoxError, ConfigError, TaskError
 
 ALIVE_S = 20.0  # how long a box may take to show that it is there
 SUBMIT = Tool("submit", "Say that the task is done. It is judged as it is then.", {"type": "object", "properties": {}})
+
+
+def open_kind(source: TaskSource, boxes: Boxes | None, options: EnvOptions) -> Env:
+    """The environment of terminal tasks."""
+    return shell_env(source, boxes, options, tools=(BASH, SUBMIT))
+
+
+def shell_env(source: TaskSource, boxes: Boxes | None, options: EnvOptions, *, tools: tuple[Tool, ...]) -> ShellEnv:
+    """An environment with a shell; ConfigError where there are no boxes."""
+    if boxes is None:
+        raise ConfigError("tasks that are done in a shell need boxes", fix="open them with open_boxes()")
+    return ShellEnv(source, boxes, options, tools=tools)
 
 
 def bash_tool(description: str) -> Tool:
     """The tool that runs a command."""
     command: dict[str, Json] = {"type": "string", "description": "What to run."}
     return Tool("bash", description, {"type": "object", "properties": {"command": command}, "required": ["command"]})
+
+
+BASH = bash_tool("Run a command in a persistent bash shell. Folder and variables stay from call to call.")
 
 
 @dataclass(slots=True)

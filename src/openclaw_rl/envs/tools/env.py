@@ -14,6 +14,7 @@ from openclaw_rl.envs.box.sandbox import Boxes, Sandbox
 from openclaw_rl.envs.open import EnvOptions
 from openclaw_rl.envs.task import (
     Action,
+    Env,
     Failure,
     Info,
     Observation,
@@ -31,10 +32,17 @@ from openclaw_rl.envs.tools.interpreter import Interpreter
 from openclaw_rl.envs.tools.mcp import McpTools
 from openclaw_rl.envs.tools.mcp_servers import McpServer, servers_of
 from openclaw_rl.envs.tools.provider import CallResult, CallStatus, ToolProvider, refused, tool_of
-from openclaw_rl.errors import BoxError, TaskError
+from openclaw_rl.errors import BoxError, ConfigError, TaskError
 
 ANSWER_FILE = "/logs/agent/answer.txt"
 ANSWER = tool_of("answer", "Give the final answer. The task ends.", "value", "The answer alone.")
+
+
+def open_kind(source: TaskSource, boxes: Boxes | None, options: EnvOptions) -> Env:
+    """The environment of tool-call tasks."""
+    if boxes is None:
+        raise ConfigError("the Python of tool-call tasks runs in boxes", fix="open them with open_boxes()")
+    return ToolEnv(source, boxes, options)
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Protocol
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.evals.people import rules
 from openclaw_rl.tiny import world
+from openclaw_rl.tiny.problems import is_one_in
 
 HELD_OUT_IN = 3  # one problem of a file in so many is kept for measuring
 FULL_MARKS = 10
@@ -109,8 +109,8 @@ def read_exercises(file: Path) -> FileExercises:
         ) from problem
     found = [_problem(line, f"{file}:{number}") for number, line in enumerate(lines, 1) if line.strip()]
     whole = [problem for problem in found if problem is not None]
-    measured = tuple(problem for problem in whole if _is_measured(problem))
-    rest = tuple(problem for problem in whole if not _is_measured(problem))
+    measured = tuple(problem for problem in whole if is_one_in(HELD_OUT_IN, problem.question))
+    rest = tuple(problem for problem in whole if not is_one_in(HELD_OUT_IN, problem.question))
     if not measured or not rest:
         raise ConfigError(
             f"{file} holds {len(whole)} problems", fix="give it a few dozen: a third of them is used for measuring only"
@@ -151,8 +151,3 @@ def _with_result(step: str, answer: str, wrong: str) -> str:
     bare = re.sub(r"(?<=\d),(?=\d{3})", "", step)
     changed = said.sub(wrong, bare, count=1)
     return changed if changed != bare else f"{step} So it is {wrong}."
-
-
-def _is_measured(problem: world.Problem) -> bool:
-    digest = hashlib.blake2b(problem.question.encode(), digest_size=4).digest()
-    return int.from_bytes(digest, "big") % HELD_OUT_IN == 0

@@ -50,12 +50,7 @@ class EffectBook:
 
     async def last_judged(self) -> int:
         """A number that grows with each score that a turn is given."""
-
-        def read(sql: sqlite3.Connection) -> int:
-            row = sql.execute("SELECT seq FROM verdicts ORDER BY seq DESC LIMIT 1").fetchone()
-            return 0 if row is None else int(row[0])
-
-        return await self._reader.do(read)
+        return await self._reader.do(ledger.newest_verdict)
 
     async def outcomes(self, *, limit: int = NEWEST) -> list[CorrectionRecord]:
         """The turns that were scored last, in the order in which they were served."""

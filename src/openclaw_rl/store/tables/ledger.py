@@ -175,6 +175,12 @@ def verdict_of(sql: sqlite3.Connection, turn: str) -> Verdict | None:
         )
 
 
+def newest_verdict(sql: sqlite3.Connection) -> int:
+    """A number that grows with each verdict; 0 before the first."""
+    row = sql.execute("SELECT seq FROM verdicts ORDER BY seq DESC LIMIT 1").fetchone()
+    return 0 if row is None else int(row[0])
+
+
 def counts(sql: sqlite3.Connection) -> dict[str, int]:
     """Turns by state, drops by reason (`dropped.REASON`), side turns and main turns.
 

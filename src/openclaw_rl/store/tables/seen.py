@@ -230,7 +230,7 @@ def _words(sql: sqlite3.Connection, session: str) -> tuple[str, str, str]:
 
 def _weeks(sql: sqlite3.Connection, now_s: float, most: int) -> list[WeekCount]:
     begins = [now_s - WEEK_S * (most - at) for at in range(most)]
-    edges = [_first_judged(sql, begin) for begin in begins] + [_newest(sql) + 1]
+    edges = [_first_judged(sql, begin) for begin in begins] + [ledger.newest_verdict(sql) + 1]
     counted = "SELECT count(*) FROM verdicts INDEXED BY verdicts_scored WHERE score = ? AND seq >= ? AND seq < ?"
     found = []
     for begin, low, high in zip(begins, edges, edges[1:], strict=False):
@@ -239,14 +239,9 @@ def _weeks(sql: sqlite3.Connection, now_s: float, most: int) -> list[WeekCount]:
     return found
 
 
-def _newest(sql: sqlite3.Connection) -> int:
-    row = sql.execute("SELECT seq FROM verdicts ORDER BY seq DESC LIMIT 1").fetchone()
-    return 0 if row is None else int(row[0])
-
-
 def _first_judged(sql: sqlite3.Connection, since_s: float) -> int:
     """The place of the first verdict on a turn since that moment: verdicts come nearly in the order of turns."""
-    low, high = 1, _newest(sql) + 1
+    low, high = 1, ledger.newest_verdict(sql) + 1
     while low < high:
         middle = (low + high) // 2
         row = _judged_from(sql, middle)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -10,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from importlib.resources import files
+
+from openclaw_rl.tiny.problems import is_one_in
 
 HELD_OUT_IN = 8  # one problem in so many is kept away from training
 
@@ -56,8 +57,7 @@ class WorldProblem:
     @property
     def is_held_out(self) -> bool:
         """Whether training must never see it: decided by the question's hash."""
-        digest = hashlib.blake2b(self.question.encode(), digest_size=4).digest()
-        return int.from_bytes(digest, "big") % HELD_OUT_IN == 0
+        return is_one_in(HELD_OUT_IN, self.question)
 
     def answer_in(self, text: str) -> str | None:
         """The answer that a reply gives, thinking left out."""

@@ -6,8 +6,7 @@ from openclaw_rl.envs.box.sandbox import Boxes
 from openclaw_rl.envs.open import EnvOptions
 from openclaw_rl.envs.task import Env
 from openclaw_rl.envs.tasks.source import TaskSource
-from openclaw_rl.envs.terminal.env import SUBMIT, bash_tool
-from openclaw_rl.envs.terminal.kind import shell_env
+from openclaw_rl.envs.terminal.env import SUBMIT, bash_tool, shell_env
 
 BASH = bash_tool("Run a command in a persistent bash shell that starts in the folder with the code.")
 
