@@ -201,4 +201,4 @@ async def test_a_users_own_later_requests_stand_before_made_up_ones() -> None:
 
 
 def test_the_shipped_requests_are_different_ones_and_enough() -> None:
-    assert len(set(shipped())) == len(shipped()) >= TeachSettings().elsewhere
+    assert len(set(shipped())) == len(shipped()) >= TeachSettings().other_requests

@@ -79,14 +79,16 @@ def serve(
     settings = _settings(config, given, logging.DEBUG if verbose else logging.INFO)
 
     is_text = settings.log.format is LogFormat.TEXT
-
-    def announce(line: str) -> None:
-        if is_text:
-            say.print(line, soft_wrap=True, markup=False)
-        else:
-            log.info("%s", line)
-
+    announce = _print_line if is_text else _log_line
     asyncio.run(run(settings, learn=learn, announce=announce, is_private=is_text and say.is_terminal))
+
+
+def _print_line(line: str) -> None:
+    say.print(line, soft_wrap=True, markup=False)
+
+
+def _log_line(line: str) -> None:
+    log.info("%s", line)
 
 
 def _settings(file: Path | None, given: Mapping[str, Json], level: int) -> Config:

@@ -108,6 +108,7 @@ async def test_a_box_that_dies_in_the_middle_of_a_command_is_nobodys_reward(isol
     await env.aclose()
 
 
+@pytest.mark.slow  # it makes boxes with walls itself
 async def test_a_machine_that_loses_all_boxes_is_named_and_other_boxes_can_be_made(tmp_path: Path) -> None:
     boxes = await open_boxes()
     assert isinstance(boxes, IsolatedBoxes)
