@@ -16,7 +16,8 @@ from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.request.names import check_name
 from openclaw_rl.store.rows import TurnRow
 from openclaw_rl.store.tables.overrules import Overrule
-from openclaw_rl.store.tables.seen import SessionFilter, SessionLine, last_words
+from openclaw_rl.store.tables.search import last_words
+from openclaw_rl.store.tables.seen import SessionFilter, SessionLine
 
 MOST_ROWS = 200
 LOOK_S = 1.0  # one search; who wants to look further back asks again
