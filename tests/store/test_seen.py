@@ -6,6 +6,7 @@ import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
+from openclaw_rl.core.episode import Episode, EpisodeStep
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Message, Role, TextPart, message
@@ -59,6 +60,18 @@ async def test_they_are_filtered_by_user_state_score_and_words_in_what_anybody_s
     assert await found(store, SessionFilter(words="APPLE")) == ["key:new"]  # what was asked
     assert await found(store, SessionFilter(words="pear")) == ["key:new"]  # what was replied
     assert await found(store, SessionFilter(words="plum")) == []
+    await store.aclose()
+
+
+async def test_attempts_at_tasks_and_talks_are_told_apart(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path)
+    await store.add_turn(a_turn("talk", session="key:talk"), chain="talk")
+    await store.episodes.begin(Episode("key:try", "alice", "pens", 1000.0, environment="toy"))
+    step = replace(a_turn("step", session="key:try"), step=EpisodeStep("key:try", 0, "terminal"))
+    await store.add_turn(step, chain="step")
+    assert await found(store, SessionFilter(is_attempt=False)) == ["key:talk"]
+    assert await found(store, SessionFilter(is_attempt=True)) == ["key:try"]
+    assert len(await found(store, SessionFilter())) == 2
     await store.aclose()
 
 

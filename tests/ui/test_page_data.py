@@ -64,8 +64,8 @@ TALKED: dict[str, Json] = {"ledger": {"main": 3}, "learns": True, "versions": []
         ({}, [_wish()], 1, "Yes. It has learned “Shorter!”, and nobody had to ask for it again."),
         ({}, [_wish(2)], 1, "Yes. It has learned “Shorter!”, and it was asked for again since."),
         ({}, [_wish(since=0)], 1, "Yes. It has learned “Shorter!”, and nobody has reacted to a reply since."),
-        ({}, [_wish(), _wish(2)], 1, "Yes. It has learned 2 wishes, the latest “Shorter!”. 1 of them was asked for again"),
-        ({}, [_wish(), _wish()], 1, "Yes. It has learned 2 wishes, the latest “Shorter!”. None of them had to be asked"),
+        ({}, [_wish(), _wish(2)], 1, "Yes. It has learned 2 wishes, the latest “Shorter!”. 1 of them was asked"),
+        ({}, [_wish(), _wish()], 1, "Yes. It has learned 2 wishes, the latest “Shorter!”. None of them had"),
         ({}, [_wish(words="so long " * 30)], 1, f"Yes. It has learned “{'so long ' * 11}s…”, and nobody"),
         ({"frozen_since": 1.0}, [_wish()], 1, "Learning is paused by your order."),
         ({"learns": False}, [], 1, "No: the server was started without learning. What is said is stored only."),
@@ -125,6 +125,9 @@ async def test_conversations_are_listed_searched_and_read_turn_by_turn(
     _, good = await ask(http, "GET", "/v1/rl/conversations?score=1")
     assert isinstance(good["conversations"], list)
     assert [row["id"] for row in good["conversations"] if isinstance(row, dict)] == ["owner:0"]
+    for kind, many in (("talk", 3), ("attempt", 0)):
+        _, of_kind = await ask(http, "GET", f"/v1/rl/conversations?kind={kind}")
+        assert isinstance(of_kind["conversations"], list) and len(of_kind["conversations"]) == many
     status, one = await ask(http, "GET", "/v1/rl/conversations/owner%3A1?limit=1")
     assert isinstance(one["turns"], list) and isinstance(one["turns"][0], dict)
     assert (status, one["turns"][0]["id"], one["before"]) == (200, "u1", "u1")
@@ -142,6 +145,7 @@ async def test_conversations_are_listed_searched_and_read_turn_by_turn(
         ("conversations?limit=201", "limit"),
         ("conversations?score=2", "score"),
         ("conversations?state=lost", "state"),
+        ("conversations?kind=dream", "kind"),
         ("conversations?before=yesterday", "before"),
         (f"conversations?q={'q' * 201}", "q"),
         ("overruled?before=x", "before"),

@@ -77,16 +77,17 @@ def serve(
         "cluster.address": cluster,
     }
     settings = _settings(config, given, logging.DEBUG if verbose else logging.INFO)
-
     is_text = settings.log.format is LogFormat.TEXT
-
-    def announce(line: str) -> None:
-        if is_text:
-            say.print(line, soft_wrap=True, markup=False)
-        else:
-            log.info("%s", line)
-
+    announce = _printed if is_text else _logged
     asyncio.run(run(settings, learn=learn, announce=announce, is_private=is_text and say.is_terminal))
+
+
+def _printed(line: str) -> None:
+    say.print(line, soft_wrap=True, markup=False)
+
+
+def _logged(line: str) -> None:
+    log.info("%s", line)
 
 
 def _settings(file: Path | None, given: Mapping[str, Json], level: int) -> Config:

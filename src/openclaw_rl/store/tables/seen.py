@@ -43,12 +43,16 @@ class SessionLine:
 
 @dataclass(frozen=True, slots=True)
 class SessionFilter:
-    """Which conversations are wanted: those with a turn in `state`, judged `score`, or with `words` in them."""
+    """Which conversations are wanted: those with a turn in `state`, judged `score`, or with `words` in them.
+
+    `is_attempt` wants attempts at tasks alone, or only what is none.
+    """
 
     user: str | None = None
     state: State | None = None
     score: int | None = None
     words: str = ""
+    is_attempt: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +173,10 @@ def _fits(sql: sqlite3.Connection, session: str, wanted: SessionFilter, search: 
     if wanted.score is not None:
         asked = "SELECT 1 FROM turns JOIN verdicts ON verdicts.turn = turns.id WHERE session = ? AND score = ? LIMIT 1"
         if sql.execute(asked, (name, wanted.score)).fetchone() is None:
+            return False
+    if wanted.is_attempt is not None:
+        asked = "SELECT 1 FROM turns JOIN episode_steps ON episode_steps.turn = turns.id WHERE session = ? LIMIT 1"
+        if (sql.execute(asked, (name,)).fetchone() is not None) is not wanted.is_attempt:
             return False
     return search is None or search.holds(session)
 

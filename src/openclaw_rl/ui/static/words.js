@@ -63,6 +63,18 @@ export const REASONS = {
   trainer_failed: "the trainer failed",
 };
 
+// The program's terms for a reply, wherever it explains itself.
+export const PLAIN = {
+  turn: "reply",
+  turns: "replies",
+  "turn dropped": "reply taught nothing",
+  "turns dropped": "replies taught nothing",
+  "main turn": "reply",
+  "main turns": "replies",
+  "main turn dropped": "reply taught nothing",
+  "main turns dropped": "replies taught nothing",
+};
+
 // What a version was made from, by the kinds of its turns.
 const SOURCES = [
   ["corrected", "correction"],

@@ -41,7 +41,7 @@ function Needed({ data, reload }) {
   return html`<section class="card needs" aria-labelledby="needs">
     <h2 id="needs">Needs you</h2>
     <ul>
-      ${found.map((one) => html`<li><strong><${Said} text=${one.said} /></strong>${one.fix && html`<br /><span class="cure"><${Said} text=${one.fix} /></span>`}</li>`)}
+      ${found.map((one) => html`<li><strong><${Said} text=${one.said} ofReplies /></strong>${one.fix && html`<br /><span class="cure"><${Said} text=${one.fix} ofReplies /></span>`}</li>`)}
       ${data.frozen_since &&
       html`<li>
         <strong>Training is <${Term} is="frozen">frozen<//> since ${when(data.frozen_since)}.</strong>
@@ -91,7 +91,7 @@ function Corrections({ data }) {
       ${" "}<${Term} is="correction">corrected<//>.
     </p>
     <p class="note">
-      ${of ? `Asked for the same more than once: ${again} of the last ${many(of, "correction")}.` : "No correction said yet what would have been better."}
+      ${!of ? "No correction said yet what would have been better." : again ? `Asked for the same more than once: in ${again} of the last ${many(of, "correction")}.` : "Nobody asked for the same more than once."}
     </p>
   <//>`;
 }
@@ -100,13 +100,13 @@ function Waits({ data }) {
   const rows = WAITING.filter(([state]) => data.ledger[state]);
   const notes = data.diagnosis.filter((one) => one.level !== "mend");
   return html`<${Card} title="What waits, and why" id="waits">
-    <p>${data.doing ? `Now: ${data.doing}.` : data.why_waiting ? `No training step now: ${data.why_waiting}.` : "Nothing is under way."}</p>
+    <p>${data.doing ? html`Now: <${Said} text=${data.doing} />.` : data.why_waiting ? html`No training now: <${Said} text=${data.why_waiting} />.` : "Nothing is under way."}</p>
     ${rows.length > 0 &&
     html`<ul>
       ${rows.map(([state, why]) => html`<li><a href=${`#/conversations?state=${state}`}>${many(data.ledger[state], "reply waits", "replies wait")}</a> ${why}</li>`)}
     </ul>`}
     <ul class="findings">
-      ${notes.map((one) => html`<li class=${one.level}><${Said} text=${one.said} />${one.fix && html`<br /><span class="cure"><${Said} text=${one.fix} /></span>`}</li>`)}
+      ${notes.map((one) => html`<li class=${one.level}><${Said} text=${one.said} ofReplies />${one.fix && html`<br /><span class="cure"><${Said} text=${one.fix} ofReplies /></span>`}</li>`)}
     </ul>
   <//>`;
 }

@@ -31,15 +31,15 @@ export function Versions({ rest }) {
   return html`<h1>Versions</h1>
     <${Loaded} live=${live}>${(data) => html`
       <p class="row"><${FreezeButton} frozenSince=${data.frozen_since} then=${live.reload} />
-        ${data.frozen_since && html`<span class="note">training is <${Term} is="frozen">frozen<//></span>`}</p>
+        <span class="note">${data.frozen_since && html`training is <${Term} is="frozen">frozen<//> · `}served now: <${VersionLink} name=${data.current.shared || "shared.0"} /></span></p>
       ${rest[0] && html`<${One} name=${rest[0]} data=${data} reload=${live.reload} />`}
-      <${Compare} versions=${data.versions} />
+      <${Compare} key=${rest[0]} versions=${data.versions} chosen=${rest[0]} />
       <${Tree} data=${data} reload=${live.reload} />
       ${data.before && html`<p class="row"><button type="button" onClick=${() => setSize(Math.min(500, size * 2))}>Show older ones</button></p>`}
     `}<//>`;
 }
 
-/** The line that leads to what is served stands straight; what was made from it and led nowhere is folded away. */
+/** The newest first. The line that leads to what is served stands straight; what was made from it and led nowhere is folded away. */
 function Tree({ data, reload }) {
   const rows = data.versions;
   const names = new Set(rows.map((row) => row.version));
@@ -51,11 +51,11 @@ function Tree({ data, reload }) {
     const others = next.filter((one) => one !== straight);
     const refused = others.filter((one) => one.status === "refused" && !below(one.version).length);
     const rest = others.filter((one) => !refused.includes(one));
-    return html`<${Node} row=${row} rows=${rows} reload=${reload}>
+    return html`${straight && html`<${Branch} key=${straight.version} row=${straight} />`}<${Node} row=${row} rows=${rows} reload=${reload}>
         ${rest.length > 0 && html`<ol class="tree">${rest.map((one) => html`<${Branch} key=${one.version} row=${one} />`)}</ol>`}
         ${refused.length > 0 && html`<details><summary>${many(refused.length, "version")} made from it ${refused.length === 1 ? "was" : "were"} refused</summary>
           <ol class="tree">${refused.map((one) => html`<${Node} key=${one.version} row=${one} rows=${rows} reload=${reload} />`)}</ol></details>`}
-      <//>${straight && html`<${Branch} key=${straight.version} row=${straight} />`}`;
+      <//>`;
   };
   return html`<${Card} title="Which was made from which" id="tree">
     ${!rows.length && html`<${Empty}>No version was made yet.<//>`}
