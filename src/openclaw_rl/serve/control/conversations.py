@@ -20,7 +20,7 @@ from openclaw_rl.store.tables.search import last_words
 from openclaw_rl.store.tables.seen import SessionFilter, SessionLine
 
 MOST_ROWS = 200
-LOOK_S = 1.0  # one search; who wants to look further back asks again
+LOOK_S = 0.4  # one look back; who wants to look further asks again, as the page does
 MOST_WORDS = 240  # characters of a line
 MOST_SEARCHED = 200  # characters that are searched for
 SCORES = {"-1": -1, "0": 0, "1": 1}
@@ -30,7 +30,7 @@ KINDS = {"talk": False, "attempt": True}  # whether it is an attempt at a task
 async def conversations(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
     """Conversations, newest first: `user`, `state`, `score` and `q` (words in them) choose which, `limit` and `before`.
 
-    `kind` is `talk` or `attempt` (at a task), where only those are wanted. A search looks back for about a second.
+    `kind` is `talk` or `attempt` (at a task), where only those are wanted. A search looks back for about half a second.
     `before` in the answer is where to go on; null where all was looked through. `looked_to` is how far back that is.
     """
     limit = number_of(request.query.get("limit", "30"), "limit", most=MOST_ROWS)

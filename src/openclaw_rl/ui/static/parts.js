@@ -1,6 +1,6 @@
 // What several views are made of.
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact-3.1.1.js";
-import { PLAIN, REASONS, SCORES, STATES, STATUSES, TERMS, exactly, numberOf, versionName, when } from "./words.js";
+import { PLAIN, REASONS, SCORES, STATES, STATUSES, TERMS, capital, exactly, numberOf, versionName, when } from "./words.js";
 
 /** A word with its exact meaning, shown when it is pointed at. */
 export function Term({ is, children }) {
@@ -68,7 +68,7 @@ export function Said({ text, ofReplies = false }) {
 export function Trouble({ problem }) {
   if (!problem) return null;
   return html`<div class="trouble" role="alert">
-    <strong>${problem.message}</strong>${problem.fix && html`<br />${problem.fix}`}
+    <strong><${Said} text=${capital(problem.message)} /></strong>${problem.fix && html`<br /><${Said} text=${capital(problem.fix)} />`}
   </div>`;
 }
 

@@ -146,6 +146,8 @@ export function lasting(seconds) {
   return `${(seconds / 3600).toFixed(1)} h`;
 }
 
+export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 export const short = (text, most = 140) => (text.length > most ? `${text.slice(0, most - 1).trimEnd()}…` : text);
 
 /** Both texts as pieces [words, whether the other one has them there], by the longest common run of words. */

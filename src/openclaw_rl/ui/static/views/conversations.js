@@ -1,4 +1,4 @@
-// Conversations: a list with a search and filters. The server looks for a second at a time; the page goes on asking.
+// Conversations: a list with a search and filters. The server looks for half a second at a time; the page goes on asking.
 import { get, useLive, withQuery } from "../api.js";
 import { Chip, Empty, Loaded, Trouble, When } from "../parts.js";
 import { STATES, TERMS, many, short, when } from "../words.js";

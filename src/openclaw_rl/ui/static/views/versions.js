@@ -1,7 +1,7 @@
 // Versions: which was made from which, what each learned and from which turns, what the tests measured, and ways back.
 import { useLive, withQuery } from "../api.js";
 import { BeforeAfter, Card, Empty, Loaded, Said, ScoreChip, StatusChip, Term, TurnLink, VersionLink, When } from "../parts.js";
-import { many, short, sources, versionName } from "../words.js";
+import { capital, many, short, sources, versionName } from "../words.js";
 import { html, useState } from "../vendor/htm-preact-3.1.1.js";
 import { Compare } from "./compare.js";
 import { BackButton, FreezeButton, PinButton, isBase, lineOf } from "./orders.js";
@@ -68,7 +68,7 @@ function Node({ row, rows, reload, children }) {
     <p><${VersionLink} name=${row.version} /> <${StatusChip} row=${row} /></p>
     <p class="note">${isBase(row) ? "before anything was learned" : html`made <${When} at=${row.made_at} /> from ${sources(row)}`}
       ${row.learned.length > 0 && html`: ${short(row.learned.join(" · "), 160)}`}</p>
-    ${row.status === "refused" && html`<p class="note"><${Said} text=${short(row.why, 240)} /></p>`}
+    ${row.status === "refused" && html`<p class="note"><${Said} text=${capital(short(row.why, 240))} /></p>`}
     <${BackButton} row=${row} rows=${rows} then=${reload} />
     ${children}
   </li>`;
@@ -88,9 +88,9 @@ function One({ name, data, reload }) {
   if (!row) return html`<${Empty}>${versionName(name)} is not among those below.<//>`;
   const measures = Object.keys(MEASURES).filter((key) => key in row.metrics).map((key) => [key, row.metrics[key]]);
   const title = versionName(row.version);
-  return html`<${Card} title=${title.charAt(0).toUpperCase() + title.slice(1)} id="one">
+  return html`<${Card} title=${capital(title)} id="one">
     <p><${StatusChip} row=${row} /></p>
-    ${row.why && row.status === "refused" && html`<p><${Said} text=${row.why} /></p>`}
+    ${row.why && row.status === "refused" && html`<p><${Said} text=${capital(row.why)} /></p>`}
     <p class="row"><${BackButton} row=${row} rows=${data.versions} then=${reload} /><${PinButton} row=${row} rows=${data.versions} then=${reload} /></p>
     ${row.learned.length > 0 && html`<h3>Learned</h3><ul>${row.learned.map((text) => html`<li>${text}</li>`)}</ul>`}
     ${row.turns.length > 0 && html`<${Sources} row=${row} />`}
