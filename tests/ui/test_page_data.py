@@ -62,6 +62,7 @@ TALKED: dict[str, Json] = {"ledger": {"main": 3}, "learns": True, "versions": []
     ("found", "taught", "corrected", "said"),
     [
         ({}, [_wish()], 1, "Yes. It has learned “Shorter!”, and nobody had to ask for it again."),
+        ({}, [_wish(words="No lists.")], 1, "Yes. It has learned “No lists”, and nobody had to ask for it again."),
         ({}, [_wish(2)], 1, "Yes. It has learned “Shorter!”, and it was asked for again since."),
         ({}, [_wish(since=0)], 1, "Yes. It has learned “Shorter!”, and nobody has reacted to a reply since."),
         ({}, [_wish(), _wish(2)], 1, "Yes. It has learned 2 wishes, the latest “Shorter!”. 1 of them was asked"),

@@ -52,14 +52,15 @@ const HERE = { versions: "versions", rollback: "versions", freeze: "versions", u
 
  `ofReplies` says that its turns are replies, and not what the verb means. */
 export function Said({ text, ofReplies = false }) {
-  return text.split(/(`[^`]*`|(?<!\.)\b[a-z]+(?:_[a-z]+)+\b|\bnats a token\b|\b(?:main )?turns?(?: dropped)?\b)/).map((piece) => {
+  return text.split(/(`[^`]*`|(?<!\.)\b[a-z]+(?:_[a-z]+)+\b|\bnats a token\b|\b(?:main )?turns?(?: dropped)?\b)/i).map((piece) => {
     if (piece.startsWith("`")) {
       const code = html`<code>${piece.slice(1, -1)}</code>`;
       const view = HERE[(piece.match(/^`openclaw-rl ([a-z]+)/) || [])[1]];
       return view ? html`<a href=${`#/${view}`}>${code}</a>` : code;
     }
     if (piece === "nats a token") return html`<${Term} is="nats">${piece}<//>`;
-    if (ofReplies && PLAIN[piece]) return html`<span title=${piece}>${PLAIN[piece]}</span>`;
+    const plain = ofReplies && PLAIN[piece.toLowerCase()];
+    if (plain) return html`<span title=${piece}>${/^[A-Z]/.test(piece) ? capital(plain) : plain}</span>`;
     return REASONS[piece] ? html`<abbr title=${piece}>${REASONS[piece]}</abbr>` : piece;
   });
 }

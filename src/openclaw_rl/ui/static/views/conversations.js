@@ -4,7 +4,7 @@ import { Chip, Empty, Loaded, Trouble, When } from "../parts.js";
 import { STATES, TERMS, many, short, when } from "../words.js";
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact-3.1.1.js";
 
-const KINDS = [["", "talks and attempts"], ["talk", "talks"], ["attempt", "attempts at tasks"]];
+const KINDS = [["", "everything"], ["talk", "talks"], ["attempt", "attempts at tasks"]];
 const SCORES = [["", "any"], ["-1", "a corrected reply"], ["1", "a good reply"], ["0", "neither"]];
 
 export function Conversations({ query }) {
