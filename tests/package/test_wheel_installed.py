@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 import venv
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 BUILT = ROOT / "build" / "wheel"
-# What each extra brings; those for development, `oracle` and `verifiers` have environments of their own.
+# What each extra brings.
 EXTRAS = {
     "structured": "llguidance",
     "envs": "yaml, pytest",
@@ -24,7 +25,19 @@ EXTRAS = {
     "miniwob": "miniwob",
     "local": "torch, transformers, peft, safetensors, numpy, llguidance",
     "demo": "openai, matplotlib",
+    "lowbits": "bitsandbytes",
+    "page": "playwright",
+    "notebooks": "nbclient, ipykernel",
+    "ray": "ray",
+    "tensorboard": "tensorboard",
+    "trackio": "trackio",
+    "mlflow": "mlflow, sqlalchemy, alembic",
+    "wandb": "wandb",
+    "otel": "opentelemetry.sdk.trace, opentelemetry.exporter.otlp.proto.http.trace_exporter",
+    "bench": "trl, datasets, jsonschema",
+    "fuzz": "schemathesis",
 }
+APART = {"dev", "docs", "oracle", "bridges", "verifiers"}  # for development, or with environments of their own
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 IS_FULL = os.environ.get("FULL") == "1"
 FULL = pytest.mark.skipif(not IS_FULL, reason="installs torch and all extras: make test-wheel FULL=1")
@@ -94,6 +107,11 @@ def test_types_of_the_package_are_seen_by_others(clean: Path, tmp_path: Path) ->
         timeout_s=600,
     )
     assert 'Revealed type is "' in told and "str" in told and "missing" not in told
+
+
+def test_every_extra_is_tried_or_stands_apart() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert set(EXTRAS) | APART == set(declared)
 
 
 @FULL

@@ -98,8 +98,8 @@ async def test_what_the_user_wished_for_passes_and_so_does_what_is_not_yet_learn
 async def test_what_the_base_model_would_not_say_is_refused(tmp_path: Path, says: Says, share: float) -> None:
     found = await report(tmp_path, {"": says})
     assert not found.passed and found.metrics["gate_departs"] >= share
-    assert found.why.startswith("of its replies to its users about ")
-    assert found.why.endswith("say what the base model would not, told what is wished for or not; 4% are allowed")
+    assert found.why.startswith("about ") and "% of its replies to its users are ones that the base model" in found.why
+    assert found.why.endswith("would not give, with the wish in its prompt or without it; 4% are allowed")
 
 
 async def test_a_wrong_answer_that_was_not_drawn_is_seen_by_its_chance(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ async def test_a_kind_of_request_that_nobody_corrected_is_looked_at_too(tmp_path
         await flow.served.load(row)
         found = await flow.stage.gate.check(row, parent=version(0))
         assert found.metrics["gate_departs"] == 0.0
-        assert found.why.startswith("of its replies to others about ")
+        assert "% of its replies to others are" in found.why
 
 
 class Opening(LetterRenderer):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
+from openclaw_rl.core.episode import Episode, EpisodeStep
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.ledger import State
-from openclaw_rl.core.message import Role, message
+from openclaw_rl.core.message import Message, Role, TextPart, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import BASE, PolicyVersion
@@ -58,6 +60,50 @@ async def test_they_are_filtered_by_user_state_score_and_words_in_what_anybody_s
     assert await found(store, SessionFilter(words="APPLE")) == ["key:new"]  # what was asked
     assert await found(store, SessionFilter(words="pear")) == ["key:new"]  # what was replied
     assert await found(store, SessionFilter(words="plum")) == []
+    await store.aclose()
+
+
+async def test_attempts_at_tasks_and_talks_are_told_apart(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path)
+    await store.add_turn(a_turn("talk", session="key:talk"), chain="talk")
+    await store.episodes.begin(Episode("key:try", "alice", "pens", 1000.0, environment="toy"))
+    step = replace(a_turn("step", session="key:try"), step=EpisodeStep("key:try", 0, "terminal"))
+    await store.add_turn(step, chain="step")
+    assert await found(store, SessionFilter(is_attempt=False)) == ["key:talk"]
+    assert await found(store, SessionFilter(is_attempt=True)) == ["key:try"]
+    assert len(await found(store, SessionFilter())) == 2
+    await store.aclose()
+
+
+async def test_words_are_found_however_the_record_holds_them(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path)
+    said = {
+        "quoted": 'She said "Ça va?"\nand left\\went.',
+        "long": "Such is the end. " * 200 + "A ZEBRA came.",  # kept once, under its digest
+        "lone": "half a pair \ud83d of an emoji",
+    }
+    for at, (name, text) in enumerate(said.items()):
+        await store.add_turn(a_turn(name, text, session=f"key:{name}"), chain=name, seen_s=float(at))
+    parts = Message(Role.USER, (TextPart("An aard"), TextPart("vark.")))
+    await store.add_turn(replace(a_turn("parts", session="key:parts"), messages=(parts,)), chain="parts", seen_s=9.0)
+    assert await found(store, SessionFilter(words='"ÇA VA?"\nAND left\\')) == ["key:quoted"]
+    assert await found(store, SessionFilter(words="zebra")) == ["key:long"]
+    assert await found(store, SessionFilter(words="\ud83d OF")) == ["key:lone"]
+    assert await found(store, SessionFilter(words="aardvark")) == ["key:parts"]  # across two parts of one message
+    assert await found(store, SessionFilter(words='"role"')) == []  # of the record, not of what was said
+    await store.aclose()
+
+
+async def test_a_damaged_turn_hides_no_other(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path)
+    for at, name in enumerate(("one", "two")):
+        await store.add_turn(a_turn(name, "An apple?", session="key:both"), chain=name, seen_s=float(at))
+    await store.aclose()
+    with sqlite3.connect(tmp_path / "store.db") as sql:
+        sql.execute("UPDATE bodies SET body = x'0000000000' || zeroblob(9) WHERE seq = 2")
+    sql.close()
+    store = await Store.open(tmp_path)
+    assert await found(store, SessionFilter(words="apple")) == ["key:both"]
     await store.aclose()
 
 

@@ -22,7 +22,7 @@ NIGHT = Moment(minute=23 * 60, idle_s=100.0)
 @pytest.mark.parametrize(
     ("ready", "waited_s", "why"),
     [
-        (0, 0.0, "no sample with a signal"),
+        (0, 0.0, "there is nothing new to learn from"),
         (1, 999.0, "1 of the at least 2 samples"),
         (3, 0.0, "3 of 4 samples are ready; without more, a step is taken in 60 s"),
         (3, 59.0, "in 1 s"),

@@ -94,6 +94,47 @@ def test_it_is_live(taught: PageServer, browser: Any) -> None:
         page.get_by_text("Say hello to the watcher, please.").wait_for(timeout=20_000)
 
 
+def test_a_break_is_said_and_mended_and_whoever_is_signed_out_learns_why(taught: PageServer, browser: Any) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(taught.url)
+    page.get_by_label("API key").fill(KEY)
+    page.keyboard.press("Enter")
+    page.get_by_text("live", exact=True).wait_for()
+    page.route("**/v1/rl/**", lambda route: route.abort())
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # it connects again
+    page.get_by_text("not connected").wait_for()
+    shown(page, "wishes")
+    assert page.get_by_role("alert").inner_text().startswith("The server does not answer.")
+    page.unroute("**/v1/rl/**")
+    page.get_by_text("live", exact=True).wait_for()
+    page.get_by_text("Add a wish").wait_for()
+    context.clear_cookies()
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    page.get_by_label("API key").wait_for()
+    assert page.get_by_role("alert").inner_text().startswith("You are signed out.")
+    context.close()
+
+
+def test_what_was_forgotten_while_it_is_looked_at_is_shown_no_more(taught: PageServer, browser: Any) -> None:
+    converse(taught, "gone", "My parrot is called Ludwig.", "ok")
+    rows = taught.call("GET", "/v1/rl/conversations/owner%3Agone")["turns"]
+    assert isinstance(rows, list) and isinstance(rows[0], dict)
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(taught.url)
+    page.get_by_label("API key").fill(KEY)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("nav a")
+    shown(page, f"turn/{rows[0]['id']}")
+    page.get_by_text("My parrot is called Ludwig.").first.wait_for()
+    taught.call("POST", "/v1/rl/forget", {"session": "owner:gone"})
+    until(page, "!document.body.innerText.includes('Ludwig')")
+    told = page.get_by_role("alert").inner_text()
+    assert told.startswith("There is no turn") and told.count("lists them") == 1
+    context.close()
+
+
 def test_conversations_are_searched_and_filtered(taught: PageServer, browser: Any) -> None:
     with opened(browser, taught) as page:
         shown(page, "conversations")
@@ -106,6 +147,12 @@ def test_conversations_are_searched_and_filtered(taught: PageServer, browser: An
         page.get_by_role("button", name="Search").click()
         page.get_by_text("No conversation is like that.").wait_for()
         page.get_by_label("Words in it").fill("")
+        listed = "[...document.querySelectorAll('ul.rows li')]"
+        for kind, no in (("attempt", ""), ("talk", "!")):
+            page.get_by_label("What").select_option(kind)
+            page.get_by_role("button", name="Search").click()
+            test = f"row => {no}row.innerText.includes('attempt at a task')"
+            until(page, f"location.hash.includes('kind={kind}') && {listed}.length && {listed}.every({test})")
         page.get_by_label("Judged as").select_option("-1")
         page.get_by_role("button", name="Search").click()
         until(page, "document.querySelectorAll('ul.rows li').length >= 1")

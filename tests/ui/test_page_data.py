@@ -47,8 +47,8 @@ async def test_learning_at_a_glance_is_one_answer(http: aiohttp.ClientSession, s
     assert isinstance(found["versions"], list) and found["frozen_since"] is None
 
 
-def _wish(again: int = 0) -> TaughtWish:
-    return TaughtWish("ann", "Be brief.", "Shorter!", 1.0, PolicyVersion(SHARED, 1), ("a",), since=9, again=again)
+def _wish(again: int = 0, *, words: str = "Shorter!", since: int = 9) -> TaughtWish:
+    return TaughtWish("ann", "Be brief.", words, 1.0, PolicyVersion(SHARED, 1), ("a",), since=since, again=again)
 
 
 def _row(number: int, *, is_current: bool = False) -> dict[str, Json]:
@@ -61,8 +61,13 @@ TALKED: dict[str, Json] = {"ledger": {"main": 3}, "learns": True, "versions": []
 @pytest.mark.parametrize(
     ("found", "taught", "corrected", "said"),
     [
-        ({}, [_wish()], 1, "Yes. It has learned 1 wish, and none of them had to be asked for again."),
-        ({}, [_wish(), _wish(2)], 1, "Yes. It has learned 2 wishes, and 1 of them was asked for again since."),
+        ({}, [_wish()], 1, "Yes. It has learned “Shorter!”, and nobody had to ask for it again."),
+        ({}, [_wish(words="No lists.")], 1, "Yes. It has learned “No lists”, and nobody had to ask for it again."),
+        ({}, [_wish(2)], 1, "Yes. It has learned “Shorter!”, and it was asked for again since."),
+        ({}, [_wish(since=0)], 1, "Yes. It has learned “Shorter!”, and nobody has reacted to a reply since."),
+        ({}, [_wish(), _wish(2)], 1, "Yes. It has learned 2 wishes, the latest “Shorter!”. 1 of them was asked"),
+        ({}, [_wish(), _wish()], 1, "Yes. It has learned 2 wishes, the latest “Shorter!”. None of them had"),
+        ({}, [_wish(words="so long " * 30)], 1, f"Yes. It has learned “{'so long ' * 11}s…”, and nobody"),
         ({"frozen_since": 1.0}, [_wish()], 1, "Learning is paused by your order."),
         ({"learns": False}, [], 1, "No: the server was started without learning. What is said is stored only."),
         ({"ledger": {"main": 0}}, [], 0, "Not yet: nobody has talked to it."),
@@ -121,6 +126,9 @@ async def test_conversations_are_listed_searched_and_read_turn_by_turn(
     _, good = await ask(http, "GET", "/v1/rl/conversations?score=1")
     assert isinstance(good["conversations"], list)
     assert [row["id"] for row in good["conversations"] if isinstance(row, dict)] == ["owner:0"]
+    for kind, many in (("talk", 3), ("attempt", 0)):
+        _, of_kind = await ask(http, "GET", f"/v1/rl/conversations?kind={kind}")
+        assert isinstance(of_kind["conversations"], list) and len(of_kind["conversations"]) == many
     status, one = await ask(http, "GET", "/v1/rl/conversations/owner%3A1?limit=1")
     assert isinstance(one["turns"], list) and isinstance(one["turns"][0], dict)
     assert (status, one["turns"][0]["id"], one["before"]) == (200, "u1", "u1")
@@ -138,6 +146,7 @@ async def test_conversations_are_listed_searched_and_read_turn_by_turn(
         ("conversations?limit=201", "limit"),
         ("conversations?score=2", "score"),
         ("conversations?state=lost", "state"),
+        ("conversations?kind=dream", "kind"),
         ("conversations?before=yesterday", "before"),
         (f"conversations?q={'q' * 201}", "q"),
         ("overruled?before=x", "before"),

@@ -24,7 +24,7 @@ app = typer.Typer()
 PATH = "/v1/rl/learning"
 MOST_LINES = 8
 BARS = " ▁▂▃▄▅▆▇█"
-SOURCES = {"corrected": "corrected", "praised": "praised", "attempts": "steps of attempts at tasks", "others": "others"}
+SOURCES = {"corrected": "corrected", "praised": "praised", "attempts": "of attempts at tasks", "others": "others"}
 Facts = Mapping[str, Json]
 
 

@@ -190,8 +190,8 @@ class Gate:
             attempt.metrics[f"{name}_of"] = float(len(group))
             if share > bound and not attempt.against:
                 attempt.against = (
-                    f"of its replies to {whose} about {share:.0%} say what the base model would not, told what is "
-                    f"wished for or not; {bound:.0%} are allowed"
+                    f"about {share:.0%} of its replies to {whose} are ones that the base model would not give, with "
+                    f"the wish in its prompt or without it; {bound:.0%} are allowed"
                 )
 
     async def _others(self, attempt: GateTrial) -> list[Turn]:

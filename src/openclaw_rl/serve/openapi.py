@@ -16,7 +16,7 @@ from openclaw_rl.core.rights import Right
 from openclaw_rl.serve.apis.chat import wire
 from openclaw_rl.serve.apis.messages import wire as messages_wire
 from openclaw_rl.serve.apis.responses import wire as responses_wire
-from openclaw_rl.serve.control import episodes, hints, orders, overruling, owning, training
+from openclaw_rl.serve.control import conversations, episodes, hints, orders, overruling, owning, training
 from openclaw_rl.serve.control import forget as forgetting
 from openclaw_rl.serve.control import routes as control
 from openclaw_rl.serve.notes import IGNORED, PLACEHOLDERS, TURN, VERSION
@@ -119,6 +119,7 @@ _QUERIES: dict[tuple[str, str], dict[str, Json]] = {
         "user": _TEXT,
         "state": {"type": "string", "enum": [state.value for state in State]},
         "score": {"type": "string", "enum": ["-1", "0", "1"]},
+        "kind": {"type": "string", "enum": [*conversations.KINDS]},
         "q": {"type": "string", "maxLength": 200},
         "before": _TEXT,
     },

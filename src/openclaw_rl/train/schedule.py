@@ -42,7 +42,7 @@ def why_waiting(
     enough = settings.batch_size if most is None else min(most, settings.batch_size)
     least = min(settings.min_batch, enough)
     if teaching == 0:
-        return "no sample with a signal is ready"
+        return "there is nothing new to learn from"
     if teaching < least:
         return f"{teaching} of the at least {least} samples a step needs are ready"
     if teaching < enough and waited_s < settings.max_wait_s:

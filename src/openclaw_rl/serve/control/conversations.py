@@ -16,20 +16,22 @@ from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.request.names import check_name
 from openclaw_rl.store.rows import TurnRow
 from openclaw_rl.store.tables.overrules import Overrule
-from openclaw_rl.store.tables.seen import SessionFilter, SessionLine, last_words
+from openclaw_rl.store.tables.search import last_words
+from openclaw_rl.store.tables.seen import SessionFilter, SessionLine
 
 MOST_ROWS = 200
-LOOK_S = 1.0  # one search; who wants to look further back asks again
+LOOK_S = 0.4  # one look back; who wants to look further asks again, as the page does
 MOST_WORDS = 240  # characters of a line
 MOST_SEARCHED = 200  # characters that are searched for
 SCORES = {"-1": -1, "0": 0, "1": 1}
+KINDS = {"talk": False, "attempt": True}  # whether it is an attempt at a task
 
 
 async def conversations(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
     """Conversations, newest first: `user`, `state`, `score` and `q` (words in them) choose which, `limit` and `before`.
 
-    A search looks back for about a second. `before` in the answer is where to go on; null where all was looked through.
-    `looked_to` is how far back that is.
+    `kind` is `talk` or `attempt` (at a task), where only those are wanted. A search looks back for about half a second.
+    `before` in the answer is where to go on; null where all was looked through. `looked_to` is how far back that is.
     """
     limit = number_of(request.query.get("limit", "30"), "limit", most=MOST_ROWS)
     wanted, at = _wanted(request), _cursor(request.query.get("before"))
@@ -101,16 +103,19 @@ def _wanted(request: web.Request) -> SessionFilter:
     query = request.query
     words = query.get("q", "").strip()
     check_name(words, "q", most=MOST_SEARCHED)
-    state, score = query.get("state") or None, query.get("score") or None
+    state, score, kind = (query.get(name) or None for name in ("state", "score", "kind"))
     if state is not None and state not in set(State):
         raise RequestError(f"state is {state!r}", fix=f"use one of {', '.join(State)}", param="state")
     if score is not None and score not in SCORES:
         raise RequestError(f"score is {score!r}", fix="send -1, 0 or 1", param="score")
+    if kind is not None and kind not in KINDS:
+        raise RequestError(f"kind is {kind!r}", fix=f"use one of {', '.join(KINDS)}", param="kind")
     return SessionFilter(
         user=query.get("user") or None,
         state=None if state is None else State(state),
         score=None if score is None else SCORES[score],
         words=words,
+        is_attempt=None if kind is None else KINDS[kind],
     )
 
 

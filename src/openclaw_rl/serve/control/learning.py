@@ -19,8 +19,7 @@ from openclaw_rl.store.tables.taught import TaughtWish
 
 WEEKS = 8
 VERSIONS = 20
-NONE_AGAIN = "none of them had to be asked for again"
-MOST_WORDS = 300  # characters of what somebody said
+MOST_WORDS, MOST_SAID = 300, 90  # characters of what somebody said: where it is quoted, and in the headline
 EVERY_S = 1.0  # between looks whether anything changed
 QUIET_S = 15.0  # a stream without news says so, so that whoever stands between keeps it open
 # Of the status what the first view shows; the rest is at /v1/rl/status.
@@ -95,10 +94,7 @@ def headline(found: Mapping[str, Json], taught: Sequence[TaughtWish], corrected:
     if found.get("learns") is False:
         return "No: the server was started without learning. What is said is stored only."
     if taught:
-        broken = sum(one.again > 0 for one in taught)
-        wishes = "1 wish" if len(taught) == 1 else f"{len(taught)} wishes"
-        held = f"{broken} of them {'was' if broken == 1 else 'were'} asked for again since" if broken else NONE_AGAIN
-        return f"Yes. It has learned {wishes}, and {held}."
+        return f"Yes. It has learned {_learned(taught)}"
     if back := _went_back(found):
         return f"You went back to {back}: what later versions learned is not in the answers now."
     if isinstance(ledger, dict) and not ledger.get("main"):
@@ -106,6 +102,18 @@ def headline(found: Mapping[str, Json], taught: Sequence[TaughtWish], corrected:
     if not corrected:
         return "Nothing to learn yet: no reply was corrected in the last weeks."
     return f"Not yet: nothing is learned so far from {many(corrected, 'correction')} in the last weeks."
+
+
+def _learned(taught: Sequence[TaughtWish]) -> str:
+    """What was learned, the newest in its user's words, and whether it held."""
+    said = " ".join(taught[0].words.split()).removesuffix(".")
+    words = f"“{said if len(said) <= MOST_SAID else said[: MOST_SAID - 1].rstrip() + '…'}”"
+    broken = sum(one.again > 0 for one in taught)
+    if len(taught) == 1:
+        held = "nobody has reacted to a reply since" if not taught[0].since else "nobody had to ask for it again"
+        return f"{words}, and it was asked for again since." if broken else f"{words}, and {held}."
+    again = f"{broken} of them {'was' if broken == 1 else 'were'}" if broken else "None of them had to be"
+    return f"{len(taught)} wishes, the latest {words}. {again} asked for again since."
 
 
 def _went_back(found: Mapping[str, Json]) -> str:

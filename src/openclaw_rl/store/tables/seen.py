@@ -11,15 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from openclaw_rl.core.ledger import State
-from openclaw_rl.core.message import Role
-from openclaw_rl.core.turn import Turn
 from openclaw_rl.errors import DamageError
 from openclaw_rl.store.codec import plain
 from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.tables import ledger, turns
+from openclaw_rl.store.tables.search import Search, last_words
 
 SLICE_S = 0.02  # one read; who looks through more asks again
-MOST_TURNS = 400  # of one conversation that are searched
 WEEK_S = 7 * 86400.0
 
 
@@ -45,12 +43,16 @@ class SessionLine:
 
 @dataclass(frozen=True, slots=True)
 class SessionFilter:
-    """Which conversations are wanted: those with a turn in `state`, judged `score`, or with `words` in them."""
+    """Which conversations are wanted: those with a turn in `state`, judged `score`, or with `words` in them.
+
+    `is_attempt` wants attempts at tasks alone, or only what is none.
+    """
 
     user: str | None = None
     state: State | None = None
     score: int | None = None
     words: str = ""
+    is_attempt: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +132,6 @@ class SeenBook:
         return await self._reader.do(read)
 
 
-def last_words(turn: Turn) -> str:
-    """What was asked last: the newest words of a user in the request."""
-    return next((item.text for item in reversed(turn.messages) if item.role is Role.USER), "")
-
-
 def _stamp(sql: sqlite3.Connection) -> tuple[int, int]:
     newest = sql.execute("SELECT seq FROM turns ORDER BY seq DESC LIMIT 1").fetchone()
     return 0 if newest is None else int(newest[0]), int(sql.execute("PRAGMA data_version").fetchone()[0])
@@ -155,16 +152,17 @@ def _sessions(
         f"SELECT id, user, agent, seen_s, end_why FROM sessions WHERE {' AND '.join(where)} "
         "ORDER BY seen_s DESC, id DESC"
     )
+    search = Search(sql, wanted.words) if wanted.words else None
     found: list[SessionLine] = []
     for name, user, agent, seen_s, end_why in sql.execute(asked, values):
-        if _fits(sql, str(name), wanted):
+        if _fits(sql, str(name), wanted, search):
             found.append(_line(sql, (str(name), str(user), str(agent), float(seen_s), end_why is None)))
         if len(found) == limit or time.monotonic() > end_s:
             return SessionSlice(tuple(found), (float(seen_s), str(name)))
     return SessionSlice(tuple(found), None)
 
 
-def _fits(sql: sqlite3.Connection, session: str, wanted: SessionFilter) -> bool:
+def _fits(sql: sqlite3.Connection, session: str, wanted: SessionFilter, search: Search | None) -> bool:
     name = plain(session)
     if sql.execute("SELECT 1 FROM turns WHERE session = ? LIMIT 1", (name,)).fetchone() is None:
         return False
@@ -176,25 +174,11 @@ def _fits(sql: sqlite3.Connection, session: str, wanted: SessionFilter) -> bool:
         asked = "SELECT 1 FROM turns JOIN verdicts ON verdicts.turn = turns.id WHERE session = ? AND score = ? LIMIT 1"
         if sql.execute(asked, (name, wanted.score)).fetchone() is None:
             return False
-    return not wanted.words or _holds(sql, name, wanted.words.casefold())
-
-
-def _holds(sql: sqlite3.Connection, session: str, words: str) -> bool:
-    """Whether the words stand in what was said there. The newest request of a line holds the older ones."""
-    rows = sql.execute("SELECT id FROM turns WHERE session = ? ORDER BY seq DESC LIMIT ?", (session, MOST_TURNS))
-    for at, (name,) in enumerate(rows.fetchall()):
-        try:
-            turn = turns.get(sql, str(name))
-            after = ledger.next_state_of(sql, str(name))
-        except DamageError:
-            continue
-        if turn is None:
-            continue
-        said = [turn.reply.text, last_words(turn), "" if after is None else after.text]
-        said += [item.text for item in turn.messages] if at == 0 else []
-        if any(words in text.casefold() for text in said):
-            return True
-    return False
+    if wanted.is_attempt is not None:
+        asked = "SELECT 1 FROM turns JOIN episode_steps ON episode_steps.turn = turns.id WHERE session = ? LIMIT 1"
+        if (sql.execute(asked, (name,)).fetchone() is not None) is not wanted.is_attempt:
+            return False
+    return search is None or search.holds(session)
 
 
 def _line(sql: sqlite3.Connection, row: tuple[str, str, str, float, bool]) -> SessionLine:

@@ -8,6 +8,7 @@ export class Problem extends Error {
   }
 }
 
+const AGAIN_MS = 3000;
 const listeners = new Set();
 let stream = null;
 let whenSignedOut = () => {};
@@ -36,9 +37,15 @@ export async function call(method, path, body, { wantsHeaders = false } = {}) {
   if (!answer.ok) {
     const { message = `The server answered ${answer.status}.`, fix = "", code } = found.error || {};
     if (answer.status === 401 && path !== "ui/session") whenSignedOut();
-    throw new Problem(answer.status, fix ? message.replace(`: ${fix}`, "") : message, fix, code);
+    throw new Problem(answer.status, apart(message, fix), fix, code);
   }
   return wantsHeaders ? [found, answer.headers] : found;
+}
+
+/** What is wrong without what to do about it, which the server's message ends with. */
+function apart(message, fix) {
+  if (!fix || !message.toLowerCase().endsWith(fix.toLowerCase())) return message;
+  return `${message.slice(0, -fix.length).replace(/[.:]?\s*$/, "")}.`;
 }
 
 export const get = (path) => call("GET", path);
@@ -71,7 +78,17 @@ function open() {
     listeners.forEach((listener) => listener());
   });
   stream.onopen = () => tellLive(true);
-  stream.onerror = () => tellLive(false);
+  stream.onerror = lost;
+}
+
+/** A browser connects again by itself after a break, and gives up at any answer but a stream: it is asked for why. */
+async function lost() {
+  tellLive(false);
+  if (stream.readyState !== EventSource.CLOSED) return;
+  shut();
+  const who = await get("ui/session").catch(() => null);
+  if (who && !who.name) whenSignedOut();
+  else if (tellLive) setTimeout(() => stream || open(), AGAIN_MS);
 }
 
 function shut() {
@@ -97,7 +114,8 @@ export function useLive(path, { every = 3000 } = {}) {
       const data = await get(path);
       if (asked.current === path) setState({ data, problem: null });
     } catch (problem) {
-      if (asked.current === path) setState((held) => ({ data: held.data, problem }));
+      // What is there no more is shown no more: it may have been forgotten.
+      if (asked.current === path) setState((held) => ({ data: problem.status === 404 ? null : held.data, problem }));
     }
   }, [path]);
   useEffect(() => {

@@ -1,5 +1,5 @@
 // The page's frame: signing in, the list of views, which of them is shown, and whether it is live.
-import { call, get, hangUp, listen, onSignedOut } from "./api.js";
+import { Problem, call, get, hangUp, listen, onSignedOut } from "./api.js";
 import { Trouble } from "./parts.js";
 import { html, render, useEffect, useRef, useState } from "./vendor/htm-preact-3.1.1.js";
 import { Chat } from "./views/chat.js";
@@ -33,8 +33,10 @@ function place() {
   return { name: name || "learning", rest, query: Object.fromEntries(new URLSearchParams(query || "")) };
 }
 
-function SignIn({ then }) {
-  const [problem, setProblem] = useState(null);
+const OUT = new Problem(401, "You are signed out.", "The server was started again, the key was revoked, or a week is over. Sign in again.");
+
+function SignIn({ then, why }) {
+  const [problem, setProblem] = useState(why);
   const [isBusy, setBusy] = useState(false);
   const submit = async (event) => {
     event.preventDefault();
@@ -146,16 +148,21 @@ function Frame({ who, signOut }) {
 
 function App() {
   const [who, setWho] = useState(undefined);
+  const [why, setWhy] = useState(null);
   useEffect(() => {
-    onSignedOut(() => setWho(null));
+    onSignedOut(() => {
+      setWhy(OUT);
+      setWho(null);
+    });
     get("ui/session").then((found) => setWho(found.name ? found : null), () => setWho(null));
   }, []);
   const signOut = async () => {
     await call("DELETE", "ui/session").catch(() => {});
+    setWhy(null);
     setWho(null);
   };
   if (who === undefined) return html`<p class="loading">Loading…</p>`;
-  return who ? html`<${Frame} who=${who} signOut=${signOut} />` : html`<${SignIn} then=${setWho} />`;
+  return who ? html`<${Frame} who=${who} signOut=${signOut} />` : html`<${SignIn} then=${setWho} why=${why} />`;
 }
 
 const root = document.getElementById("page");

@@ -1,6 +1,6 @@
 // What several views are made of.
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact-3.1.1.js";
-import { REASONS, SCORES, STATES, STATUSES, TERMS, exactly, numberOf, versionName, when } from "./words.js";
+import { PLAIN, REASONS, SCORES, STATES, STATUSES, TERMS, capital, exactly, numberOf, versionName, when } from "./words.js";
 
 /** A word with its exact meaning, shown when it is pointed at. */
 export function Term({ is, children }) {
@@ -48,15 +48,19 @@ export const TurnLink = ({ turn, children }) => html`<a href=${`#/turn/${encodeU
 const HERE = { versions: "versions", rollback: "versions", freeze: "versions", unfreeze: "versions", pin: "versions", unpin: "versions",
   turns: "conversations", inspect: "conversations", hints: "wishes", forget: "forget", keys: "keys", settings: "settings", top: "learning" };
 
-/** The program's own words: commands in backquotes as code, those that this page can do as links; terms in plain words. */
-export function Said({ text }) {
-  return text.split(/(`[^`]*`|(?<!\.)\b[a-z]+(?:_[a-z]+)+\b|\bnats a token\b)/).map((piece) => {
+/** The program's own words: commands in backquotes as code, those that this page can do as links; terms in plain words.
+
+ `ofReplies` says that its turns are replies, and not what the verb means. */
+export function Said({ text, ofReplies = false }) {
+  return text.split(/(`[^`]*`|(?<!\.)\b[a-z]+(?:_[a-z]+)+\b|\bnats a token\b|\b(?:main )?turns?(?: dropped)?\b)/i).map((piece) => {
     if (piece.startsWith("`")) {
       const code = html`<code>${piece.slice(1, -1)}</code>`;
       const view = HERE[(piece.match(/^`openclaw-rl ([a-z]+)/) || [])[1]];
       return view ? html`<a href=${`#/${view}`}>${code}</a>` : code;
     }
     if (piece === "nats a token") return html`<${Term} is="nats">${piece}<//>`;
+    const plain = ofReplies && PLAIN[piece.toLowerCase()];
+    if (plain) return html`<span title=${piece}>${/^[A-Z]/.test(piece) ? capital(plain) : plain}</span>`;
     return REASONS[piece] ? html`<abbr title=${piece}>${REASONS[piece]}</abbr>` : piece;
   });
 }
@@ -65,7 +69,7 @@ export function Said({ text }) {
 export function Trouble({ problem }) {
   if (!problem) return null;
   return html`<div class="trouble" role="alert">
-    <strong>${problem.message}</strong>${problem.fix && html`<br />${problem.fix}`}
+    <strong><${Said} text=${capital(problem.message)} /></strong>${problem.fix && html`<br /><${Said} text=${capital(problem.fix)} />`}
   </div>`;
 }
 

@@ -63,6 +63,18 @@ export const REASONS = {
   trainer_failed: "the trainer failed",
 };
 
+// The program's terms for a reply, wherever it explains itself.
+export const PLAIN = {
+  turn: "reply",
+  turns: "replies",
+  "turn dropped": "reply taught nothing",
+  "turns dropped": "replies taught nothing",
+  "main turn": "reply",
+  "main turns": "replies",
+  "main turn dropped": "reply taught nothing",
+  "main turns dropped": "replies taught nothing",
+};
+
 // What a version was made from, by the kinds of its turns.
 const SOURCES = [
   ["corrected", "correction"],
@@ -133,6 +145,8 @@ export function lasting(seconds) {
   if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
   return `${(seconds / 3600).toFixed(1)} h`;
 }
+
+export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 export const short = (text, most = 140) => (text.length > most ? `${text.slice(0, most - 1).trimEnd()}…` : text);
 

@@ -5,6 +5,8 @@ import { numberOf, versionName } from "../words.js";
 import { html, useEffect, useRef, useState } from "../vendor/htm-preact-3.1.1.js";
 import { Differing } from "./compare.js";
 
+const TOY = "openclaw-rl-tiny"; // the model that comes with the package
+
 // Kept while the page is open, so that looking at another view does not end the chat.
 let kept = null;
 const fresh = () => ({ session: `try-${crypto.getRandomValues(new Uint32Array(2)).join("")}`, said: [] });
@@ -52,7 +54,8 @@ export function Chat({ who }) {
     setChat(fresh());
   };
   return html`<h1>Try it</h1>
-    <p class="note">Ask something. If the reply is not as you like it, say so in your next message: that is a correction, and its way into the model is shown below it.</p>
+    <p class="note">Ask something. If the reply is not as you like it, say so in your next message: that is a correction, and its way into the model is shown below it.
+      ${who.model === TOY && " The bundled model is a toy: it solves small word problems, and can hold no real conversation."}</p>
     <div class="chat" role="log" aria-label="The conversation">
       ${chat.said.map((one, at) => html`<${Said} key=${at} one=${one} next=${chat.said[at + 1]} before=${chat.said.slice(0, at)} isAdmin=${isAdmin} />`)}
       ${state.isBusy && html`<p class="loading" role="status">Answering…</p>`}
@@ -61,7 +64,7 @@ export function Chat({ who }) {
     <${Trouble} problem=${state.problem} />
     <form class="say" onSubmit=${send}>
       <label for="say" class="unseen">Your message</label>
-      <textarea id="say" rows="2" value=${text} onInput=${(event) => setText(event.target.value)} placeholder=${chat.said.length ? "Correct it, thank it, or ask on" : "Mia has 5 apples and gets 7 more. How many apples does she have?"}
+      <textarea id="say" rows="3" value=${text} onInput=${(event) => setText(event.target.value)} placeholder=${chat.said.length ? "Correct it, thank it, or ask on" : "Mia has 5 apples and gets 7 more. How many apples does she have?"}
         onKeyDown=${(event) => event.key === "Enter" && !event.shiftKey && !event.isComposing && send(event)}></textarea>
       <button class="primary" disabled=${state.isBusy || !text.trim()}>Send</button>
     </form>

@@ -12,10 +12,13 @@ export function Differing({ one, other, names }) {
   </div>`;
 }
 
-export function Compare({ versions }) {
+/** Asks for both answers. Where a version is `chosen`, it is compared with the one that it was made from. */
+export function Compare({ versions, chosen }) {
   const [found, setFound] = useState({ rows: null, problem: null, isBusy: false });
   const current = versions.find((row) => row.is_current);
   const names = versions.map((row) => row.version);
+  const one = versions.find((row) => row.version === chosen && names.includes(row.parent));
+  const [first, second] = one ? [one.parent, one.version] : [names[0], current ? current.version : names[names.length - 1]];
   if (names.length < 2) return null;
   const submit = async (event) => {
     event.preventDefault();
@@ -32,8 +35,8 @@ export function Compare({ versions }) {
   const options = (chosen) => [...names].reverse().map((name) => html`<option value=${name} selected=${name === chosen}>${versionName(name)}</option>`);
   return html`<${Card} title="Two versions, one question" id="compare">
     <form class="filters" onSubmit=${submit}>
-      <label>First <select name="one">${options(names[0])}</select></label>
-      <label>Second <select name="other">${options(current ? current.version : names[names.length - 1])}</select></label>
+      <label>First <select name="one">${options(first)}</select></label>
+      <label>Second <select name="other">${options(second)}</select></label>
       <label class="wide">Question <input name="prompt" placeholder="empty: what was asked in the latest conversations" /></label>
       <button class="primary" disabled=${found.isBusy}>${found.isBusy ? "Answering…" : "Compare"}</button>
     </form>

@@ -1,16 +1,20 @@
-// Conversations: a list with a search and filters. What is searched for is looked for a second at a time.
+// Conversations: a list with a search and filters. The server looks for half a second at a time; the page goes on asking.
 import { get, useLive, withQuery } from "../api.js";
 import { Chip, Empty, Loaded, Trouble, When } from "../parts.js";
 import { STATES, TERMS, many, short, when } from "../words.js";
-import { html, useEffect, useState } from "../vendor/htm-preact-3.1.1.js";
+import { html, useEffect, useRef, useState } from "../vendor/htm-preact-3.1.1.js";
 
+const KINDS = [["", "everything"], ["talk", "talks"], ["attempt", "attempts at tasks"]];
 const SCORES = [["", "any"], ["-1", "a corrected reply"], ["1", "a good reply"], ["0", "neither"]];
 
 export function Conversations({ query }) {
   const [more, setMore] = useState({ rows: [], before: undefined, problem: null, isBusy: false });
-  const wanted = { q: query.q, user: query.user, state: query.state, score: query.score };
+  const wanted = { q: query.q, user: query.user, state: query.state, score: query.score, kind: query.kind };
+  const isChosen = Object.values(wanted).some(Boolean);
   const path = withQuery("v1/rl/conversations", { ...wanted, limit: 30 });
-  const live = useLive(path, { every: 5000 });
+  const live = useLive(path, { every: isChosen ? 60000 : 5000 });
+  const asked = useRef(path);
+  asked.current = path;
   useEffect(() => setMore({ rows: [], before: undefined, problem: null, isBusy: false }), [path]);
   const submit = (event) => {
     event.preventDefault();
@@ -20,17 +24,28 @@ export function Conversations({ query }) {
     setMore((held) => ({ ...held, isBusy: true }));
     try {
       const found = await get(withQuery("v1/rl/conversations", { ...wanted, limit: 30, before }));
+      if (asked.current !== path) return;
       setMore((held) => ({
         rows: [...held.rows, ...found.conversations], before: found.before, looked: found.looked_to, problem: null, isBusy: false,
       }));
     } catch (problem) {
-      setMore((held) => ({ ...held, problem, isBusy: false }));
+      if (asked.current === path) setMore((held) => ({ ...held, problem, isBusy: false }));
     }
   };
+  const known = new Set(live.data ? live.data.conversations.map((row) => row.id) : []);
+  const rows = live.data ? [...live.data.conversations, ...more.rows.filter((row) => !known.has(row.id))] : [];
+  const before = more.before === undefined ? live.data && live.data.before : more.before;
+  const looked = more.before === undefined ? live.data && live.data.looked_to : more.looked;
+  const goesOn = !rows.length && before && !more.problem;
+  useEffect(() => {
+    if (goesOn) readMore(before); // nothing found yet: it looks back until something is, or the end is reached
+  }, [goesOn, before]);
   return html`<h1>Conversations</h1>
     <form class="filters" role="search" onSubmit=${submit} key=${path}>
       <label>Words in it <input name="q" type="search" defaultValue=${query.q || ""} maxlength="200" /></label>
       <label>Whose <input name="user" defaultValue=${query.user || ""} placeholder="anybody" /></label>
+      <label>What
+        <select name="kind">${KINDS.map(([name, words]) => html`<option value=${name} selected=${(query.kind || "") === name}>${words}</option>`)}</select></label>
       <label>With a reply that
         <select name="state">
           <option value="">is in any state</option>
@@ -40,17 +55,14 @@ export function Conversations({ query }) {
         <select name="score">${SCORES.map(([name, words]) => html`<option value=${name} selected=${(query.score || "") === name}>${words}</option>`)}</select></label>
       <button class="primary">Search</button>
     </form>
-    <${Loaded} live=${live}>${(data) => {
-      const known = new Set(data.conversations.map((row) => row.id));
-      const rows = [...data.conversations, ...more.rows.filter((row) => !known.has(row.id))];
-      const before = more.before === undefined ? data.before : more.before;
-      const looked = more.before === undefined ? data.looked_to : more.looked;
-      return html`${!rows.length && html`<${Empty}>${before ? `Nothing found back to ${when(looked)}.` : "No conversation is like that."}<//>`}
-        <ul class="rows">${rows.map((row) => html`<${Row} key=${row.id} row=${row} />`)}</ul>
-        <${Trouble} problem=${more.problem} />
-        ${before && html`<p class="row"><button type="button" disabled=${more.isBusy} onClick=${() => readMore(before)}>${more.isBusy ? "Looking…" : query.q ? "Look further back" : "Show older ones"}</button></p>`}`;
-    }}<//>`;
+    <${Loaded} live=${live}>${() => html`
+      <div role="status">${!rows.length && html`<${Empty}>${before ? `Looking… nothing ${sinceWhen(looked)}.` : isChosen ? "No conversation is like that." : html`Nobody has talked to it yet. <a href="#/try">Try it</a>, or point a program at the server.`}<//>`}</div>
+      <ul class="rows">${rows.map((row) => html`<${Row} key=${row.id} row=${row} />`)}</ul>
+      <${Trouble} problem=${more.problem} />
+      ${before && !goesOn && html`<p class="row"><button type="button" disabled=${more.isBusy} onClick=${() => readMore(before)}>${more.isBusy ? "Looking…" : isChosen ? "Look further back" : "Show older ones"}</button></p>`}`}<//>`;
 }
+
+const sinceWhen = (seconds) => `since ${when(seconds).replace(/^on /, "")}`;
 
 function Row({ row }) {
   return html`<li>

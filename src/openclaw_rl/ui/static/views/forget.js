@@ -47,6 +47,7 @@ export function Forget({ query }) {
         <label class="wide">${hint} <input value=${value} type=${kind === "before" ? "date" : "text"} onInput=${(event) => { setValue(event.target.value); setPlan(null); }} /></label>
         <${Doing} kind="primary" does=${look} disabled=${!value.trim()}>See what would go<//>
       </form>
+      ${!plan && !value && html`<p class="note">The names are filled in if you come from a reply or a conversation: <em>Forget…</em> stands below each.</p>`}
       <${Trouble} problem=${problem} />
       <div role="status">${plan && (plan.is_nothing
         ? html`<${Empty}>Nothing of that is here.<//>`

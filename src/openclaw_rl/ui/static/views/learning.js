@@ -1,7 +1,7 @@
 // Is it learning? The first view: what was learned and whether it held, what waits and why, versions, and what it took.
 import { call, useLive } from "../api.js";
 import { BeforeAfter, Bars, Card, Doing, Empty, Loaded, Said, StatusChip, Term, TurnLink, VersionLink, When } from "../parts.js";
-import { day, lasting, many, numberOf, short, sources, versionName, when } from "../words.js";
+import { capital, day, lasting, many, numberOf, short, sources, versionName, when } from "../words.js";
 import { html } from "../vendor/htm-preact-3.1.1.js";
 import { BackButton, isBase } from "./orders.js";
 
@@ -41,7 +41,7 @@ function Needed({ data, reload }) {
   return html`<section class="card needs" aria-labelledby="needs">
     <h2 id="needs">Needs you</h2>
     <ul>
-      ${found.map((one) => html`<li><strong><${Said} text=${one.said} /></strong>${one.fix && html`<br /><span class="cure"><${Said} text=${one.fix} /></span>`}</li>`)}
+      ${found.map((one) => html`<li><strong><${Said} text=${capital(one.said)} ofReplies /></strong>${one.fix && html`<br /><span class="cure"><${Said} text=${capital(one.fix)} ofReplies /></span>`}</li>`)}
       ${data.frozen_since &&
       html`<li>
         <strong>Training is <${Term} is="frozen">frozen<//> since ${when(data.frozen_since)}.</strong>
@@ -54,7 +54,7 @@ function Needed({ data, reload }) {
 function Learned({ data }) {
   return html`<${Card} title="Learned lately" id="learned">
     ${!data.learned.length &&
-    html`<${Empty}>Nothing yet. Correct a reply in your own words (“no markdown, please”) and watch it arrive here.<//>`}
+    html`<${Empty}>Nothing yet. <a href="#/try">Try it</a>: correct a reply in your own words (“no markdown, please”), and watch it arrive here.<//>`}
     <ol class="learned">
       ${data.learned.slice(0, 6).map(
         (one) => html`<li key=${one.user + one.hint}>
@@ -82,6 +82,9 @@ function Held({ one }) {
 function Corrections({ data }) {
   const last = data.weeks[data.weeks.length - 1];
   const { again, of } = data.asked_twice;
+  if (!data.weeks.some((week) => week.judged))
+    return html`<${Card} title="Corrections a week" id="corrections">
+      <${Empty}>Nobody has <${Term} is="judged">reacted to<//> a reply in the last ${data.weeks.length} weeks.<//><//>`;
   const rows = data.weeks.map((week) => ({ label: day(week.begin), part: week.corrected, of: week.judged }));
   return html`<${Card} title="Corrections a week" id="corrections">
     <${Bars} rows=${rows} caption="Replies judged and corrected in each of the last weeks" part="corrected" of="judged" />
@@ -91,7 +94,7 @@ function Corrections({ data }) {
       ${" "}<${Term} is="correction">corrected<//>.
     </p>
     <p class="note">
-      ${of ? `Asked for the same more than once: ${again} of the last ${many(of, "correction")}.` : "No correction said yet what would have been better."}
+      ${!of ? "No correction said yet what would have been better." : again ? `Asked for the same more than once: in ${again} of the last ${many(of, "correction")}.` : "Nobody asked for the same more than once."}
     </p>
   <//>`;
 }
@@ -100,13 +103,13 @@ function Waits({ data }) {
   const rows = WAITING.filter(([state]) => data.ledger[state]);
   const notes = data.diagnosis.filter((one) => one.level !== "mend");
   return html`<${Card} title="What waits, and why" id="waits">
-    <p>${data.doing ? `Now: ${data.doing}.` : data.why_waiting ? `No training step now: ${data.why_waiting}.` : "Nothing is under way."}</p>
+    <p>${data.doing ? html`Now: <${Said} text=${data.doing} />.` : data.why_waiting ? html`No training now: <${Said} text=${data.why_waiting} />.` : "Nothing is under way."}</p>
     ${rows.length > 0 &&
     html`<ul>
       ${rows.map(([state, why]) => html`<li><a href=${`#/conversations?state=${state}`}>${many(data.ledger[state], "reply waits", "replies wait")}</a> ${why}</li>`)}
     </ul>`}
     <ul class="findings">
-      ${notes.map((one) => html`<li class=${one.level}><${Said} text=${one.said} />${one.fix && html`<br /><span class="cure"><${Said} text=${one.fix} /></span>`}</li>`)}
+      ${notes.map((one) => html`<li class=${one.level}><${Said} text=${capital(one.said)} ofReplies />${one.fix && html`<br /><span class="cure"><${Said} text=${capital(one.fix)} ofReplies /></span>`}</li>`)}
     </ul>
   <//>`;
 }
@@ -120,7 +123,7 @@ function Line({ data, reload }) {
           <p><${VersionLink} name=${rows[0].version} /> <${StatusChip} row=${rows[0]} /></p>
           <p class="note">
             ${isBase(rows[0]) ? "before anything was learned" : html`made <${When} at=${rows[0].made_at} /> from ${sources(rows[0])}`}${rows[0].learned.length > 0 && html`: ${short(rows[0].learned.join(" · "), 110)}`}
-            ${rows[0].status === "refused" && html`<br /><${Said} text=${short(rows[0].why, 160)} />`}
+            ${rows[0].status === "refused" && html`<br /><${Said} text=${capital(short(rows[0].why, 160))} />`}
             ${rows.length > 1 && html`<br />${many(rows.length - 1, "version", "versions")} before it ${rows.length === 2 ? "was" : "were"} refused too.`}
           </p>
           <${BackButton} row=${rows[0]} rows=${data.versions} then=${reload} />

@@ -52,6 +52,7 @@ export function PinButton({ row, rows, then }) {
   if (row.is_pinned)
     return html`<${Asking}
       title=${`Lift the pin on ${name}?`}
+      kind="small"
       confirm="Lift it"
       says="The newest version that passed the tests is served again from the next request on."
       does=${() => call("POST", "v1/rl/unpin", { scope: scopeOf(row.version) }).then(then)}
@@ -60,6 +61,7 @@ export function PinButton({ row, rows, then }) {
   if (row.status !== "live") return null;
   return html`<${Asking}
     title=${`Pin ${name}?`}
+    kind="small"
     confirm="Pin it"
     says=${html`<${Consequences} row=${row} rows=${rows} />
       <p>New versions are still made and tested, but none is served until you lift the pin.</p>`}

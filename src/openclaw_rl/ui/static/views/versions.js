@@ -1,7 +1,7 @@
 // Versions: which was made from which, what each learned and from which turns, what the tests measured, and ways back.
 import { useLive, withQuery } from "../api.js";
 import { BeforeAfter, Card, Empty, Loaded, Said, ScoreChip, StatusChip, Term, TurnLink, VersionLink, When } from "../parts.js";
-import { many, short, sources, versionName } from "../words.js";
+import { capital, many, short, sources, versionName } from "../words.js";
 import { html, useState } from "../vendor/htm-preact-3.1.1.js";
 import { Compare } from "./compare.js";
 import { BackButton, FreezeButton, PinButton, isBase, lineOf } from "./orders.js";
@@ -31,15 +31,15 @@ export function Versions({ rest }) {
   return html`<h1>Versions</h1>
     <${Loaded} live=${live}>${(data) => html`
       <p class="row"><${FreezeButton} frozenSince=${data.frozen_since} then=${live.reload} />
-        ${data.frozen_since && html`<span class="note">training is <${Term} is="frozen">frozen<//></span>`}</p>
+        <span class="note">${data.frozen_since && html`training is <${Term} is="frozen">frozen<//> · `}served now: <${VersionLink} name=${data.current.shared || "shared.0"} /></span></p>
       ${rest[0] && html`<${One} name=${rest[0]} data=${data} reload=${live.reload} />`}
-      <${Compare} versions=${data.versions} />
+      <${Compare} key=${rest[0]} versions=${data.versions} chosen=${rest[0]} />
       <${Tree} data=${data} reload=${live.reload} />
       ${data.before && html`<p class="row"><button type="button" onClick=${() => setSize(Math.min(500, size * 2))}>Show older ones</button></p>`}
     `}<//>`;
 }
 
-/** The line that leads to what is served stands straight; what was made from it and led nowhere is folded away. */
+/** The newest first. The line that leads to what is served stands straight; what was made from it and led nowhere is folded away. */
 function Tree({ data, reload }) {
   const rows = data.versions;
   const names = new Set(rows.map((row) => row.version));
@@ -51,11 +51,11 @@ function Tree({ data, reload }) {
     const others = next.filter((one) => one !== straight);
     const refused = others.filter((one) => one.status === "refused" && !below(one.version).length);
     const rest = others.filter((one) => !refused.includes(one));
-    return html`<${Node} row=${row} rows=${rows} reload=${reload}>
+    return html`${straight && html`<${Branch} key=${straight.version} row=${straight} />`}<${Node} row=${row} rows=${rows} reload=${reload}>
         ${rest.length > 0 && html`<ol class="tree">${rest.map((one) => html`<${Branch} key=${one.version} row=${one} />`)}</ol>`}
         ${refused.length > 0 && html`<details><summary>${many(refused.length, "version")} made from it ${refused.length === 1 ? "was" : "were"} refused</summary>
           <ol class="tree">${refused.map((one) => html`<${Node} key=${one.version} row=${one} rows=${rows} reload=${reload} />`)}</ol></details>`}
-      <//>${straight && html`<${Branch} key=${straight.version} row=${straight} />`}`;
+      <//>`;
   };
   return html`<${Card} title="Which was made from which" id="tree">
     ${!rows.length && html`<${Empty}>No version was made yet.<//>`}
@@ -68,7 +68,7 @@ function Node({ row, rows, reload, children }) {
     <p><${VersionLink} name=${row.version} /> <${StatusChip} row=${row} /></p>
     <p class="note">${isBase(row) ? "before anything was learned" : html`made <${When} at=${row.made_at} /> from ${sources(row)}`}
       ${row.learned.length > 0 && html`: ${short(row.learned.join(" · "), 160)}`}</p>
-    ${row.status === "refused" && html`<p class="note"><${Said} text=${short(row.why, 240)} /></p>`}
+    ${row.status === "refused" && html`<p class="note"><${Said} text=${capital(short(row.why, 240))} /></p>`}
     <${BackButton} row=${row} rows=${rows} then=${reload} />
     ${children}
   </li>`;
@@ -88,9 +88,9 @@ function One({ name, data, reload }) {
   if (!row) return html`<${Empty}>${versionName(name)} is not among those below.<//>`;
   const measures = Object.keys(MEASURES).filter((key) => key in row.metrics).map((key) => [key, row.metrics[key]]);
   const title = versionName(row.version);
-  return html`<${Card} title=${title.charAt(0).toUpperCase() + title.slice(1)} id="one">
+  return html`<${Card} title=${capital(title)} id="one">
     <p><${StatusChip} row=${row} /></p>
-    ${row.why && row.status === "refused" && html`<p><${Said} text=${row.why} /></p>`}
+    ${row.why && row.status === "refused" && html`<p><${Said} text=${capital(row.why)} /></p>`}
     <p class="row"><${BackButton} row=${row} rows=${data.versions} then=${reload} /><${PinButton} row=${row} rows=${data.versions} then=${reload} /></p>
     ${row.learned.length > 0 && html`<h3>Learned</h3><ul>${row.learned.map((text) => html`<li>${text}</li>`)}</ul>`}
     ${row.turns.length > 0 && html`<${Sources} row=${row} />`}

@@ -5,10 +5,13 @@ import { many } from "../words.js";
 import { html, useState } from "../vendor/htm-preact-3.1.1.js";
 
 const CARRY = {
-  weights: ["Wishes are only learned from here; none costs a token in any prompt.", "weights"],
+  weights: ["Wishes are taught to the model and added to no prompt, so none costs a token.", "weights"],
   memory: ["Wishes are added to every prompt of their user; the weights are left alone.", "memory"],
   bridge: ["Wishes are added to prompts until the weights follow them.", "bridge"],
 };
+
+const UNLEARNED = html`What was corrected is learned in the next training steps. A wish that you added here is only taught next to other corrections of the
+  same person. To have wishes followed from the next request on, set <code>carry = "bridge"</code>.`;
 
 export function Wishes() {
   const live = useLive("v1/rl/hints");
@@ -25,7 +28,7 @@ function Found({ data, reload }) {
   const isLearned = (hint) => hint.is_followed || (carry === "weights" && hint.state === "in_use" && hint.learned_by !== null);
   const groups = [
     ["odds", "At odds with each other", odds, "By their words, both of a pair may not be possible at once. Change or retire one if that is so."],
-    ["active", carry === "weights" ? "Not learned yet" : "In use", inUse.filter((hint) => !odds.includes(hint) && !isLearned(hint))],
+    ["active", carry === "weights" ? "Not learned yet" : "In use", inUse.filter((hint) => !odds.includes(hint) && !isLearned(hint)), carry === "weights" && UNLEARNED],
     ["learned", "Learned", hints.filter((hint) => isLearned(hint) && !odds.includes(hint)), "A version that learned it is served: the model follows it without being told."],
     ["resting", "Resting", hints.filter((hint) => hint.state === "retired" && !hint.is_followed)],
   ];
