@@ -1,6 +1,6 @@
 """`make bench-vllm`: our server in front of a real vLLM against that vLLM alone, and the local engine against it.
 
-REAL_VLLM=PYTHON python -m benchmarks.vllm [--only gateway,local,larger,changes,wish] [--seconds 20]
+REAL_VLLM=PYTHON python -m benchmarks.vllm [--only gateway,local,larger,cold,changes,wish] [--seconds 20]
 
 Every comparison is of pairs A B, B A, ... in one run, on the same processes, as many as fit into `--seconds` for each
 width (QUICK=1: two). What is not compared just then is idle, or stopped altogether.
@@ -14,6 +14,7 @@ import os
 import shutil
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
 
@@ -22,7 +23,18 @@ import aiohttp
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
 from benchmarks.recompute import logp_gaps, make_adapter
 from benchmarks.swap import Record, serve
-from benchmarks.vllm_servers import RANK, VERSIONS, Target, gateway, local_engine, speed, stopped, stream, vllm_alone
+from benchmarks.vllm_servers import (
+    RANK,
+    VERSIONS,
+    Target,
+    cpu_s,
+    gateway,
+    local_engine,
+    speed,
+    stopped,
+    stream,
+    vllm_alone,
+)
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.engines.remote.client import RemoteEngine
@@ -40,8 +52,10 @@ CHANGES = 20
 BETWEEN_S = 0.5
 SEEDS = 3
 OTHER = 1e-2  # nats: an answer of another version is further off than that at one token at least
-PARTS = ("gateway", "local", "larger", "changes", "wish")
+PARTS = ("gateway", "local", "larger", "cold", "changes", "wish")
 CONTEXT = 2048
+COLD = {"bundled": (6000, 12_288), "larger": (2000, 4096)}  # words of a prompt of 10,200 and 3,400 tokens; the context
+COLD_PAIRS = 3
 
 
 def main() -> None:
@@ -73,7 +87,7 @@ async def measured(python: str, place: Path, parts: list[str], seconds: float) -
         figures[part] = found
         progress(f"{part}, {time.perf_counter() - begin:.0f} s after the start: {found}")
 
-    if set(parts) - {"larger"}:
+    if set(parts) - {"larger", "cold"}:
         async with vllm_alone(python, model, dtype="float32", context=CONTEXT, threads=1) as vllm:
             if "gateway" in parts:
                 async with gateway(place / "gateway", model, vllm, "--no-learn") as ours:
@@ -96,7 +110,46 @@ async def measured(python: str, place: Path, parts: list[str], seconds: float) -
             long = LARGER_SHARE * seconds
             found = await compared(ours, vllm, count=LARGER_COUNT, seconds=long, widths=(1, 8, 16), is_apart=True)
             note("local_over_vllm_larger", found)
+    if "cold" in parts:
+        made = larger_model(place / "larger", model) if "larger" not in parts else place / "larger"
+        note("cold_prompts_local_over_vllm", await cold(python, place, {"bundled": model, "larger": made}))
     figures["seconds"] = round(time.perf_counter() - begin)
+    return figures
+
+
+async def cold(python: str, place: Path, models: dict[str, Path]) -> Figures:
+    """Seconds to the first token after a long prompt that nobody has read before, by model; one stream at a time."""
+    figures: Figures = {}
+    for name, model in models.items():
+        dtype, threads = ("float32", 1) if name == "bundled" else ("bfloat16", 2)
+        words, context = COLD[name]
+        pairs: list[tuple[float, float]] = []
+        spent: dict[bool, list[float]] = {True: [], False: []}
+        async with (
+            vllm_alone(python, model, dtype=dtype, context=context, threads=threads) as vllm,
+            local_engine(place / f"cold-{name}", model, threads=threads, dtype=dtype) as ours,
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as http,
+        ):
+            for number in range(-1, 2 if is_quick() else COLD_PAIRS):
+                found: dict[str, float] = {}
+                for target in (ours, vllm) if number % 2 else (vllm, ours):
+                    few = words if number >= 0 else words // 20  # the first pair warms both up
+                    before = cpu_s(target)
+                    with stopped(vllm) if target is ours else nullcontext():
+                        answer = await stream(http, target, count=2, number=9100 + number, words=few)
+                    found[target.base_url] = answer.first_s
+                    spent[target is ours].append(cpu_s(target) - before)
+                if number >= 0:
+                    pairs.append((found[ours.base_url], found[vllm.base_url]))
+                    progress(f"cold {name}: {answer.prompt_tokens} tokens, ours and vLLM {pairs[-1]}")
+        figures[name] = {
+            "prompt_tokens": answer.prompt_tokens,
+            "first_s": round(median(own for own, _ in pairs), 2),
+            "vllm_first_s": round(median(other for _, other in pairs), 2),
+            "ratios": sorted(round(own / other, 2) for own, other in pairs),
+            "cpu_s": round(median(spent[True][1:]), 2),
+            "vllm_cpu_s": round(median(spent[False][1:]), 2),
+        }
     return figures
 
 
@@ -116,7 +169,10 @@ async def compared(
     widths: tuple[int, ...] = WIDTHS,
     is_apart: bool = False,
 ) -> Figures:
-    """Tokens a second of both by width, and the ratios of the pairs. `is_apart`: ours does not ask that vLLM."""
+    """Tokens a second of both by width, the ratios of the pairs, and CPU a token: of both servers' processes in ours.
+
+    `is_apart`: ours does not ask that vLLM.
+    """
     figures: Figures = {}
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
 
@@ -131,11 +187,17 @@ async def compared(
             for target in (ours, vllm):
                 await one(target, width, 1000)  # warms both up
             until, number = time.perf_counter() + seconds, 1000
+            spent = {"ours": 0.0, "vllm_with_ours": 0.0, "vllm": 0.0}
             while not _is_enough(len(pairs), until):
                 number += 1
-                order = (ours, vllm) if number % 2 else (vllm, ours)
-                found = {target.base_url: await one(target, width, number) for target in order}
+                found: dict[str, float] = {}
+                for target in (ours, vllm) if number % 2 else (vllm, ours):
+                    before = cpu_s(ours), cpu_s(vllm)
+                    found[target.base_url] = await one(target, width, number)
+                    spent["ours"] += cpu_s(ours) - before[0] if target is ours else 0.0
+                    spent["vllm_with_ours" if target is ours else "vllm"] += cpu_s(vllm) - before[1]
                 pairs.append((found[ours.base_url], found[vllm.base_url]))
+            tokens = len(pairs) * width * count
             ratios = sorted(own / other for own, other in pairs)
             figures[str(width)] = {
                 "tokens_per_s": round(median(own for own, _ in pairs), 1),
@@ -144,6 +206,7 @@ async def compared(
                 "worst": round(ratios[0], 3),
                 "best": round(ratios[-1], 3),
                 "pairs": len(pairs),
+                "cpu_ms_a_token": {name: round(value / tokens * 1e3, 3) for name, value in spent.items()},
             }
             progress(f"width {width}: {figures[str(width)]}")
     return figures

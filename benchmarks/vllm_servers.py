@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from openclaw_rl.evals.server import serving
 START_S = 900.0
 RANK = 32  # as a trainer's adapters have by default
 VERSIONS = 8
+WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 FROM_VLLM = """
 [engine]
 kind = "vllm"
@@ -55,6 +57,7 @@ class Stream:
     tokens: int
     first_s: float
     all_s: float
+    prompt_tokens: int
 
 
 @asynccontextmanager
@@ -107,6 +110,17 @@ async def _served(folder: Path, model: Path, config: str, *options: str) -> Asyn
         yield Target(server.base_url, server.key, "default", server.pid)
 
 
+def cpu_s(target: Target) -> float:
+    """Seconds of CPU that a server's processes have had so far: all of its session."""
+    total = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            held = path.read_text().rpartition(")")[2].split()
+            if int(held[3]) == target.pid:
+                total += int(held[11]) + int(held[12])
+    return total / os.sysconf("SC_CLK_TCK")
+
+
 @contextmanager
 def stopped(target: Target) -> Iterator[None]:
     """Meanwhile the processes of a server do not run at all: an idle vLLM looks for work now and then."""
@@ -125,11 +139,16 @@ async def speed(http: aiohttp.ClientSession, target: Target, *, width: int, coun
     return sum(row.result().tokens for row in rows) / (time.perf_counter() - begin)
 
 
-async def stream(http: aiohttp.ClientSession, target: Target, *, count: int, number: int) -> Stream:
-    """One answer of exactly so many tokens, log-probabilities with it. Raises aiohttp's errors, and ValueError."""
+async def stream(http: aiohttp.ClientSession, target: Target, *, count: int, number: int, words: int = 0) -> Stream:
+    """One answer of exactly so many tokens, log-probabilities with it, to a prompt of its own with so many words more.
+
+    Raises aiohttp's errors, and ValueError.
+    """
+    drawn = random.Random(number)
+    text = "".join(f" {drawn.choice(WORDS)}" for _ in range(words))
     body = {
         "model": target.model,
-        "messages": [{"role": "user", "content": f"Tell me a long story about the number {number}."}],
+        "messages": [{"role": "user", "content": f"Tell me a long story about the number {number}.{text}"}],
         "max_tokens": count,
         "temperature": 1.0,
         "seed": number,
@@ -150,4 +169,4 @@ async def stream(http: aiohttp.ClientSession, target: Target, *, count: int, num
     usage = next((event["usage"] for event in reversed(events) if event.get("usage")), None)
     if usage is None:
         raise ValueError(f"{target.base_url} ended an answer without its usage: {tail[-300:]!r}")
-    return Stream(usage["completion_tokens"], first_s, time.perf_counter() - begin)
+    return Stream(usage["completion_tokens"], first_s, time.perf_counter() - begin, usage["prompt_tokens"])

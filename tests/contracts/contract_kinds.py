@@ -43,11 +43,12 @@ REAL_VLLM = "REAL_VLLM"  # in the environment: the Python that has vLLM installe
 
 @dataclass(frozen=True)
 class EngineKind:
-    """An engine, adapters for its model, and how long a prompt may be."""
+    """An engine, adapters for its model, how long a prompt may be, and the model's folder where it has one."""
 
     engine: Engine
     adapter: Callable[[int], Adapter]
     context_length: int
+    model: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ async def local_engine(folder: Path) -> AsyncIterator[EngineKind]:
 
     engine = await open_engine(EngineSettings(device="cpu", cache_tokens=8192), model)
     try:
-        yield EngineKind(engine, adapter, engine.info.context_length)
+        yield EngineKind(engine, adapter, engine.info.context_length, model)
     finally:
         await engine.aclose()
 
@@ -185,7 +186,7 @@ def served_by(
             settings = EngineSettings(kind=kind, remote=RemoteSettings(urls=(url,), api_key="secret"))
             engine = await open_engine(settings, model, rank=4)
             stack.push_async_callback(engine.aclose)
-            yield EngineKind(engine, scripted.adapter, CONTEXT)
+            yield EngineKind(engine, scripted.adapter, CONTEXT, model)
 
     return made
 
@@ -208,7 +209,7 @@ async def real_vllm(folder: Path) -> AsyncIterator[EngineKind]:
     remote = RemoteSettings(python=os.environ[REAL_VLLM], options=options)
     engine = await open_engine(EngineSettings(kind=EngineKindName.VLLM, remote=remote), model, rank=SETTINGS.rank)
     try:
-        yield EngineKind(engine, adapter, CONTEXT)
+        yield EngineKind(engine, adapter, CONTEXT, model)
     finally:
         await engine.aclose()
 

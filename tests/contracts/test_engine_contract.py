@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from collections.abc import AsyncIterator
@@ -9,11 +10,13 @@ from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import pytest_asyncio
 from contract_kinds import ENGINES, EngineKind, version
+from safetensors.numpy import save_file
 
-from openclaw_rl.core.adapter import WEIGHTS, Adapter
+from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter, digest_of_folder
 from openclaw_rl.core.completion import Finish, SampledToken, completion_of
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling
@@ -111,6 +114,25 @@ async def test_an_adapter_that_cannot_be_read_is_refused_and_nothing_has_changed
         await kind.engine.load(replace(good, version=BASE))
     with pytest.raises(EngineError):
         await said(kind, by=version(3))
+    assert len(await said(kind)) == 5
+
+
+@pytest.mark.parametrize("layer", ["model.layers.0.self_attn.q_proj", "model.layers.99.self_attn.q_proj"])
+async def test_an_adapter_of_another_model_is_refused_and_nothing_has_changed(
+    kind: EngineKind, tmp_path: Path, layer: str
+) -> None:
+    if kind.model is None:
+        pytest.skip("it has no model")
+    settings = json.loads((kind.model / "config.json").read_text("utf-8"))
+    wider = settings["hidden_size"] + 64
+    halves = {"A": np.zeros((4, wider), np.float32), "B": np.zeros((wider, 4), np.float32)}
+    save_file({f"base_model.model.{layer}.lora_{half}.weight": one for half, one in halves.items()}, tmp_path / WEIGHTS)
+    config = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["q_proj"]}
+    (tmp_path / CONFIG).write_text(json.dumps(config), "utf-8")
+    with pytest.raises(AdapterError, match=layer):
+        await kind.engine.load(Adapter(tmp_path, digest_of_folder(tmp_path), version(4)))
+    with pytest.raises(EngineError):
+        await said(kind, by=version(4))
     assert len(await said(kind)) == 5
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from openclaw_rl.engines.local.blocks import Block
 from openclaw_rl.engines.local.cache import Cache, Geometry
+from openclaw_rl.engines.local.long_past import attend_in_two, is_worth_it
 from openclaw_rl.errors import ModelError
 
 NAME = "openclaw_rl"
@@ -246,6 +247,8 @@ def _attend_piece(now: AttentionPass, begin: int, piece: RowPiece, call: Attenti
     is_shared = query.shape[1] != keys.shape[1]
     if is_shared and not is_plain and query.is_cuda:
         out = folded(query, keys, values, _piece_mask(now, piece, first, window), call.look.scaling)
+    elif window is None and is_worth_it(query, values, piece.start):
+        out = attend_in_two(query, keys, values, piece.start, call.look.scaling)
     else:
         out = F.scaled_dot_product_attention(
             query,

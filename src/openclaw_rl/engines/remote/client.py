@@ -12,7 +12,7 @@ import hashlib
 import logging
 import random
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from openclaw_rl.engines.limits import check_prompt, check_score, check_version
 from openclaw_rl.engines.remote.checks import TEXT, check_server
 from openclaw_rl.engines.remote.dialect import Ask, Dialect, Piece
 from openclaw_rl.engines.remote.http import ServerGoneError, ServerHttp, ServerRefusal
-from openclaw_rl.engines.remote.model import described, text_ids
+from openclaw_rl.engines.remote.model import check_fits, described, matrices, text_ids
 from openclaw_rl.engines.remote.replica import (
     KEY_REFUSED,
     LOST,
@@ -57,9 +57,17 @@ SCORES_AT_ONCE = 8
 class RemoteEngine:
     """An `Engine` on servers elsewhere; made by `start`."""
 
-    def __init__(self, settings: EngineSettings, info: EngineInfo, replicas: list[Replica]) -> None:
+    def __init__(
+        self,
+        settings: EngineSettings,
+        info: EngineInfo,
+        replicas: list[Replica],
+        *,
+        known: Mapping[str, tuple[int, int]],
+    ) -> None:
         self._settings = settings
         self._info = info
+        self._known = known  # the model's matrices, which an adapter has to fit
         self._replicas = replicas
         self._adapters = replicas[0].adapters
         self._leaving: set[PolicyVersion] = set()
@@ -102,7 +110,7 @@ class RemoteEngine:
             replica.facts.context_length for replica in replicas if replica.facts and replica.facts.context_length
         ]
         info = await asyncio.to_thread(described, model, min(contexts, default=0), str(settings.kind), len(replicas))
-        return cls(settings, info, replicas)
+        return cls(settings, info, replicas, known=await asyncio.to_thread(matrices, model))
 
     @property
     def info(self) -> EngineInfo:
@@ -172,6 +180,7 @@ class RemoteEngine:
                 f"version {adapter.version} holds every weight of the model, which {self._settings.kind} is not given",
                 fix="set trainer.parameters to lora, or engine.kind to local",
             )
+        await asyncio.to_thread(check_fits, adapter, self._known)
         up = [replica for replica in self._replicas if replica.is_up]
         found = await asyncio.gather(*(replica.load(adapter) for replica in up), return_exceptions=True)
         for replica, problem in zip(up, found, strict=True):

