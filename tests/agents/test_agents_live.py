@@ -65,9 +65,14 @@ async def test_it_learns_and_conversations_are_answered_and_learned_from_meanwhi
     running.append(server := start(tmp_path / "home", config=RECIPE))
     latencies: list[float] = []
 
-    async def talks(endpoint: PolicyEndpoint, training: asyncio.Task[None]) -> None:
+    async def talks(endpoint: PolicyEndpoint, training: Training, run: asyncio.Task[None]) -> None:
         number = 0
-        while not training.done():
+        while not run.done():
+            if (
+                training.episodes < 16 * number
+            ):  # not by the clock: this user wants no markdown, the tasks want headings
+                await asyncio.sleep(0.2)
+                continue
             session = {"X-Session-Id": f"talk-{number}", "X-User-Id": "ann"}
             asked = [{"role": "user", "content": "Mia has 3 pens and gets 4 more. How many pens does she have?"}]
             began_s = asyncio.get_running_loop().time()
@@ -79,14 +84,13 @@ async def test_it_learns_and_conversations_are_answered_and_learned_from_meanwhi
             )
             await endpoint.post(f"/v1/sessions/{session['X-Session-Id']}/done", {})
             number += 1
-            await asyncio.sleep(5)
 
     async with PolicyEndpoint(server.url, KEY) as endpoint:
         before = await success(endpoint, "base")
         plan = TrainingPlan(group_size=8, at_once=8, episodes=128)
         training = a_training(endpoint, tmp_path / "run.json", plan)
         async with asyncio.TaskGroup() as group:
-            group.create_task(talks(endpoint, group.create_task(training.run())))
+            group.create_task(talks(endpoint, training, group.create_task(training.run())))
         after = await success(endpoint, "")
         again = await success(endpoint, "base")
         versions = await endpoint.get("/v1/rl/versions?limit=200")

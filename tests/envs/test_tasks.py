@@ -10,6 +10,7 @@ import pytest
 
 from openclaw_rl.envs.answers.exact import final_number
 from openclaw_rl.envs.box.sandbox import Boxes
+from openclaw_rl.envs.screen.desktop.desktop import missing_programs
 from openclaw_rl.envs.task import Failure
 from openclaw_rl.envs.tasks.check import TaskReport, TaskVerdict, check_sources
 from openclaw_rl.envs.tasks.dockerfile import parse, recipe_of
@@ -132,7 +133,8 @@ async def test_judging_leaves_the_box_as_it_is_and_believes_no_verdict_but_its_o
 
 async def test_the_examples_are_sound_wherever_boxes_have_walls(walled: Boxes) -> None:
     report = await checked(EXAMPLES, walled)
-    assert report.counts == {"sound": 2}
+    has_desktops = not missing_programs()  # two of the four are done on one
+    assert report.counts == ({"sound": 4} if has_desktops else {"sound": 2, "box failed": 2})
 
 
 async def test_code_that_leaves_before_its_tests_end_is_not_rewarded(boxes: Boxes) -> None:

@@ -120,6 +120,6 @@ async def test_boxes_end_with_the_process_that_keeps_them(walled: Boxes) -> None
             await box.exec("true", timeout_s=20)
 
 
-async def test_a_base_that_belongs_to_someone_else_is_refused_with_what_to_do(walled: Boxes, tmp_path: Path) -> None:
-    with pytest.raises(BoxError, match="no root folder"):
+async def test_a_base_that_is_not_a_root_folder_is_refused_with_what_is_missing(walled: Boxes, tmp_path: Path) -> None:
+    with pytest.raises(BoxError, match="is not a root folder: it has no bin/bash"):
         await walled.create(BoxSpec(base=str(tmp_path)))

@@ -83,7 +83,7 @@ def agent_tasks(
     folder: Annotated[Path, typer.Option(help="Where the tasks are written: FOLDER/SETTING/SPLIT.")],
     setting: Annotated[
         list[str] | None,
-        typer.Option("--setting", help="terminal, tools or software; may be repeated. All by default."),
+        typer.Option("--setting", help="terminal, tools, software or screen; may be repeated. All by default."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the tasks.")] = 0,
     train: Annotated[int, typer.Option(help="Tasks to learn from, in each setting.")] = 512,

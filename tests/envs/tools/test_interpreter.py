@@ -163,14 +163,16 @@ async def test_walls_hold_what_code_does(isolated: Boxes) -> None:
     assert (status, text.splitlines()[-1]) == (CallStatus.RAISED, "MemoryError")
     status, _ = await said(one, "parts = []\nimport subprocess\nwhile True: parts.append(bytearray(10 ** 6))")
     assert status is CallStatus.RAISED
+    await said(one, "parts.clear()")  # what was held when it was raised is kept, as every variable is
     status, text = await said(one, "while True: print('y' * 1000)", 60.0)
     assert status is CallStatus.OUTPUT and len(text) < 9_000 and text.endswith("it printed too much" + KEPT)
     status, text = await said(one, "import os\nwhile True:\n    os.fork()", 5.0)
     assert status in (CallStatus.RAISED, CallStatus.TIMEOUT, CallStatus.LOST), text
-    status, text = await said(one, "1 + 1", 60.0)
-    if status is CallStatus.LOST:  # what the bomb left was in its way, and is gone with the interpreter
+    for _ in range(60):  # what the bomb left ends, but on a busy machine it is in the way of a few calls
         status, text = await said(one, "1 + 1", 60.0)
-    assert status is CallStatus.OK and "2\n" in text, text
+        if (status, text) == (CallStatus.OK, "2\n"):
+            break
+    assert (status, text) == (CallStatus.OK, "2\n")
     assert (
         (await said(one, "import socket\nsocket.create_connection(('1.1.1.1', 53), 2)"))[1]
         .splitlines()[-1]

@@ -89,5 +89,6 @@ def test_what_ships_is_small_and_says_how_it_was_made() -> None:
     assert sum(path.stat().st_size for path in folder.iterdir()) < MOST_BYTES
     held = json.loads((folder / "manifest.json").read_text("utf-8"))
     assert (held["steps"], held["seed"]) == (make.MORE.schedule.steps, 0)
-    assert held["before"]["before"]["steps"] == make.FULL.schedule.steps  # made from nothing, then gone on with twice
+    first = held["before"]["before"]["before"]  # made from nothing, then continued three times
+    assert first["steps"] == make.FULL.schedule.steps and "before" not in first
     assert (folder / "chat_template.jinja").read_text("utf-8") == make.template_source()

@@ -56,13 +56,16 @@ MEANS: Mapping[BoxKind, tuple[tuple[bool, bool], ...]] = {
 }
 
 
-async def open_boxes(kind: BoxKind = BoxKind.AUTO) -> Boxes:
-    """A maker of boxes of this kind, tried out; BoxError with the reasons where there can be none."""
+async def open_boxes(kind: BoxKind = BoxKind.AUTO, *, bwrap_at: str = BWRAP_AT) -> Boxes:
+    """A maker of boxes of this kind, tried out; BoxError with the reasons where there can be none.
+
+    `bwrap_at`: the folders in which bubblewrap's program is looked for.
+    """
     if kind is BoxKind.PLAIN:
         return PlainBoxes.open()
     if kind in (BoxKind.DOCKER, BoxKind.PODMAN):
         return await DockerBoxes.open(kind.value)
-    boxes, refused = await _best(list(MEANS) if kind is BoxKind.AUTO else [kind])
+    boxes, refused = await _best(list(MEANS) if kind is BoxKind.AUTO else [kind], bwrap_at)
     if boxes is None:
         raise BoxError(
             f"no boxes can be made here: {'; '.join(f'{name}: {why}' for name, why in refused.items())}",
@@ -74,9 +77,9 @@ async def open_boxes(kind: BoxKind = BoxKind.AUTO) -> Boxes:
     return boxes[1]
 
 
-async def probe() -> BoxProbe:
+async def probe(*, bwrap_at: str = BWRAP_AT) -> BoxProbe:
     """What this machine can do."""
-    boxes, refused = await _best(list(MEANS))
+    boxes, refused = await _best(list(MEANS), bwrap_at)
     engines = tuple(name for name in ("docker", "podman") if shutil.which(name))
     if boxes is None:
         return BoxProbe(None, refused=refused, engines=engines)
@@ -87,10 +90,10 @@ async def probe() -> BoxProbe:
         await maker.aclose()
 
 
-async def _best(kinds: list[BoxKind]) -> tuple[tuple[BoxKind, IsolatedBoxes] | None, dict[str, str]]:
+async def _best(kinds: list[BoxKind], bwrap_at: str) -> tuple[tuple[BoxKind, IsolatedBoxes] | None, dict[str, str]]:
     """The best maker, open, and why each better kind was refused."""
     refused: dict[str, str] = {}
-    bwrap = shutil.which("bwrap", path=BWRAP_AT)
+    bwrap = shutil.which("bwrap", path=bwrap_at)
     if not sys.platform.startswith("linux") or bwrap is None:
         return None, {kind: "bubblewrap (bwrap) is not installed" for kind in kinds}
     for kind in kinds:

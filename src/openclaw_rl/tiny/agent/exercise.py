@@ -26,7 +26,7 @@ SKILL: dict[Setting, float] = {
     Setting.TERMINAL: 0.4,
     Setting.TOOLS: 0.4,
     Setting.SOFTWARE: 0.4,
-    Setting.SCREEN: 0.65,
+    Setting.SCREEN: 0.45,
 }
 
 

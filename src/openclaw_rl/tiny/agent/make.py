@@ -53,12 +53,12 @@ FULL = AgentRecipe(
     ModelShape(vocabulary=1200, hidden=160, layers=4, inner=416, heads=4, kv_heads=2, head_dim=40),
     Schedule(steps=1200, easy_share=0.12, step_tokens=4096, shifted=0.0, grain=64, warmup=40, checkpoint_every=50),
 )
-# What follows for a model that is there already: mostly software, and enough of the others to keep them.
+# What follows for a model that is there already: mostly screens, and enough of the others to keep them.
 MORE = replace(
     FULL,
-    schedule=replace(FULL.schedule, steps=240, easy_share=0.0, matrix_lr=0.01, other_lr=2e-3),
-    shares={Setting.TERMINAL: 1.0, Setting.TOOLS: 1.0, Setting.SOFTWARE: 4.0, Setting.SCREEN: 0.5},
-    code_share=0.1,
+    schedule=replace(FULL.schedule, steps=300, easy_share=0.0, matrix_lr=0.01, other_lr=2e-3),
+    shares={Setting.TERMINAL: 1.0, Setting.TOOLS: 1.0, Setting.SOFTWARE: 2.0, Setting.SCREEN: 4.0},
+    code_share=0.05,
 )
 SHORT = AgentRecipe(  # seconds: shows that the recipe runs, teaches nothing
     ModelShape(vocabulary=420, hidden=32, layers=2, inner=48, heads=2, kv_heads=1, head_dim=16),

@@ -1,4 +1,8 @@
-"""Exercises on a screen: the small families of pages, and what is seen after each action. Rows name a page."""
+"""Exercises on a screen: the small families of pages, and what is seen after each action. Rows name a page.
+
+Elements are called by their names. A number in front of a label must be looked up, which a model of this size did not
+learn; a name is copied.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +19,11 @@ from openclaw_rl.envs.screen.families.family import PagePlan
 from openclaw_rl.envs.screen.screen import Node, View
 from openclaw_rl.envs.screen.tree import tree_text
 from openclaw_rl.envs.task import Split
-from openclaw_rl.tiny.agent.exercise import Exercise, Family, Move, Setting
+from openclaw_rl.tiny.agent.exercise import SUBMIT, Exercise, Family, Move, Setting
 
 POOL = (*words.LABELS, *words.FIRST, *words.LAST, *words.CITIES, *words.COUNTRIES, *words.FOODS, *words.COLOURS,
         *words.ITEMS, *words.TOPICS)  # fmt: skip
+TAKEN = {"Save"}  # a button of the pages themselves: nothing else on them is called so
 _KNOWN = re.compile(rf"\b({'|'.join(POOL)})\b")
 SEEDS = 100_000  # of tasks in each split
 MOST_CHARACTERS = 8_000
@@ -47,7 +52,7 @@ def _reworded(family: str) -> Family:
         plan = PAGES[family].plan(rng.randrange(SEEDS), Split.TRAIN)
         text = json.dumps([plan.instruction, dict(plan.data), dict(plan.wanted)])
         old = sorted(set(_KNOWN.findall(text)))
-        new = dict(zip(old, rng.sample(sorted(set(POOL)), len(old)), strict=True))
+        new = dict(zip(old, rng.sample(sorted({*POOL} - TAKEN), len(old)), strict=True))
         asked, data, wanted = json.loads(_KNOWN.sub(lambda found: new[found[1]], text))
         return _played(family, replace(plan, instruction=asked, data=data, wanted=wanted), {}, rng)
 
@@ -67,9 +72,9 @@ def _seen(nodes: Nodes) -> str:
     return tree_text(View(tuple(nodes)), most_characters=MOST_CHARACTERS)
 
 
-def _click(ref: int, after: Nodes | None = None) -> Move:
+def _click(name: str, after: Nodes | None = None) -> Move:
     """A click; without what is seen after it, it ends the task."""
-    return Move("click", {"ref": ref}, "" if after is None else _seen(after), None)
+    return Move("click", {"ref": name}, "" if after is None else _seen(after), None)
 
 
 def _texts(value: Json) -> list[str]:
@@ -79,72 +84,75 @@ def _texts(value: Json) -> list[str]:
 def _buttons(plan: PagePlan, rng: Random) -> tuple[Nodes, Attempts]:
     labels = _texts(plan.data["labels"])
     nodes = [Node("button", label, ref) for ref, label in enumerate(labels, 1)]
-    right = labels.index(str(plan.wanted["clicked"])) + 1
-    wrong = [ref for ref in range(1, len(labels) + 1) if ref != right]
-    rng.shuffle(wrong)
-    attempts: Attempts = [(_click(ref),) for ref in (right, *wrong)]
-    return nodes, attempts
+    right = str(plan.wanted["clicked"])
+    wrong = [label for label in labels if label != right]
+    clicked: Attempts = [(_click(label),) for label in (right, *rng.sample(wrong, min(len(wrong), 2)))]
+    return nodes, [*clicked, (SUBMIT,)]
 
 
 def _fields(plan: PagePlan, rng: Random) -> tuple[Nodes, Attempts]:
     names = _texts(plan.data["fields"])
     value = next(str(one) for one in plan.wanted.values() if one)
-    right = next(number for number, name in enumerate(names, 1) if plan.wanted[name])
+    right, other = sorted(names, key=lambda name: not plan.wanted[name])
 
-    def nodes(held: int = 0, what: str = value) -> Nodes:
-        fields = [Node("textbox", name, ref, what if ref == held else "") for ref, name in enumerate(names, 1)]
+    def nodes(held: str = "", what: str = value) -> Nodes:
+        fields = [Node("textbox", name, ref, what if name == held else "") for ref, name in enumerate(names, 1)]
         return [*fields, Node("button", "Save", 3)]
 
-    def typed(ref: int, what: str = value) -> Move:
-        return Move("type", {"ref": ref, "text": what}, _seen(nodes(ref, what)), None)
+    def typed(name: str, what: str = value) -> Move:
+        return Move("type", {"ref": name, "text": what}, _seen(nodes(name, what)), None)
 
-    other = 3 - right
     return nodes(), [
-        (typed(right), _click(3)),
-        (typed(other), _click(3)),
-        (_click(3),),
-        (typed(right, names[right - 1]), _click(3)),
+        (typed(right), _click("Save")),
+        (typed(other), _click("Save")),
+        (_click("Save"),),
+        (typed(right, right), _click("Save")),
+        (typed(right), SUBMIT),
     ]
 
 
 def _checks(plan: PagePlan, rng: Random) -> tuple[Nodes, Attempts]:
-    names, wanted = _texts(plan.data["names"]), _texts(plan.wanted["saved"])
-    save = len(names) + 1
+    names, right = _texts(plan.data["names"]), _texts(plan.wanted["saved"])
 
-    def nodes(on: Sequence[int] = ()) -> Nodes:
+    def nodes(on: Sequence[str] = ()) -> Nodes:
         boxes = [
-            Node("checkbox", name, ref, facts=("on" if ref in on else "off",)) for ref, name in enumerate(names, 1)
+            Node("checkbox", name, ref, facts=("on" if name in on else "off",)) for ref, name in enumerate(names, 1)
         ]
-        return [*boxes, Node("button", "Save", save)]
+        return [*boxes, Node("button", "Save", len(names) + 1)]
 
-    def ticked(refs: Sequence[int]) -> tuple[Move, ...]:
-        return (*(_click(ref, nodes(refs[: place + 1])) for place, ref in enumerate(refs)), _click(save))
+    def ticked(wanted: Sequence[str], last: Move) -> tuple[Move, ...]:
+        return (*(_click(name, nodes(wanted[: place + 1])) for place, name in enumerate(wanted)), last)
 
-    right = [names.index(name) + 1 for name in wanted]
-    others = [ref for ref in range(1, save) if ref not in right]
-    wrong = rng.choice(others)
-    return nodes(), [ticked(right), ticked([*right[:-1], wrong]), ticked([*right, wrong]), ticked(right[:-1])]
+    save = _click("Save")
+    wrong = rng.choice([name for name in names if name not in right])
+    tried = (right, [*right[:-1], wrong], [*right, wrong], right[:-1])
+    return nodes(), [*(ticked(some, save) for some in tried), ticked(right, SUBMIT)]
 
 
 def _choices(plan: PagePlan, rng: Random) -> tuple[Nodes, Attempts]:
     selects = [one for one in json_list(plan.data["selects"]) if isinstance(one, dict)]
-    names, options = [str(one["name"]) for one in selects], [_texts(one["options"]) for one in selects]
-    right = next(place for place in (0, 1) if plan.wanted[names[place]] != options[place][0])
+    options = {str(one["name"]): _texts(one["options"]) for one in selects}
+    right, other = sorted(options, key=lambda name: plan.wanted[name] == options[name][0])
 
-    def nodes(changed: int = -1, value: str = "") -> Nodes:
+    def nodes(changed: str = "", value: str = "") -> Nodes:
         boxes = [
-            Node("combobox", name, ref, value if changed == ref - 1 else offered[0], options=tuple(offered))
-            for ref, (name, offered) in enumerate(zip(names, options, strict=True), 1)
+            Node("combobox", name, ref, value if changed == name else offered[0], options=tuple(offered))
+            for ref, (name, offered) in enumerate(options.items(), 1)
         ]
         return [*boxes, Node("button", "Save", 3)]
 
-    def chosen(place: int, value: str) -> tuple[Move, ...]:
-        return (Move("select", {"ref": place + 1, "value": value}, _seen(nodes(place, value)), None), _click(3))
+    def chosen(name: str, value: str, last: Move) -> tuple[Move, ...]:
+        return (Move("select", {"ref": name, "value": value}, _seen(nodes(name, value)), None), last)
 
-    value = str(plan.wanted[names[right]])
+    save, value = _click("Save"), str(plan.wanted[right])
     wrong = rng.choice([one for one in options[right][1:] if one != value])
-    other = rng.choice(options[1 - right][1:])
-    return nodes(), [chosen(right, value), chosen(right, wrong), chosen(1 - right, other), (_click(3),)]
+    return nodes(), [
+        chosen(right, value, save),
+        chosen(right, wrong, save),
+        chosen(other, rng.choice(options[other][1:]), save),
+        (save,),
+        chosen(right, value, SUBMIT),
+    ]
 
 
 def _counter(plan: PagePlan, rng: Random) -> tuple[Nodes, Attempts]:
@@ -156,12 +164,12 @@ def _counter(plan: PagePlan, rng: Random) -> tuple[Nodes, Attempts]:
 
     def pressed(by: int) -> tuple[Move, ...]:
         sign = 1 if by > 0 else -1
-        steps = (_click(1 if by > 0 else 2, nodes(start + sign * done)) for done in range(1, abs(by) + 1))
-        return (*steps, _click(3))
+        steps = (_click("+" if by > 0 else "-", nodes(start + sign * done)) for done in range(1, abs(by) + 1))
+        return (*steps, _click("OK"))
 
     by = wanted - start
     wrong = [other for other in (-3, -2, -1, 1, 2, 3) if other != by]
-    return nodes(start), [pressed(by), *(pressed(other) for other in rng.sample(wrong, 3)), (_click(3),)]
+    return nodes(start), [pressed(by), *(pressed(other) for other in rng.sample(wrong, 3)), (_click("OK"),)]
 
 
 def _tabs(plan: PagePlan, rng: Random) -> tuple[Nodes, Attempts]:
@@ -177,14 +185,20 @@ def _tabs(plan: PagePlan, rng: Random) -> tuple[Nodes, Attempts]:
         return [*heads, *(Node("button", one, ref) for ref, one in enumerate(labels[opened], 4))]
 
     def clicked(opened: int, button: int) -> tuple[Move, ...]:
-        return (_click(opened + 1, nodes(opened)), _click(button + 4))
+        return (_click(names[opened], nodes(opened)), _click(labels[opened][button]))
 
     right = names.index(tab)
     button = labels[right].index(label)
     other = rng.choice([place for place in range(3) if place != right])
-    wrong: Attempts = [clicked(right, 1 - button), clicked(other, rng.randrange(2)), (_click(4 + rng.randrange(2)),)]
-    first = (_click(4 + button),) if right == 0 else ()  # the tab is open already: its button succeeds at once
-    return nodes(0), [clicked(right, button), *(attempt for attempt in wrong if attempt != first)]
+    opened = _click(names[right], nodes(right))
+    wrong: Attempts = [
+        (opened, _click(labels[right][1 - button])),
+        clicked(other, rng.randrange(2)),
+        (opened, SUBMIT),
+        (_click(rng.choice(labels[0])),),
+    ]
+    first = (_click(label),) if right == 0 else ()  # the tab is open already: its button succeeds at once
+    return nodes(0), [(opened, _click(label)), *(attempt for attempt in wrong if attempt != first)]
 
 
 _PLAYED: dict[str, Callable[[PagePlan, Random], tuple[Nodes, Attempts]]] = {
