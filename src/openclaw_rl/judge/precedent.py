@@ -2,7 +2,7 @@
 
 Only where the same user says the same words and the judge decides as it did when it was overruled: then the owner's
 score takes its place once more. Other words are judged as before; what looks alike to a judge is often not meant alike
-(docs/decisions/0040-what-an-owner-overruled.md). Nothing is kept but the rows in the store, so what is forgotten no
+(docs/decisions/0034-what-an-owner-overruled.md). Nothing is kept but the rows in the store, so what is forgotten no
 longer decides.
 """
 
