@@ -62,9 +62,6 @@ def serve(
     Point any OpenAI-style client at the address it prints. Ctrl-C finishes what is being answered and leaves; a second
     Ctrl-C leaves at once. Nothing is lost either way.
     """
-    from openclaw_rl.runtime.serving import run
-    from openclaw_rl.telemetry.settings import LogFormat
-
     given: dict[str, Json] = {
         "model": model,
         "home": None if home is None else str(home),
@@ -76,7 +73,13 @@ def serve(
         "serve.plain_public": plain_public,
         "cluster.address": cluster,
     }
-    settings = _settings(config, given, logging.DEBUG if verbose else logging.INFO)
+    _run(_settings(config, given, logging.DEBUG if verbose else logging.INFO), learn=learn)
+
+
+def _run(settings: Config, *, learn: bool) -> None:
+    """Serves until it is stopped; what a person should read goes to the terminal, or into a log of JSON lines."""
+    from openclaw_rl.runtime.serving import run
+    from openclaw_rl.telemetry.settings import LogFormat
 
     is_text = settings.log.format is LogFormat.TEXT
 
