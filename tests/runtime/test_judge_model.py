@@ -41,7 +41,7 @@ async def test_a_judge_that_died_is_started_again_when_it_is_asked_next() -> Non
 
 async def test_a_judge_that_cannot_be_started_again_is_a_judge_that_does_not_answer(tmp_path: Path) -> None:
     renderer = ChatRenderer(read_template(model_folder("bundled")))
-    judge = JudgeModel(EngineSettings(model=str(tmp_path)), renderer)
+    judge = JudgeModel(tmp_path, EngineSettings(model=str(tmp_path)), renderer)
     with pytest.raises(JudgeError, match=r"holds no config\.json"):
         await judge.reply(ASKED, temperature=0.0, max_tokens=12)
 
