@@ -62,6 +62,9 @@ def serve(
     Point any OpenAI-style client at the address it prints. Ctrl-C finishes what is being answered and leaves; a second
     Ctrl-C leaves at once. Nothing is lost either way.
     """
+    from openclaw_rl.runtime.serving import run
+    from openclaw_rl.telemetry.settings import LogFormat
+
     given: dict[str, Json] = {
         "model": model,
         "home": None if home is None else str(home),
@@ -73,23 +76,18 @@ def serve(
         "serve.plain_public": plain_public,
         "cluster.address": cluster,
     }
-    _run(_settings(config, given, logging.DEBUG if verbose else logging.INFO), learn=learn)
-
-
-def _run(settings: Config, *, learn: bool) -> None:
-    """Serves until it is stopped; what a person should read goes to the terminal, or into a log of JSON lines."""
-    from openclaw_rl.runtime.serving import run
-    from openclaw_rl.telemetry.settings import LogFormat
-
+    settings = _settings(config, given, logging.DEBUG if verbose else logging.INFO)
     is_text = settings.log.format is LogFormat.TEXT
-
-    def announce(line: str) -> None:
-        if is_text:
-            say.print(line, soft_wrap=True, markup=False)
-        else:
-            log.info("%s", line)
-
+    announce = _printed if is_text else _logged
     asyncio.run(run(settings, learn=learn, announce=announce, is_private=is_text and say.is_terminal))
+
+
+def _printed(line: str) -> None:
+    say.print(line, soft_wrap=True, markup=False)
+
+
+def _logged(line: str) -> None:
+    log.info("%s", line)
 
 
 def _settings(file: Path | None, given: Mapping[str, Json], level: int) -> Config:

@@ -150,11 +150,6 @@ class Masker:
         return {name: self.json(value) for name, value in held.items()}
 
 
-def is_masked(turn: Turn) -> bool:
-    """Whether the turn was stored without its ids."""
-    return turn.prompt == NO_IDS and not turn.completion.tokens
-
-
 def _apart(found: Iterable[Found]) -> list[Found]:
     """The pieces in their order, those that overlap made one."""
     apart: list[Found] = []
