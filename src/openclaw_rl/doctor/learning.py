@@ -86,7 +86,7 @@ def gathered(facts: StoreFacts, loop: Loop, stages: Sequence[Finding]) -> tuple[
             Level.MEND,
             stage,
             why,
-            "see the server's log; answers are served all the same, and the stage restarts by itself",
+            "see the server's log; requests are still answered, and the stage restarts by itself",
         )
         for stage, why in loop.broken.items()
     ]
@@ -104,7 +104,7 @@ def _learns(facts: StoreFacts, loop: Loop) -> Iterator[Finding]:
     if frozen_s is not None:
         since = datetime.fromtimestamp(frozen_s).strftime("%Y-%m-%d %H:%M")
         said = f"training is frozen by your order since {since}: turns are judged, and wait"
-        yield Finding(Level.NOTE, "learn", said, "`openclaw-rl unfreeze` lets it go on")
+        yield Finding(Level.NOTE, "learn", said, "`openclaw-rl unfreeze` resumes it")
     elif loop.learns:
         when = "when enough are ready" if loop.is_live else "once a server runs and enough are ready"
         yield Finding(Level.OK, "learn", f"turns are learned from, or will be {when}")
