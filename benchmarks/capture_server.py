@@ -28,7 +28,7 @@ from openclaw_rl.render.detokenise import Detokeniser
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.activity import Activity
-from openclaw_rl.runtime.allocator import set_aside
+from openclaw_rl.runtime.upkeep import set_aside
 from openclaw_rl.serve.apis.chat.wire import ChatBody, messages_of, parsed, tools_of
 from openclaw_rl.serve.app import build_app, runner_of
 from openclaw_rl.serve.door.auth import Keys

@@ -91,8 +91,8 @@ class Config:
             object.__setattr__(self, "trainer", dataclasses.replace(self.trainer, weights=weights))
         if self.trainer.parameters == "full" and self.train.scopes is not Scopes.SHARED:
             raise ValueError(
-                f"trainer.parameters is full and train.scopes {self.train.scopes}: own adapters stand on a shared one, "
-                "so they need trainer.parameters = lora"
+                f"trainer.parameters is full and train.scopes {self.train.scopes}: the adapters of users and "
+                "agents are added to a shared one, so they need trainer.parameters = lora"
             )
         if self.trainer.kind == "external" and self.train.scopes is not Scopes.SHARED:
             raise ValueError(
@@ -123,7 +123,7 @@ ENVIRONMENT: dict[str, str] = {
 }
 # Names of earlier systems that mean nothing here, and why.
 UNUSED: dict[str, str] = {
-    "SAVE_CKPT": "every version is kept in the home folder, under versions/; OPENCLAW_RL_HOME says where that is",
+    "SAVE_CKPT": "every version is kept in the home folder, under versions/; OPENCLAW_RL_HOME names that folder",
     "OPENCLAW_RECORD_FILE": "every turn is in the store; `openclaw-rl export` writes the records",
     "PRM_TEACHER_GPUS": "the teacher is computed by the trainer's processes: add its GPUs to ACTOR_GPUS",
 }

@@ -41,7 +41,7 @@ def test_hints_are_added_listed_edited_retired_and_removed(home: Path) -> None:
         ("ann", "Answer in French."),
         ("owner", "Be brief."),
     ]
-    assert run(home, "edit", name, "Answer in Greek.").startswith(f"{name} is kept; no hint stands in a prompt")
+    assert run(home, "edit", name, "Answer in Greek.").startswith(f"{name} is kept; no hint is in a prompt")
     assert run(home, "retire", name).strip() == f"{name} is retired"
     (kept,) = listed(home, "--user", "ann")
     assert (kept["text"], kept["state"], kept["why"]) == ("Answer in Greek.", "retired", "retired by hand")
@@ -53,7 +53,7 @@ def test_hints_are_added_listed_edited_retired_and_removed(home: Path) -> None:
 def test_hints_are_in_use_only_where_the_settings_put_them_into_prompts(home: Path) -> None:
     name = run(home, "add", "Be brief.").split()[0]
     shown = run(home, "list")
-    assert "kept" in shown and "in use" not in shown and "no hint stands in a prompt" in shown
+    assert "kept" in shown and "in use" not in shown and "no hint is in a prompt" in shown
     (home / "config.toml").write_text('carry = "memory"\n', "utf-8")
     shown = run(home, "list")
     assert "in use" in shown and "no hint stands" not in shown

@@ -132,7 +132,7 @@ def test_freezing_is_told_and_lifted(home: Path) -> None:
     assert "nothing is trained" in run(home, "freeze")
     assert isinstance(told(home)["frozen_since"], float)
     assert "training is frozen" in run(home, "versions")
-    assert "training goes on" in run(home, "unfreeze")
+    assert "training continues" in run(home, "unfreeze")
     assert told(home)["frozen_since"] is None
 
 

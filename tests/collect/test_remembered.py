@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from openclaw_rl.collect.prefixes import history_of
-from openclaw_rl.collect.remembered import RequestMemory
+from openclaw_rl.collect.prefixes import RequestMemory, history_of
 from openclaw_rl.core.message import Message, Role, message
 
 

@@ -139,7 +139,7 @@ async def test_keys_that_cannot_be_read_are_told(home: Path) -> None:
     (home / "keys.json").write_text("{", "utf-8")
     key, others = [said for stage, said in mend(await examine(home)) if stage == "key"]
     assert "api_key cannot be read" in key
-    assert others.startswith("nobody else is let in: ") and "keys.json cannot be read" in others
+    assert others.startswith("others cannot connect: ") and "keys.json cannot be read" in others
 
 
 @pytest.mark.parametrize("harm", ["folder", "empty", "bytes"])

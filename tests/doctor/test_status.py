@@ -11,8 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from openclaw_rl.core.facts import Overview, StoreFacts
 from openclaw_rl.core.finding import Finding, Level
 from openclaw_rl.core.stage import StageReport
-from openclaw_rl.doctor.learning import Loop
-from openclaw_rl.doctor.status import status_of
+from openclaw_rl.doctor.learning import Loop, status_of
 from openclaw_rl.judge.status import JudgeStatus, judge_findings
 from openclaw_rl.runtime.activity import Activity
 from openclaw_rl.serve.metrics import Metrics, Reuse

@@ -6,8 +6,8 @@ from openclaw_rl.core.message import Role, message
 from openclaw_rl.evals.scripted_judge import MODEL, scripted_judge
 from openclaw_rl.judge.endpoint import EndpointChat
 from openclaw_rl.judge.hint import marked_text
+from openclaw_rl.judge.llm import vote_of
 from openclaw_rl.judge.prompt import Question, question
-from openclaw_rl.judge.vote import vote_of
 
 REQUEST = (message(Role.USER, "What is 2 + 3?"),)
 REPLY = message(Role.ASSISTANT, "**5**")

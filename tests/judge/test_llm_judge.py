@@ -14,8 +14,7 @@ from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.verdict import VerdictSource
 from openclaw_rl.errors import JudgeError
-from openclaw_rl.judge.budget import ForgetfulBudget
-from openclaw_rl.judge.llm import LlmJudge
+from openclaw_rl.judge.llm import ForgetfulBudget, LlmJudge
 from openclaw_rl.judge.settings import HintFrom, HintWhen, JudgeSettings
 
 UP, DOWN, ZERO = "\\boxed{1}", "\\boxed{-1}", "\\boxed{0}"

@@ -15,9 +15,8 @@ from openclaw_rl.core.ledger import State
 from openclaw_rl.core.next_state import NextState
 from openclaw_rl.core.turn import Session, Turn
 from openclaw_rl.core.verdict import Verdict, VerdictSource
-from openclaw_rl.judge.precedent import by_precedent
 from openclaw_rl.judge.settings import JudgeSettings
-from openclaw_rl.judge.stage import JudgeStage
+from openclaw_rl.judge.stage import JudgeStage, by_precedent
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.forget.selection import ForgetTarget
 from openclaw_rl.store.tables.overrules import Overrule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from openclaw_rl.judge.said import is_said
+from openclaw_rl.judge.hint import is_said
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openclaw_rl.judge.vote import majority, mean_of, vote_of
+from openclaw_rl.judge.llm import majority, mean_of, vote_of
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from openclaw_rl.config import ENVIRONMENT, RENAMED, UNUSED, read_config, unused_names
 from openclaw_rl.errors import ConfigError
+from openclaw_rl.judge.settings import JudgeSettings
 from openclaw_rl.owner.settings_text import settings_text
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.train.settings import TrainSettings
@@ -150,4 +152,16 @@ def test_advanced_settings_are_shown_apart_and_every_other_one_says_when_to_chan
     lines = plain.splitlines()[2:]
     settings = [at for at, line in enumerate(lines) if re.match(r"# \w+ (=|is unset)", line)]
     silent = [lines[at] for at in settings if not re.search(r"(Change it|Use|Take|Set it) ", lines[at - 1])]
-    assert len(settings) <= 127 and silent == []
+    assert len(settings) <= 110 and silent == []
+
+
+def test_the_page_names_each_judge_setting_that_a_classifier_does_not_use() -> None:
+    page = (ROOT / "docs" / "settings.md").read_text("utf-8")
+    paragraph = next(part for part in page.split("\n\n") if part.startswith("**With a classifier as judge**"))
+    named = set(re.findall(r"`(\w+)`", paragraph))
+    source = "".join(
+        (ROOT / "src/openclaw_rl/judge" / name).read_text("utf-8") for name in ("classifier.py", "stage.py")
+    )
+    used = set(re.findall(r"self\.settings\.(\w+)", source)) - {"daily_calls"}  # of a budget, which it does not have
+    chooses = {"url", "model"}  # which judge it is
+    assert named == {field.name for field in fields(JudgeSettings)} - used - chooses

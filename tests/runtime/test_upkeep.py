@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from openclaw_rl.errors import DiskError
-from openclaw_rl.runtime.upkeep import LASTED_S, StageSupervisor
+from openclaw_rl.runtime.learning import LASTED_S, StageSupervisor
 
 
 class Clock:

@@ -20,7 +20,7 @@ from openclaw_rl.store import connection
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.mend.check import check_rows
 from openclaw_rl.store.rows import GIVEN_BACK, StepRecord, VersionRow, VersionStatus
-from openclaw_rl.store.tables.refusals import Refusal, ReturnedSamples
+from openclaw_rl.store.tables.lessons import Refusal, ReturnedSamples
 from openclaw_rl.testing.turns import a_sample, a_turn
 
 ANN = "user-ann"
@@ -133,7 +133,7 @@ from pathlib import Path
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.store.tables import lessons
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.tables.refusals import Refusal
+from openclaw_rl.store.tables.lessons import Refusal
 
 async def main():
     store = await Store.open(Path(sys.argv[1]))

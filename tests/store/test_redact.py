@@ -15,7 +15,7 @@ from openclaw_rl.core.message import Message, Role, TextPart, ToolCall, message
 from openclaw_rl.core.next_state import Feedback
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.redact.find import OVERLAP, PIECE, is_luhn
-from openclaw_rl.store.redact.masker import Masker, is_masked
+from openclaw_rl.store.redact.masker import NO_IDS, Masker
 from openclaw_rl.store.settings import Redact
 from openclaw_rl.testing.turns import a_turn
 
@@ -109,7 +109,8 @@ async def test_a_turn_with_a_secret_is_kept_without_it_and_without_ids_and_never
     await store.aclose()
     assert row is not None and plain is not None and found is not None
     assert (row.state, row.reason) == (State.DROPPED, DropReason.REDACTED)
-    assert is_masked(row.turn) and not is_masked(plain.turn)
+    assert (row.turn.prompt, row.turn.completion.tokens) == (NO_IDS, ())
+    assert plain.turn.prompt != NO_IDS and plain.turn.completion.tokens
     assert "3 secrets" in row.turn.why and "1 e-mail address" in row.turn.why
     assert (plain.state, plain.turn) == (State.SERVED, a_turn("plain"))  # nothing private, nothing changed
     assert turn.messages == (asked,) and len(turn.prompt) == len(a_turn("t").prompt)  # what was served is as it was

@@ -8,9 +8,8 @@ from random import Random
 import pytest
 
 from openclaw_rl.core.message import Role
-from openclaw_rl.judge.hint import marked_text, says_something
+from openclaw_rl.judge.hint import is_said, marked_text, says_something
 from openclaw_rl.judge.quoted import own_words
-from openclaw_rl.judge.said import is_said
 from openclaw_rl.tiny.listening import heard, hint_of, rounds
 from openclaw_rl.tiny.manners import TaskKind
 from openclaw_rl.tiny.wordings import FILES, TONES, WISHES, parts, remark, wording

@@ -20,7 +20,7 @@ from openclaw_rl.errors import StoreError, TrainerError
 from openclaw_rl.remake.steps import past_step
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import StepRecord, VersionStatus
-from openclaw_rl.store.tables.refusals import Refusal
+from openclaw_rl.store.tables.lessons import Refusal
 from openclaw_rl.testing.trainer import ScriptedTrainer
 from openclaw_rl.train.stage import FROZEN
 

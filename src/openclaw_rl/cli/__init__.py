@@ -40,28 +40,46 @@ class _Source:
     help: str | None = None
 
 
-_INSPECTING, _UNDOING = _Source("openclaw_rl.cli.looking"), _Source("openclaw_rl.cli.undo")
-_FORGETTING = _Source("openclaw_rl.cli.forgetting")
-COMMANDS: dict[str, _Source] = {  # in the order of the help
-    **dict.fromkeys(("serve", "demo"), _Source("openclaw_rl.cli.serve")),
-    "init": _Source("openclaw_rl.cli.init"),
-    "service": _Source("openclaw_rl.cli.service", True, "Let the system run the server: systemd or launchd."),
-    **dict.fromkeys(("inspect", "status", "turns", "export", "settings"), _INSPECTING),
-    "top": _Source("openclaw_rl.cli.top"),
-    **dict.fromkeys(("versions", "rollback", "pin", "unpin", "freeze", "unfreeze", "diff"), _UNDOING),
-    "plan": _Source("openclaw_rl.cli.plan"),
-    "connect": _Source("openclaw_rl.cli.connect"),
-    "doctor": _Source("openclaw_rl.cli.doctor"),
-    "check": _Source("openclaw_rl.cli.checking"),
-    **dict.fromkeys(("forget", "replay"), _FORGETTING),
-    "hints": _Source("openclaw_rl.cli.hints", is_group=True),
-    "keys": _Source("openclaw_rl.cli.keys", is_group=True),
-    **dict.fromkeys(("rollout", "train-agent"), _Source("openclaw_rl.cli.agents")),
-    "tasks": _Source("openclaw_rl.cli.tasks", True, "Look at tasks for agents before anyone learns from them."),
-    "pool": _Source("openclaw_rl.cli.pool", True, "Serve environments for agents over HTTP, to one run or to several."),
-    "eval": _Source("openclaw_rl.cli.eval", True, "Measure whether a model learns what its users want."),
-    "tiny": _Source("openclaw_rl.tiny.cli", True, "Rebuild the bundled model, or score it."),
+_LOOKING, _UNDOING = _Source("openclaw_rl.cli.looking"), _Source("openclaw_rl.cli.undo")
+# Each command under the heading of the help that lists it, in the order of the help.
+_PANELS: dict[str, dict[str, _Source]] = {
+    "First steps": {
+        **dict.fromkeys(("demo", "serve"), _Source("openclaw_rl.cli.serve")),
+        "init": _Source("openclaw_rl.cli.init"),
+        "plan": _Source("openclaw_rl.cli.plan"),
+        "connect": _Source("openclaw_rl.cli.connect"),
+        "service": _Source("openclaw_rl.cli.service", True, "Let the system run the server: systemd or launchd."),
+    },
+    "Is it learning, and if not, why?": {
+        "status": _LOOKING,
+        "top": _Source("openclaw_rl.cli.top"),
+        "doctor": _Source("openclaw_rl.cli.doctor"),
+        **dict.fromkeys(("turns", "inspect"), _LOOKING),
+        "versions": _UNDOING,
+        "hints": _Source("openclaw_rl.cli.hints", is_group=True),
+    },
+    "Going back": dict.fromkeys(("rollback", "pin", "unpin", "freeze", "unfreeze", "diff"), _UNDOING),
+    "The installation and its data": {
+        "settings": _LOOKING,
+        "keys": _Source("openclaw_rl.cli.keys", is_group=True),
+        "check": _Source("openclaw_rl.cli.checking"),
+        "export": _LOOKING,
+        **dict.fromkeys(("forget", "replay"), _Source("openclaw_rl.cli.forgetting")),
+    },
+    "Agents that learn from tasks": {
+        "tasks": _Source("openclaw_rl.cli.tasks", True, "Look at tasks for agents before anyone learns from them."),
+        **dict.fromkeys(("rollout", "train-agent"), _Source("openclaw_rl.cli.agents")),
+        "pool": _Source(
+            "openclaw_rl.cli.pool", True, "Serve environments for agents over HTTP, to one run or to several."
+        ),
+    },
+    "Measuring": {
+        "eval": _Source("openclaw_rl.cli.eval", True, "Measure whether a model learns what its users want."),
+        "tiny": _Source("openclaw_rl.tiny.cli", True, "Rebuild the bundled model, or score it."),
+    },
 }
+COMMANDS: dict[str, _Source] = {name: source for panel in _PANELS.values() for name, source in panel.items()}
+_PANEL_OF = {name: heading for heading, panel in _PANELS.items() for name in panel}
 
 
 class _Commands(TyperGroup):
@@ -85,7 +103,7 @@ class _Commands(TyperGroup):
         """Lists the commands, with stand-ins for heavy groups; nothing is asked of them after the help."""
         for name, source in COMMANDS.items():
             if source.help and name not in self.commands:
-                self.commands[name] = TyperGroup(name=name, help=source.help)
+                self.commands[name] = TyperGroup(name=name, help=source.help, rich_help_panel=_PANEL_OF[name])
         super().format_help(ctx, formatter)
 
 
@@ -94,8 +112,9 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Serve a model that learns from the conversations it has. Start with `openclaw-rl demo` to watch it learn, or "
-    "`openclaw-rl serve` to talk to it.",
+    help="Serve a model that learns from the conversations it has. `openclaw-rl demo` shows it learning in a few "
+    "minutes; `openclaw-rl serve` starts a server, and `openclaw-rl connect` points a client at it. docs/start.md "
+    "explains the rest.",
 )
 
 
@@ -138,8 +157,9 @@ def _imported(name: str) -> TyperCommand | TyperGroup:
     if not source.is_group:
         command = group.commands[name]
         assert isinstance(command, TyperCommand)
+        command.rich_help_panel = _PANEL_OF[name]
         return command
-    group.name, group.help = name, source.help or group.help
+    group.name, group.help, group.rich_help_panel = name, source.help or group.help, _PANEL_OF[name]
     return group
 
 

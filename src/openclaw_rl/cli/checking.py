@@ -22,8 +22,8 @@ def check(
 ) -> None:
     """Verify an installation's folder: the store, the ledger, every turn's data, every version's files.
 
-    Without --repair nothing is changed, and a server may run: what it has under way is left out then. To repair, stop
-    it first. Ends with 0 where all is sound or was mended, with 1 where something is left. What a repair replaces or
+    Without --repair nothing is changed, and a server may run: what it is working on is then left out. To repair, stop
+    it first. Ends with 0 if all is sound or was repaired, with 1 if something is left. What a repair replaces or
     cannot use goes to the folder `aside`; nothing is removed.
     """
     from openclaw_rl.doctor.check import check_beside, check_home

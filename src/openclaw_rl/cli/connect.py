@@ -56,7 +56,7 @@ def connect(
 ) -> None:
     """Point a client at this server.
 
-    `openclaw-rl connect openclaw` adds a provider to OpenClaw's configuration (a copy of the old file stays beside it),
+    `openclaw-rl connect openclaw` adds a provider to OpenClaw's configuration (and keeps a copy of the old file),
     checks that the server answers and takes the key, sends a test turn as the client would word it, and says which
     session and kind the server saw. Run it again at any time: what is right stays, what is not ours is not touched.
     Other clients get an entry in their own file, or it prints what to set; `--undo` takes the entry out again.

@@ -27,8 +27,8 @@ def doctor(
 ) -> None:
     """Check whether the installation is sound and, if nothing is learned, say why.
 
-    Asks the running server where there is one, else looks into the store; changes nothing. Lines marked `mend` need
-    you, `note` is worth knowing. Exits with 1 if something needs to be fixed, else with 0.
+    Asks the running server if there is one, else looks into the store. Changes nothing. Lines marked `mend` need
+    something done; `note` is worth knowing. Exits with 1 if something needs to be fixed, else with 0.
     """
     from openclaw_rl.doctor.report import examine
 

@@ -61,7 +61,7 @@ JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the figures
 Report = Annotated[Path | None, typer.Option("--report", help="Write an HTML page with the tables and plots.")]
 Results = Annotated[
     Path | None,
-    typer.Option("--results", help="A Markdown document whose section for this is written anew, with its picture."),
+    typer.Option("--results", help="A Markdown document whose section for this is rewritten, with its picture."),
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="Few seeds, sessions and problems: a quick look, not figures.")]
 
@@ -106,7 +106,7 @@ def personalization(
     A student (nothing that looks like AI; then the answer in a file), a teaching assistant (detailed grades) and a
     teacher (friendly comments) correct what they get until they are content. A first reply counts only if it follows
     the wish, is right, is sane in length and steps, leaks no reasoning, and the file changed as asked. Ends with the
-    figures as one line of JSON. Stopped at any moment, it goes on from the last finished trial when started again.
+    figures as one line of JSON. Stopped at any moment, it continues from the last finished trial when started again.
     """
     from openclaw_rl.evals.personalization.trials import TrialSettings
 

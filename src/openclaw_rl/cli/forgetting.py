@@ -35,7 +35,7 @@ def forget(
     *,
     session: Annotated[str | None, typer.Option("--session", help="A session, by its name or its client's.")] = None,
     user: Annotated[str | None, typer.Option("--user", help="A user with all sessions, hints and adapter.")] = None,
-    turn: Annotated[str | None, typer.Option("--turn", help="A turn, and what goes on from it.")] = None,
+    turn: Annotated[str | None, typer.Option("--turn", help="A turn, and the turns that continue it.")] = None,
     episode: Annotated[str | None, typer.Option("--episode", help="An episode with all its turns.")] = None,
     before: Annotated[str | None, typer.Option("--before", help="All older than a day or moment: 2026-01-31.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be erased, and change nothing.")] = False,
@@ -170,8 +170,8 @@ def _print_certificate(at: Path, certificate: Certificate) -> None:
     say.print(f"kept in {forgetting.certificate_path(at, certificate)}", soft_wrap=True)
     for path in certificate.records_elsewhere:
         say.print(
-            f"[yellow]note:[/] {escape(path)} lies outside {escape(str(at))} and was left as it is; it may hold "
-            "what is forgotten. Remove it, or forget with --records",
+            f"[yellow]note:[/] {escape(path)} is outside {escape(str(at))} and was left as it is; it may "
+            "contain what was forgotten. Remove it, or forget with --records",
             soft_wrap=True,
         )
 

@@ -14,9 +14,9 @@ from openclaw_rl.cli.common import Home, home_of, print_table, say
 
 app = typer.Typer(
     no_args_is_help=True,
-    help='What users have asked for, kept beyond the turn it came from. With `carry = "memory"` or `"bridge"` these '
-    "hints stand in the prompts of their user's main requests; a bridge retires each once the weights follow without "
-    "it, and takes it back when the user asks again. Works while the server runs, and while it does not.",
+    help='What users have asked for, kept beyond the turn it came from.\n\nWith `carry = "memory"` or `"bridge"` these '
+    "hints are in the prompts of their user's main requests. A bridge retires each hint once the weights follow "
+    "without it, and uses it again when the user asks again. Works whether or not the server runs.",
 )
 Name = Annotated[str, typer.Argument(help="The hint's id, as `openclaw-rl hints list` shows it.")]
 Text = Annotated[str, typer.Argument(help="One to three sentences that say how to answer.")]
@@ -27,7 +27,7 @@ User = Annotated[str | None, typer.Option("--user", help="Whose hints. [default:
 def list_hints(
     user: User = None, home: Home = None, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 ) -> None:
-    """List the kept hints, in use and retired, and why they stand as they do."""
+    """List the kept hints, in use and retired, and why each is in its state."""
     from openclaw_rl.owner.hints import NOT_IN_PROMPTS, hints_of, stand_in_prompts
 
     rows = asyncio.run(hints_of(home_of(home), user))

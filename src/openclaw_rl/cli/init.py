@@ -55,17 +55,17 @@ def init(
     carry: Annotated[
         Carry | None, typer.Option("--carry", help="What is done with a user's wishes while the weights learn.")
     ] = None,
-    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="For others: a PEM file, to speak https.")] = None,
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="For others: a PEM file, to speak HTTPS.")] = None,
     tls_key: Annotated[Path | None, typer.Option("--tls-key", help="For others: its private key.")] = None,
     plain_public: Annotated[
         bool, typer.Option("--plain-public", help="For others, without TLS: the network is trusted.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Write over settings that are there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing settings.")] = False,
     home: Home = None,
 ) -> None:
     """Write the first settings: which model, who may use it, and what is done with wishes.
 
-    Asks what no flag says, where there is a terminal. Looks at the machine and recommends the engine's settings. Starts
+    In a terminal, asks for what no flag says. Looks at the machine and recommends the engine's settings. Starts
     and downloads nothing; the next command is printed.
     """
     from openclaw_rl.config import FILE_NAME, read_config

@@ -104,7 +104,7 @@ def wordings(
 ) -> None:
     """Try a judge on what people say: twelve wishes in ten tones and five languages, and words that wish for nothing.
 
-    What it heard is right where every hint that would be learned states the wish, wrong where one says anything else.
+    A case is right if every hint that would be learned states the wish, and wrong if one says anything else.
     None of the wordings is among those that the bundled model was taught. The key for an endpoint is read from
     OPENCLAW_RL_JUDGE_KEY. Ends with one line of JSON.
     """

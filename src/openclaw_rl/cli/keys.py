@@ -15,7 +15,7 @@ from openclaw_rl.errors import ConfigError
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Keys for others: each with a name, scopes and limits. The server's first key, in the file api_key of its "
+    help="Keys for others: each with a name, scopes and limits.\n\nThe server's first key, in the file api_key of its "
     "home folder, may do everything; give the others only what they need. Works while the server runs.",
 )
 Name = Annotated[str, typer.Argument(help="Whose key it is; turns and sessions carry this name.")]

@@ -25,7 +25,7 @@ def inspect(
     *,
     episode: Annotated[str | None, typer.Option("--episode", help="An episode's id: show it turn by turn.")] = None,
     episodes: Annotated[bool, typer.Option("--episodes", help="List the newest episodes.")] = False,
-    limit: Annotated[int, typer.Option("--limit", help="Of them at most so many.", min=1, max=500)] = 20,
+    limit: Annotated[int, typer.Option("--limit", help="At most this many of them.", min=1, max=500)] = 20,
     home: Home = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -92,7 +92,7 @@ def _print_episode(found: Mapping[str, Json]) -> None:
 
 @app.command()
 def status(home: Home = None, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Say in a few lines how learning goes on the running server: the step under way, what waits, what to mend.
+    """Say in a few lines how learning is going on the running server: the current step, what waits, what to fix.
 
     `openclaw-rl doctor` says more, and works without a server too.
     """
@@ -115,7 +115,9 @@ def status(home: Home = None, as_json: Annotated[bool, typer.Option("--json", he
 
 @app.command()
 def turns(
-    turn: Annotated[str | None, typer.Argument(help="A turn or response id: say all that is known of it.")] = None,
+    turn: Annotated[
+        str | None, typer.Argument(help="A turn's or response's id: show all that is known about it.")
+    ] = None,
     *,
     session: Annotated[str | None, typer.Option("--session", help="Only of this session, by its full name.")] = None,
     state: Annotated[str | None, typer.Option("--state", help="Only in this state: dropped, ready, trained...")] = None,
@@ -183,7 +185,7 @@ def export(
 
 @app.command()
 def settings(
-    advanced: Annotated[bool, typer.Option("--advanced", help="Those that are rarely changed.")] = False,
+    advanced: Annotated[bool, typer.Option("--advanced", help="Show those that are rarely changed.")] = False,
 ) -> None:
     """Print the settings with their meanings and defaults, as a TOML file to start from."""
     from openclaw_rl.owner.settings_text import settings_text

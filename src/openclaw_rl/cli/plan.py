@@ -43,10 +43,10 @@ def plan(
     explain: Annotated[bool, typer.Option("--explain", help="Show how each number was computed.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One line of JSON.")] = False,
 ) -> None:
-    """Say what goes where, what it takes and what will not fit, before anything starts. Ends with 1 if it does not fit.
+    """Say what goes where, what it needs and what will not fit, before anything starts. Ends with 1 if it does not fit.
 
     Nothing is loaded: the numbers follow from the model's config.json. docs/plan.md has the formulas, and how far off
-    they were where they could be measured.
+    they were wherever that could be measured.
     """
     from openclaw_rl.plan.placing import Question, placed
     from openclaw_rl.plan.simulation import Habits, forecast

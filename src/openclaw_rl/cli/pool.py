@@ -90,7 +90,7 @@ def serve(
     ] = None,
     queue: Annotated[int, typer.Option("--queue", help="How many may wait for a lease.", min=0)] = 256,
     ttl_s: Annotated[
-        float, typer.Option("--ttl", help="Seconds after which a lease that nobody renews ends.", min=1.0)
+        float, typer.Option("--ttl", help="Seconds after which a lease ends that nobody renews.", min=1.0)
     ] = 60.0,
     box: Annotated[
         BoxKind, typer.Option("--box", help="How boxes are made. `plain` does not isolate anything.")
@@ -104,11 +104,11 @@ def serve(
     cluster: Cluster = None,
     pools: Annotated[int, typer.Option("--pools", help="How many, on the cluster's nodes.", min=1)] = 1,
 ) -> None:
-    """Serve environments: leases that end by themselves, commands that are done once, boxes that nothing gets out of.
+    """Serve environments: leases that expire, commands that are done once, boxes that contain what runs in them.
 
-    Clients need the key, which lies in the file api_key of the folder. Ctrl-C gives out nothing more, lets leases end
-    for 30 seconds, and leaves; a second Ctrl-C leaves at once. A server that was killed cleans up at its next start.
-    docs/pool.md describes the protocol.
+    Clients need the key, which is in the file api_key of the folder. After Ctrl-C it gives out no more leases, waits up
+    to 30 seconds for the others to end, and leaves; a second Ctrl-C leaves at once. A server that was killed cleans up
+    at its next start. docs/pool.md describes the protocol.
     """
     from openclaw_rl.cluster.pools import PoolsOptions, words_of
     from openclaw_rl.core.logs import set_up_logging
@@ -199,7 +199,7 @@ def status(
     api_key: Key = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show how a pool stands: places, who waits, its workers, and what happened since it started."""
+    """Show a pool's state: its places, who waits, its workers, and what happened since it started."""
     found = _asked(url, home, api_key, "GET", "/v1/pool", body=None)
     if as_json:
         print(json.dumps(found))
@@ -216,7 +216,7 @@ def drain(
     undo: Annotated[bool, typer.Option("--undo", help="Give out leases again.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Let a pool give out nothing more: leases that stand go on, and clients move on to other pools.
+    """Have a pool give out no more leases: those in force continue, and clients move to other pools.
 
     Stop the server once `pool status` shows no lease: nobody loses an episode.
     """
@@ -224,7 +224,7 @@ def drain(
     if as_json:
         print(json.dumps(found))
         return
-    say.print(f"the pool is {found['state']}; {found['taken']} leases stand")
+    say.print(f"the pool is {found['state']}; {found['taken']} leases in force")
 
 
 def _folder(home: Path | None) -> Path:
@@ -264,7 +264,7 @@ def _asked(
     if key is None:
         raise ConfigError(
             f"the key of the pool at {url} is not known",
-            fix="give --api-key, or set OPENCLAW_RL_POOL_KEY, to what stands in the file api_key of its folder",
+            fix="give --api-key, or set OPENCLAW_RL_POOL_KEY, to the contents of the file api_key in its folder",
         )
 
     async def ask() -> bytes:

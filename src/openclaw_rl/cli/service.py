@@ -43,12 +43,12 @@ def install(
     name: Name = NAME,
     manager: Kind = None,
     is_shown: Print = False,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that was changed.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that was changed.")] = False,
 ) -> None:
     """Write the service's file, start the server, and start it again at every login.
 
     On Linux `loginctl enable-linger` lets it run without a login. Keys that the server needs from its environment, such
-    as JUDGE_API_KEY, stand in the file service.env of the home folder (systemd alone; launchd reads no such file).
+    as JUDGE_API_KEY, belong in the file service.env of the home folder (systemd alone; launchd reads no such file).
     """
     kind = _manager(manager, is_shown=is_shown)
     service = Service(_config(home).home.absolute(), name=name)

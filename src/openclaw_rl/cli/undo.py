@@ -44,7 +44,7 @@ def versions(
     limit: Annotated[int, typer.Option("--limit", help="How many, the newest.", min=1)] = 50,
     everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
 ) -> None:
-    """Show the newest versions as a tree: what each was made from and learned, what was measured, which is served.
+    """Show the newest versions as a tree: what each was made from, what it learned, what was measured, which is served.
 
     A version is served once it has passed the gate, until a later one has; one that then does worse than what was
     served before it is taken back. Both are explained beside the version. Works while the server runs, and while it
@@ -69,7 +69,7 @@ def versions(
 
 @app.command()
 def rollback(version: Version, home: Home = None) -> None:
-    """Serve an earlier version again; training goes on from it. Works while the server runs, and while it does not."""
+    """Serve an earlier version again; training continues from it. Works whether or not the server runs."""
     from openclaw_rl.owner.versions import roll_back
 
     print(asyncio.run(roll_back(home_of(home), version)))
@@ -88,7 +88,7 @@ def unpin(
     scope: Annotated[str, typer.Argument(help="Whose pin to lift: `shared`, or a user's or agent's scope.")] = SHARED,
     home: Home = None,
 ) -> None:
-    """Serve the newest version again that passed the gate."""
+    """Serve the newest version that passed the gate again."""
     from openclaw_rl.owner.versions import unpin as order
 
     print(asyncio.run(order(home_of(home), scope)))
@@ -125,7 +125,7 @@ def diff(
 ) -> None:
     """Show what two versions say to the same prompts, side by side.
 
-    Asks the running server where there is one, else loads the model. Each answer is the version's likeliest, so the
+    Asks the running server if there is one, else loads the model. Each answer is the version's likeliest, so the
     same question gives the same answer again. Number 0 is the model before it learned anything.
     """
     from openclaw_rl.owner.versions import compared

@@ -8,11 +8,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from openclaw_rl.collect.next_state import next_state_of
 from openclaw_rl.collect.past import Continuation
 from openclaw_rl.collect.prefixes import History, Index, following
 from openclaw_rl.collect.replies import KnownReply
-from openclaw_rl.collect.speaker import Listener, newest
+from openclaw_rl.collect.speaker import Listener, newest, next_state_of
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.next_state import NextState
 from openclaw_rl.core.turn import Arrival, Turn

@@ -22,7 +22,7 @@ from openclaw_rl.core.message import Message, Role
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.errors import DamageError
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.tables.standing import SessionStatus
+from openclaw_rl.store.tables.sessions import SessionStatus
 
 log = logging.getLogger(__name__)
 

@@ -5,14 +5,14 @@ In doubt nobody spoke. A doubt is over once the conversation goes on from the me
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from openclaw_rl.collect.classify import is_vouched
 from openclaw_rl.collect.clients.rules import ClientRules
-from openclaw_rl.collect.next_state import ENVIRONMENT
 from openclaw_rl.collect.signs import MissingFeatures, ProgramTextDetector, is_long_form, is_probe, is_quoted
 from openclaw_rl.core.message import Message, Role
+from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.turn import Arrival, Turn
 
 AGENT = "sub-agent"
@@ -168,3 +168,21 @@ def _inside(text: str) -> str:
 
 def _by(rules: ClientRules, name: str) -> str:
     return "by its shape" if name.startswith(("<", "around <")) else f"a rule of {rules.name}"
+
+
+ENVIRONMENT = "x-environment"  # its name; set by what runs a task rather than a conversation
+
+
+def next_state_of(turn: str, heard: Sequence[Message], headers: Mapping[str, str]) -> NextState | None:
+    """What followed a reply; None where nobody but the client spoke."""
+    messages = tuple(item for item in heard if item.role in (Role.USER, Role.TOOL))
+    return NextState(turn, messages, source_of(messages, headers)) if messages else None
+
+
+def source_of(messages: Sequence[Message], headers: Mapping[str, str]) -> NextStateSource:
+    """Who spoke next. Where a tool's words stand beside the user's they count as a tool's, which may teach less."""
+    if headers.get(ENVIRONMENT, "").strip():
+        return NextStateSource.ENVIRONMENT
+    if any(item.role is Role.TOOL for item in messages):
+        return NextStateSource.TOOL
+    return NextStateSource.USER

@@ -18,8 +18,15 @@ from openclaw_rl.collect.episodes import ClaimedStep, names_episode, step_of
 from openclaw_rl.collect.hearing import PendingAnswer, heard_in, note
 from openclaw_rl.collect.naming import claimed, family
 from openclaw_rl.collect.past import Continuation, HistoryOwner, Past
-from openclaw_rl.collect.prefixes import History, Index, digested, extended, history_of
-from openclaw_rl.collect.remembered import RememberedRequest, RequestMemory
+from openclaw_rl.collect.prefixes import (
+    History,
+    Index,
+    RememberedRequest,
+    RequestMemory,
+    digested,
+    extended,
+    history_of,
+)
 from openclaw_rl.collect.replies import KnownReply
 from openclaw_rl.collect.sessions import (
     NamedSession,

@@ -143,7 +143,7 @@ def _body(api: Api, *, as_openclaw: bool) -> dict[str, Json]:
 
 
 def _openclaw_body(words: str) -> dict[str, Json]:
-    """A request as OpenClaw words it, without its plugin: session and kind stand in the prompt alone."""
+    """A request as OpenClaw words it, without its plugin: session and kind are in the prompt alone."""
     stamp = f"{datetime.now(UTC):%a %Y-%m-%d %H:%M} UTC"
     name = uuid.uuid4()
     key = f"agent:main:connect-{name.hex[:8]}"

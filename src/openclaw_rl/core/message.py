@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-
-from openclaw_rl.core.nesting import is_too_deep
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
@@ -192,3 +191,23 @@ def json_list(value: Json) -> list[Json]:
 
 def _text_or_none(value: Json) -> str | None:
     return None if value is None else str(value)
+
+
+MOST_DEPTH = 128  # far beyond any schema or arguments that were meant; Python's own walkers break near 1000
+_PIECES = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
+
+
+def is_too_deep(text: str) -> bool:
+    """Whether the JSON text opens more than MOST_DEPTH lists and objects inside one another."""
+    if text.count("[") + text.count("{") <= MOST_DEPTH:
+        return False
+    depth = 0
+    for found in _PIECES.finditer(text):
+        piece = found[0]
+        if piece in "[{":
+            depth += 1
+            if depth > MOST_DEPTH:
+                return True
+        elif piece in "]}":
+            depth -= 1
+    return False

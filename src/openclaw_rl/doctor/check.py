@@ -235,7 +235,7 @@ def _version(ground: AdoptionContext, row: VersionRow, damaged: set[PolicyVersio
     damaged.add(row.version)
     if ground.repair:
         versions.settle(ground.sql, row.version, VersionStatus.REFUSED, MISSING + problem, {})
-    yield StoreFinding(problem, "mark it refused, so that nothing serves it or goes on from it", ground.repair)
+    yield StoreFinding(problem, "mark it refused, so that nothing serves it or continues from it", ground.repair)
 
 
 def _state(ground: AdoptionContext, row: VersionRow) -> Iterator[StoreFinding]:
@@ -249,7 +249,7 @@ def _state(ground: AdoptionContext, row: VersionRow) -> Iterator[StoreFinding]:
             move_aside(ground.home, row.folder / name, at_s=ground.at_s, name=f"{row.version}.{name}")
     yield StoreFinding(
         f"the trainer's state of version {row.version} is damaged: {problem}",
-        "put it aside; training goes on from the version's weights, with fresh moments of the optimiser",
+        "put it aside; training continues from the version's weights, with fresh optimiser moments",
         ground.repair,
     )
 

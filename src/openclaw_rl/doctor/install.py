@@ -137,7 +137,7 @@ def _key(config: Config) -> Iterator[Finding]:
         yield Finding(Level.MEND, "key", problem.problem, problem.fix)
         return
     if kept is None:
-        yield Finding(Level.NOTE, "key", "there is no API key yet; it is made at the first start")
+        yield Finding(Level.NOTE, "key", "there is no API key yet; the first start makes one")
     elif path.stat().st_mode & 0o077:
         yield Finding(Level.MEND, "key", f"{path} can be read by others", f"chmod 600 {path}")
     else:
@@ -148,7 +148,7 @@ def _others(home: Path) -> Iterator[Finding]:
     try:
         kept_keys(home)
     except StoreError as problem:
-        yield Finding(Level.MEND, "key", f"nobody else is let in: {problem.problem}", problem.fix)
+        yield Finding(Level.MEND, "key", f"others cannot connect: {problem.problem}", problem.fix)
 
 
 def _port(host: str, port: int) -> Iterator[Finding]:

@@ -1,14 +1,18 @@
-"""Where learning stands, in one sentence, and why nothing is learned, or that all is well."""
+"""Where learning is, in one sentence; why nothing is learned; and `/v1/rl/status`, which shows both."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
+
+import msgspec
 
 from openclaw_rl.collect.status import collect_findings
 from openclaw_rl.core.facts import StoreFacts
 from openclaw_rl.core.finding import Finding, Level, many
+from openclaw_rl.core.message import Json
+from openclaw_rl.core.stage import StageReport
 from openclaw_rl.judge.status import JudgeStatus, judge_findings
 from openclaw_rl.publish.status import PublishStatus, publish_findings
 from openclaw_rl.teach.status import TeachStatus, teach_findings
@@ -82,7 +86,7 @@ def gathered(facts: StoreFacts, loop: Loop, stages: Sequence[Finding]) -> tuple[
             Level.MEND,
             stage,
             why,
-            "see the server's log; answers are served all the same, and the stage restarts by itself",
+            "see the server's log; requests are still answered, and the stage restarts by itself",
         )
         for stage, why in loop.broken.items()
     ]
@@ -100,7 +104,7 @@ def _learns(facts: StoreFacts, loop: Loop) -> Iterator[Finding]:
     if frozen_s is not None:
         since = datetime.fromtimestamp(frozen_s).strftime("%Y-%m-%d %H:%M")
         said = f"training is frozen by your order since {since}: turns are judged, and wait"
-        yield Finding(Level.NOTE, "learn", said, "`openclaw-rl unfreeze` lets it go on")
+        yield Finding(Level.NOTE, "learn", said, "`openclaw-rl unfreeze` resumes it")
     elif loop.learns:
         when = "when enough are ready" if loop.is_live else "once a server runs and enough are ready"
         yield Finding(Level.OK, "learn", f"turns are learned from, or will be {when}")
@@ -130,3 +134,43 @@ def _next_step(facts: StoreFacts, loop: Loop) -> str:
     if facts.seen.frozen_since_s is not None:
         return "training is frozen"
     return f"a step needs {train.needed}" + (f"; {doing}" if doing else "")
+
+
+def status_of(
+    facts: StoreFacts,
+    loop: Loop,
+    reports: Sequence[StageReport],
+    *,
+    about: Mapping[str, object],
+    home: Sequence[Finding] = (),
+    collecting: str = "",
+) -> dict[str, Json]:
+    """The status as JSON: `story`, `warnings`, `diagnosis` and `is_settled`, then each stage under its name.
+
+    `about` holds what is no stage's, under the names it is shown by. `home` are findings about the folder, `collecting`
+    is what keeps requests from being told apart.
+    """
+    stages = [*collect_findings(facts), *(found for report in reports for found in report.findings)]
+    found = (*home, *gathered(facts, loop, stages))
+    return {
+        "story": story(facts, loop),
+        "warnings": [f"{item.said}: {item.fix}" if item.fix else item.said for item in found if item.is_warning],
+        "diagnosis": [plain(asdict(item)) for item in found],
+        "problems": {
+            "serve": loop.last_failure,
+            "collect": collecting,
+            **{report.name: report.problem for report in reports},
+            **loop.broken,
+        },
+        "is_settled": not loop.learns or all(report.is_settled for report in reports),
+        "learns": loop.learns,
+        "ledger": dict(facts.counts),
+        **{name: plain(value) for name, value in about.items()},
+        **{report.name: plain(report.status) for report in reports},
+    }
+
+
+def plain(value: object) -> Json:
+    """Anything as JSON."""
+    made: Json = msgspec.to_builtins(value)
+    return made

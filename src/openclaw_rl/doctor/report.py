@@ -40,7 +40,7 @@ MEND_VERSION = (
 )
 MEND_STATE = (
     "put its files back from a copy; or stop the server and run `openclaw-rl check --repair`, which puts them aside: "
-    "training then goes on from the version's weights"
+    "training then continues from the version's weights"
 )
 ADAPTERS_LOOKED_AT = 8  # the newest that may be served
 JUDGE_TIMEOUT = aiohttp.ClientTimeout(total=5)
@@ -215,7 +215,7 @@ async def _judge(config: Config) -> list[Finding]:
             status = answer.status
     except (aiohttp.ClientError, TimeoutError, ValueError) as problem:
         said = f"the judge at {url} does not answer: {problem or type(problem).__name__}"
-        return [Finding(Level.MEND, "judge", said, "see whether it runs, and judge.url")]
+        return [Finding(Level.MEND, "judge", said, "check whether it runs, and judge.url")]
     if status in (401, 403):
         return [Finding(Level.MEND, "judge", f"the judge at {url} refuses the key", "see judge.api_key")]
     return [Finding(Level.OK, "judge", f"the judge at {url} answers")]

@@ -46,8 +46,8 @@ def check_exposure(settings: ServeSettings) -> None:
     raise ConfigError(
         f"{settings.host} can be reached from other machines, and without TLS others could read keys "
         "and conversations in transit",
-        fix="give --tls-cert and --tls-key, listen on 127.0.0.1 behind a proxy that does TLS, "
-        "or give --plain-public where the network itself is trusted",
+        fix="give --tls-cert and --tls-key, listen on 127.0.0.1 and put a proxy that does TLS "
+        "in front, or give --plain-public if the network itself is trusted",
     )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from openclaw_rl.core.message import Message
 from openclaw_rl.core.next_state import NextState
@@ -14,15 +16,38 @@ from openclaw_rl.core.protocols import Chat
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict, VerdictSource, Vote
 from openclaw_rl.errors import JudgeError
-from openclaw_rl.judge.budget import Budget, ForgetfulBudget
 from openclaw_rl.judge.hint import marked_text
 from openclaw_rl.judge.keep import taught_hints
 from openclaw_rl.judge.prompt import Question, question
 from openclaw_rl.judge.settings import HintFrom, HintWhen, JudgeSettings
 from openclaw_rl.judge.signals import foreign_messages, owner_messages, tool_status
-from openclaw_rl.judge.vote import majority, mean_of, vote_of
 
 _DAY_S = 86400
+
+
+class Budget(Protocol):
+    """Who keeps count."""
+
+    async def spend_judge_call(self, day: int, limit: int) -> bool:
+        """Notes one call more on this day (UTC, counted from 1970); False where the limit is spent."""
+        ...
+
+
+class ForgetfulBudget:
+    """A count that begins anew with the program, for judges that have no store behind them."""
+
+    def __init__(self) -> None:
+        self._day = 0
+        self._calls = 0
+
+    async def spend_judge_call(self, day: int, limit: int) -> bool:
+        """Notes one call more; False where the limit is spent."""
+        if day != self._day:
+            self._day, self._calls = day, 0
+        if self._calls >= limit:
+            return False
+        self._calls += 1
+        return True
 
 
 @dataclass(slots=True)
@@ -148,3 +173,34 @@ def _or_raise(got: tuple[Vote, ...] | JudgeError) -> tuple[Vote, ...]:
 def _seed(turn: str, asked: Question, index: int) -> int:
     """The same turn is judged with the same seeds again, each vote with its own."""
     return int.from_bytes(hashlib.blake2b(f"{turn}/{asked.value}/{index}".encode(), digest_size=4).digest()) >> 1
+
+
+_BOXED = re.compile(r"\\boxed\s*\{\s*([+\-−]?)\s*([0-9]+)\s*\}")
+
+
+def vote_of(reply: str) -> int | None:
+    r"""The last `\boxed{}` integer, or None where there is none or it is not -1, 0 or 1."""
+    found = _BOXED.findall(reply)
+    if not found:
+        return None
+    sign, digits = found[-1]
+    size = {"0": 0, "1": 1}.get(digits)
+    if size is None:
+        return None
+    return -size if sign in ("-", "−") else size
+
+
+def majority(votes: Sequence[int | None]) -> int | None:
+    """The score most valid votes agree on; 0 for a tie, None where nobody voted, which is not 0."""
+    counts = {score: votes.count(score) for score in (-1, 0, 1)}
+    most = max(counts.values())
+    if most == 0:
+        return None
+    winners = [score for score, count in counts.items() if count == most]
+    return winners[0] if len(winners) == 1 else 0
+
+
+def mean_of(votes: Sequence[int | None]) -> float | None:
+    """The mean of the valid votes, None where nobody voted."""
+    valid = [vote for vote in votes if vote is not None]
+    return sum(valid) / len(valid) if valid else None

@@ -29,7 +29,7 @@ class JudgeSettings:
     # Nobody outside can judge these: they are shown on request.
     ADVANCED: ClassVar[frozenset[str]] = frozenset(
         {
-            "calls_in_flight", "nice", "retries", "retry_max_s", "retry_s", "temperature",
+            "calls_in_flight", "hint_when", "nice", "retries", "retry_max_s", "retry_s", "temperature",
         }
     )  # fmt: skip
 

@@ -7,23 +7,24 @@ import logging
 import statistics
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from openclaw_rl.core.facts import StoreFacts
 from openclaw_rl.core.ledger import State
-from openclaw_rl.core.next_state import Feedback, NextState
+from openclaw_rl.core.next_state import Feedback, NextState, NextStateSource
 from openclaw_rl.core.protocols import Judge
 from openclaw_rl.core.stage import StageReport
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.core.verdict import Verdict, VerdictSource
+from openclaw_rl.core.verdict import Verdict, VerdictSource, Vote
 from openclaw_rl.errors import JudgeError
 from openclaw_rl.judge.keep import kept_hint
-from openclaw_rl.judge.precedent import by_precedent
+from openclaw_rl.judge.reading import plain_words
 from openclaw_rl.judge.settings import JudgeSettings
 from openclaw_rl.judge.signals import feedback_hint, owner_messages
 from openclaw_rl.judge.status import JudgeStatus, judge_findings
 from openclaw_rl.store.db import Store
+from openclaw_rl.store.tables.overrules import Overrule
 
 log = logging.getLogger(__name__)
 POLL_S = 5.0
@@ -209,3 +210,40 @@ def _said(row: Row) -> str:
     """What the user said to the turn, beside it or after it."""
     _, next_state, feedback = row
     return "\n".join([*(item.text for item in owner_messages(next_state)), (feedback and feedback.text) or ""])
+
+
+ASKED = "owner"  # of the vote that says so
+RAW = "as its owner judged the same words before"
+
+
+def by_precedent(verdict: Verdict, after: NextState, overruled: Sequence[tuple[Overrule, NextState]]) -> Verdict:
+    """The verdict, or the owner's score in place of the judge's if `overruled` has the same words.
+
+    So nobody has to say it twice. It must be the same user, the same words, and the same decision of the judge: what
+    looks alike to a judge is often not meant alike (docs/decisions/0034-what-an-owner-overruled.md). Only rows of the
+    store are used, so a turn that was forgotten no longer decides.
+
+    `overruled` is what was said of turns of the same user, newest first. Of the judge's hints those stay that the owner
+    let stand then. Where owners said different things of the same words, the judge's verdict stays.
+    """
+    words = _words_said(after)
+    if verdict.source is not VerdictSource.VOTES or not words:
+        return verdict
+    newest: dict[str, Overrule] = {}
+    for said, heard in overruled:
+        if said.turn != verdict.turn and _words_said(heard) == words:
+            newest.setdefault(said.turn, said)
+    same = [said for said in newest.values() if said.judged is not None and said.judged[0] == verdict.score]
+    if len({said.score for said in newest.values()}) != 1 or not same:
+        return verdict
+    score, let_stand = same[0].score, same[0].hints
+    hints = tuple(hint for hint in verdict.hints if hint.text in let_stand)
+    if score == verdict.score and hints == verdict.hints:
+        return verdict
+    return replace(verdict, score=score, hints=hints, votes=(*verdict.votes, Vote(ASKED, RAW, score, judge=ASKED)))
+
+
+def _words_said(after: NextState) -> tuple[str, ...]:
+    if after.source is not NextStateSource.USER:
+        return ()
+    return tuple(word for item in owner_messages(after) for word in plain_words(item.text))

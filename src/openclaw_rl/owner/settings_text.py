@@ -16,14 +16,14 @@ HEADER = """\
 # a file given by --config. Each line that is commented out shows the default.
 """
 ADVANCED = """\
-# Advanced settings: their defaults were measured, and there is rarely a reason to change them. They stand in the same
-# tables as those above.
+# Advanced settings: their defaults were measured, and there is rarely a reason to change them. They belong to the
+# same tables as those above.
 """
 _WORDS = {int: "a number", float: "a number", str: "a text", bool: "true or false", Path: "a path"}
 
 
 def settings_text(*, advanced: bool = False) -> str:
-    """The settings that people change or, of `advanced` ones, the others."""
+    """The settings that people change; if `advanced`, all others."""
     header = ADVANCED if advanced else HEADER
     return header + "\n".join(_table(Config, Config(home=Path("~/.openclaw-rl")), "", advanced=advanced))
 

@@ -94,7 +94,7 @@ async def unpin(home: Path, scope: str) -> str:
 
 
 async def freeze(home: Path, *, is_frozen: bool) -> str:
-    """Stops training or lets it go on, and says so."""
+    """Stops or resumes training, and says so."""
     if address_of(home) is not None:
         await asked(home, "POST", "/v1/rl/freeze" if is_frozen else "/v1/rl/unfreeze")
     else:
@@ -105,7 +105,7 @@ async def freeze(home: Path, *, is_frozen: bool) -> str:
                 await store.orders.unfreeze()
     if is_frozen:
         return "nothing is trained until `openclaw-rl unfreeze`; turns are judged, and wait"
-    return "training goes on"
+    return "training continues"
 
 
 async def compared(home: Path, names: Sequence[str], prompts: Path | None, *, max_tokens: int) -> dict[str, Json]:

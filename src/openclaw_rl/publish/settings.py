@@ -95,8 +95,8 @@ class PublishSettings:
     ADVANCED: ClassVar[frozenset[str]] = frozenset(
         {
             "departs_max", "departs_others_max", "departs_unasked_max", "kl_max", "kl_top_k", "kl_turns",
-            "length_max", "length_min", "probe_margin", "probe_others", "repetition_margin", "retry_s",
-            "watch_chance", "wish_margin", "wish_turns",
+            "length_max", "length_min", "probe_margin", "probe_others", "probe_prompt_tokens", "probe_tokens",
+            "repetition_margin", "retry_s", "task_tokens", "watch_chance", "wish_margin", "wish_turns",
         }
     )  # fmt: skip
 

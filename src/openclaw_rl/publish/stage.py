@@ -21,7 +21,7 @@ from openclaw_rl.publish.watch import LINE, Watch, path_to
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 from openclaw_rl.store.tables.effects import CorrectionRecord
-from openclaw_rl.store.tables.refusals import Refusal, ReturnedSamples
+from openclaw_rl.store.tables.lessons import Refusal, ReturnedSamples
 
 log = logging.getLogger(__name__)
 POLL_S = 2.0

@@ -22,7 +22,7 @@ from openclaw_rl.remake.steps import PastStep, past_step
 from openclaw_rl.store.forget.selection import ForgetSelection, ForgetTarget
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 from openclaw_rl.store.tables import versions
-from openclaw_rl.store.tables.replay import lineage
+from openclaw_rl.store.tables.versions import lineage
 from openclaw_rl.train.folders import orphans
 
 FOLDER = "certificates"

@@ -29,7 +29,7 @@ from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
-from openclaw_rl.store.tables.replay import lineage
+from openclaw_rl.store.tables.versions import lineage
 from openclaw_rl.train import folders
 from openclaw_rl.trainers.settings import Method, TrainerSettings
 

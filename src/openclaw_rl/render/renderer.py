@@ -33,8 +33,7 @@ from openclaw_rl.render.parsers import Family, StreamParser, family_of, opens_th
 from openclaw_rl.render.parsers.plain import PlainParser
 from openclaw_rl.render.settings import RenderSettings
 from openclaw_rl.render.shape import RenderedBlocks, is_append_only, shape_of
-from openclaw_rl.render.template import ChatTemplate
-from openclaw_rl.render.user_opening import user_opening
+from openclaw_rl.render.template import ChatTemplate, user_opening
 
 log = logging.getLogger(__name__)
 Piece = tuple[Sequence[int], str]  # ids and the key of what they render

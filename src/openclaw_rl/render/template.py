@@ -13,7 +13,7 @@ import jinja2.ext
 import jinja2.sandbox
 from tokenizers import Tokenizer
 
-from openclaw_rl.core.message import Json, Message, Role, Tool, ToolCall
+from openclaw_rl.core.message import Json, Message, Role, Tool, ToolCall, message
 from openclaw_rl.errors import ModelError, RequestError
 from openclaw_rl.render.encoding import encoded
 from openclaw_rl.render.passes import Rendering, compiled, names_read, rendered
@@ -245,3 +245,32 @@ def _to_json(
 
 def _refuse(reason: str) -> None:
     raise jinja2.TemplateError(reason)
+
+
+_WORDS = "Quartz feldspar granite"
+
+
+@dataclass(frozen=True, slots=True)
+class UserOpening:
+    """The ids in front of a user's words, and the special token that the template writes behind them."""
+
+    ids: tuple[int, ...]
+    end: int
+
+
+def user_opening(
+    template: ChatTemplate, before: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None
+) -> UserOpening | None:
+    """How a user's turn opens behind these messages; None where the template does not tell, or refuses them."""
+    try:
+        text = template.text((*before, message(Role.USER, _WORDS)), tools, generation_prompt=False, options=options)
+    except RequestError:
+        return None
+    front, found, behind = text.rpartition(_WORDS)
+    if not found:
+        return None
+    special = template.tokenizer.get_added_tokens_decoder()
+    for end in template.encode(behind.lstrip())[:1]:
+        if end in special and special[end].special:
+            return UserOpening(tuple(template.encode(front)), end)
+    return None

@@ -23,8 +23,7 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.core.protocols import Chat, Engine, Judge, Trainer
 from openclaw_rl.core.sample import Wants
 from openclaw_rl.doctor.install import home_findings
-from openclaw_rl.doctor.learning import Loop
-from openclaw_rl.doctor.status import status_of
+from openclaw_rl.doctor.learning import Loop, status_of
 from openclaw_rl.engines.open import open_engine
 from openclaw_rl.home.exposure import check_exposure, close_folder, key_of
 from openclaw_rl.home.folder import has_key, kept_key
@@ -48,11 +47,10 @@ from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.activity import Activity
 from openclaw_rl.runtime.costing import costs_of
 from openclaw_rl.runtime.judge_model import JudgeModel
-from openclaw_rl.runtime.learning import Learning
+from openclaw_rl.runtime.learning import Learning, StageSupervisor
 from openclaw_rl.runtime.loop_watch import Delays
 from openclaw_rl.runtime.placing import JUDGE, POLICY, placed
 from openclaw_rl.runtime.teaching import bridge_of, outcome_stage_of, teach_stage_of
-from openclaw_rl.runtime.upkeep import StageSupervisor
 from openclaw_rl.serve.door.auth import OWNER, Keys
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.redact.masker import Masker

@@ -1,14 +1,82 @@
-"""The stages behind the server, as one: they run together, and can be stopped for a while and begun again."""
+"""The stages behind the server, as one: they run together, and can be stopped for a while and started again.
+
+A stage that breaks is started again: what it was doing is in the store, and serving continues meanwhile.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from openclaw_rl.core.stage import Stage
-from openclaw_rl.runtime.upkeep import StageSupervisor
+from openclaw_rl.errors import OpenClawRLError
+
+log = logging.getLogger(__name__)
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
+LASTED_S = 600.0  # a stage that has run so long since it broke is well again
+
+
+@dataclass(frozen=True, slots=True)
+class StageFailure:
+    """When a stage broke last, on the clock, how often in a row, and why."""
+
+    at_s: float
+    times: int
+    why: str
+
+
+@dataclass(slots=True)
+class StageSupervisor:
+    """Runs the stages behind the server."""
+
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    _breaks: dict[str, StageFailure] = field(default_factory=dict)
+
+    async def keep(self, stage: str, run: Callable[[], Awaitable[None]]) -> None:
+        """Runs a stage until it ends or this is cancelled; where it breaks, again, after longer and longer pauses."""
+        while True:
+            try:
+                await run()
+                return
+            except Exception as problem:  # the edge of a stage
+                broke = self._note(stage, problem)
+                pause_s = min(FIRST_PAUSE_S * 2 ** min(broke.times - 1, 30), LONGEST_PAUSE_S)
+                if isinstance(_cause(problem), OpenClawRLError):  # foreseen, as a full disk is: its words say it all
+                    log.error("stage=%s stopped and is begun again in %g s: %s", stage, pause_s, broke.why)
+                else:
+                    log.error("stage=%s broke and is begun again in %g s", stage, pause_s, exc_info=problem)
+            await self.sleep(pause_s)
+
+    @property
+    def broken(self) -> dict[str, str]:
+        """Why stages broke that have not run for long since, by their names."""
+        now_s = self.clock()
+        return {
+            stage: f"it broke {'once' if broke.times == 1 else f'{broke.times} times'}, last by {broke.why}"
+            for stage, broke in self._breaks.items()
+            if now_s - broke.at_s < LASTED_S
+        }
+
+    def _note(self, stage: str, problem: Exception) -> StageFailure:
+        problem = _cause(problem)
+        now_s, before = self.clock(), self._breaks.get(stage)
+        is_anew = before is None or now_s - before.at_s >= LASTED_S
+        times = 1 if before is None or is_anew else before.times + 1
+        kind = "" if isinstance(problem, OpenClawRLError) else f"{type(problem).__name__}: "
+        noted = self._breaks[stage] = StageFailure(now_s, times, f"{kind}{problem}"[:300])
+        return noted
+
+
+def _cause(problem: Exception) -> Exception:
+    """The first error of a stage's own tasks."""
+    while isinstance(problem, ExceptionGroup):
+        problem = problem.exceptions[0]
+    return problem
 
 
 @dataclass(slots=True)

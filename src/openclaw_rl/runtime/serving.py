@@ -16,11 +16,10 @@ from openclaw_rl.core.version import SHARED
 from openclaw_rl.home.address import taken
 from openclaw_rl.home.folder import KEY
 from openclaw_rl.home.models import served_name
-from openclaw_rl.runtime import retaining
-from openclaw_rl.runtime.allocator import giving_back, set_aside
 from openclaw_rl.runtime.forgetting import Forgetter
 from openclaw_rl.runtime.installation import Installation, OpenedHome, grounded, loaded
 from openclaw_rl.runtime.listening import listening
+from openclaw_rl.runtime.upkeep import giving_back, prune, retaining, set_aside
 
 log = logging.getLogger(__name__)
 SWITCH_S = 0.001  # threads that work beside the loop must give the interpreter back at once: streams wait for it
@@ -46,10 +45,10 @@ async def run(config: Config, *, learn: bool = True, announce: Callable[[str], N
         group = await stack.enter_async_context(asyncio.TaskGroup())
         keep = parts.upkeep.keep
         behind = [group.create_task(keep("memory", giving_back)), group.create_task(keep("collect", parts.collect.run))]
-        kept = partial(retaining.run, parts.store, config.store.keep_days)
+        kept = partial(retaining, parts.store, config.store.keep_days)
         behind.append(group.create_task(keep("store", kept)))
         behind.append(group.create_task(keep("forgetting", forgetter.run)))
-        behind.append(group.create_task(keep("versions", partial(retaining.prune, parts.pruning))))
+        behind.append(group.create_task(keep("versions", partial(prune, parts.pruning))))
         if learn:
             behind.append(group.create_task(parts.learning.run()))
         log.info("set aside objects=%d", set_aside())

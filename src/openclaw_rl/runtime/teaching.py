@@ -15,7 +15,7 @@ from openclaw_rl.errors import ConfigError
 from openclaw_rl.judge.llm import LlmJudge
 from openclaw_rl.publish.swap import ServedVersions
 from openclaw_rl.render.renderer import ChatRenderer
-from openclaw_rl.render.user_opening import user_opening
+from openclaw_rl.render.template import user_opening
 from openclaw_rl.store.db import Store
 from openclaw_rl.teach.bridge import BridgeStage
 from openclaw_rl.teach.demonstrate import Demonstrator

@@ -1,74 +1,88 @@
-"""Stages that break are begun again: what they were doing stands in the store, and serving goes on meanwhile."""
+"""Done now and then while serving: old turns are erased, unneeded weights removed, and freed memory given back."""
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import gc
 import logging
+import sys
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import suppress
 
-from openclaw_rl.errors import OpenClawRLError
+from openclaw_rl.errors import StoreError
+from openclaw_rl.publish.pruning import Pruning
+from openclaw_rl.store.db import Store
 
 log = logging.getLogger(__name__)
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
-LASTED_S = 600.0  # a stage that has run so long since it broke is well again
+DAY_S = 86_400.0
+LOOK_EVERY_S = 3600.0
+# The C library keeps what was freed, for each thread apart. After some requests of ten thousand messages or a megabyte
+# that is hundreds of megabytes, which nobody else can use.
+GIVE_BACK_EVERY_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class StageFailure:
-    """When a stage broke last, on the clock, how often in a row, and why."""
-
-    at_s: float
-    times: int
-    why: str
-
-
-@dataclass(slots=True)
-class StageSupervisor:
-    """Runs the stages behind the server."""
-
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    _breaks: dict[str, StageFailure] = field(default_factory=dict)
-
-    async def keep(self, stage: str, run: Callable[[], Awaitable[None]]) -> None:
-        """Runs a stage until it ends or this is cancelled; where it breaks, again, after longer and longer pauses."""
-        while True:
-            try:
-                await run()
-                return
-            except Exception as problem:  # the edge of a stage
-                broke = self._note(stage, problem)
-                pause_s = min(FIRST_PAUSE_S * 2 ** min(broke.times - 1, 30), LONGEST_PAUSE_S)
-                if isinstance(_cause(problem), OpenClawRLError):  # foreseen, as a full disk is: its words say it all
-                    log.error("stage=%s stopped and is begun again in %g s: %s", stage, pause_s, broke.why)
-                else:
-                    log.error("stage=%s broke and is begun again in %g s", stage, pause_s, exc_info=problem)
-            await self.sleep(pause_s)
-
-    @property
-    def broken(self) -> dict[str, str]:
-        """Why stages broke that have not run for long since, by their names."""
-        now_s = self.clock()
-        return {
-            stage: f"it broke {'once' if broke.times == 1 else f'{broke.times} times'}, last by {broke.why}"
-            for stage, broke in self._breaks.items()
-            if now_s - broke.at_s < LASTED_S
-        }
-
-    def _note(self, stage: str, problem: Exception) -> StageFailure:
-        problem = _cause(problem)
-        now_s, before = self.clock(), self._breaks.get(stage)
-        is_anew = before is None or now_s - before.at_s >= LASTED_S
-        times = 1 if before is None or is_anew else before.times + 1
-        kind = "" if isinstance(problem, OpenClawRLError) else f"{type(problem).__name__}: "
-        noted = self._breaks[stage] = StageFailure(now_s, times, f"{kind}{problem}"[:300])
-        return noted
+async def retain(store: Store, keep_days: float, *, now_s: Callable[[], float] = time.time) -> int:
+    """One look: how many turns were erased. 0 days keep everything."""
+    if not keep_days:
+        return 0
+    erased = 0
+    while count := await store.erase_older(now_s() - keep_days * DAY_S):
+        erased += count
+    went = await store.pictures.sweep()
+    if erased:
+        log.info("erased turns=%d pictures=%d older_than_days=%g", erased, went, keep_days)
+    return erased
 
 
-def _cause(problem: Exception) -> Exception:
-    """The first error of a stage's own tasks."""
-    while isinstance(problem, ExceptionGroup):
-        problem = problem.exceptions[0]
-    return problem
+async def prune(pruning: Pruning) -> None:
+    """Removes weights that are not kept, at once, after each version that leaves the gate, and every hour.
+
+    Runs until cancelled. What cannot be removed now is tried again at the next look.
+    """
+    while True:
+        pruning.due.clear()
+        try:
+            await pruning.once()
+        except (StoreError, OSError) as problem:
+            log.warning("versions that are not needed could not be pruned: %s", problem)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_EVERY_S):
+                await pruning.due.wait()
+
+
+async def retaining(store: Store, keep_days: float) -> None:
+    """Looks at once and then every hour. Runs until cancelled."""
+    while True:
+        try:
+            await retain(store, keep_days)
+        except StoreError as problem:  # the disk may have room again at the next look
+            log.warning("what is too old could not be erased: %s", problem)
+        await asyncio.sleep(LOOK_EVERY_S)
+
+
+def set_aside() -> int:
+    """What is loaded by now is never collected, nor looked at by the collector; gives how many objects that are."""
+    gc.collect()
+    gc.freeze()
+    return gc.get_freeze_count()
+
+
+def give_back() -> bool:
+    """Gives back what is free; False where the C library cannot. Takes milliseconds; other threads go on."""
+    if sys.platform != "linux":
+        return False
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except AttributeError:  # not glibc
+        return False
+    return bool(trim(0) >= 0)
+
+
+async def giving_back(every_s: float = GIVE_BACK_EVERY_S) -> None:
+    """Gives memory back now and then, until cancelled."""
+    can = True
+    while can:
+        await asyncio.sleep(every_s)
+        can = await asyncio.to_thread(give_back)

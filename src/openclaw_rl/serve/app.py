@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from aiohttp import web
@@ -9,6 +10,7 @@ from aiohttp import web
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.rights import Right
 from openclaw_rl.core.version import SHARED
+from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.apis.chat.route import chat_completions
 from openclaw_rl.serve.apis.completions import completions
 from openclaw_rl.serve.apis.messages.route import count_tokens, messages
@@ -23,7 +25,6 @@ from openclaw_rl.serve.door.origins import allow_origins
 from openclaw_rl.serve.failures import Handler, answer_errors, error_response
 from openclaw_rl.serve.openapi import Answering, Route, described
 from openclaw_rl.serve.parts import ALIAS, ServeParts
-from openclaw_rl.serve.request.body import received
 from openclaw_rl.serve.request.names import check_headers, check_name
 from openclaw_rl.serve.settings import ServeSettings
 
@@ -191,3 +192,33 @@ def _handler(answering: Answering, parts: ServeParts, path: str, right: Right | 
         return response
 
     return handle
+
+
+async def received(request: web.Request, settings: ServeSettings) -> None:
+    """Returns once the body is here, so that `request.read()` waits for nothing.
+
+    Raises RequestError for one that comes too slowly or breaks off, and HTTPRequestEntityTooLarge.
+    """
+    if not request.body_exists:
+        return
+    if (request.content_length or 0) > settings.max_body_bytes:  # known before a byte of it is kept
+        raise web.HTTPRequestEntityTooLarge(settings.max_body_bytes)
+    try:
+        if request.content.is_eof():
+            await request.read()
+        else:
+            async with asyncio.timeout(settings.body_s):
+                await request.read()
+    except TimeoutError:
+        raise RequestError(
+            f"the request body did not arrive within {settings.body_s:g} s",
+            fix="send it at once",
+            status=408,
+            code="body_too_slow",
+        ) from None
+    except web.RequestPayloadError as problem:
+        raise RequestError(
+            f"the request body breaks off or is not encoded as its headers say: {problem}",
+            fix="send as many bytes as Content-Length names, or whole chunks",
+            code="invalid_body",
+        ) from problem

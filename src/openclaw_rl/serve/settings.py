@@ -1,4 +1,4 @@
-"""What the server can be told."""
+"""The settings of the server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ class ServeSettings:
     """How clients are answered."""
 
     # Nobody outside can judge these: they are shown on request.
-    ADVANCED: ClassVar[frozenset[str]] = frozenset({"body_s", "max_buffer_bytes", "max_choices"})
+    ADVANCED: ClassVar[frozenset[str]] = frozenset(
+        {
+            "body_s", "keepalive_s", "max_buffer_bytes", "max_choices", "min_p", "stalled_s", "top_k",
+        }
+    )  # fmt: skip
 
     host: str = "127.0.0.1"
     """The address to listen on; anything but loopback needs a key. Change it when other machines should reach the
@@ -30,7 +34,7 @@ class ServeSettings:
     """Answer whatever model name a request gives, for clients whose name cannot be changed. Change it when a client
     sends a model name that you cannot change."""
     tls_cert: str = ""
-    """A PEM file with the server's certificate chain; with `tls_key` the server speaks https. Change it when the server
+    """A PEM file with the server's certificate chain; with `tls_key` the server speaks HTTPS. Change it when the server
     itself should speak HTTPS."""
     tls_key: str = ""
     """The PEM file with the certificate's private key. Change it with serve.tls_cert."""
@@ -50,10 +54,11 @@ class ServeSettings:
     """How many thumbs and corrections each key may send to /v1/feedback in a minute; 0 for no limit. Change it when
     thumbs come from a program that sends many."""
     max_body_bytes: int = 32 * 1024 * 1024
-    """Larger requests are answered 413. Change it when requests hold large documents, or when strangers may send."""
+    """The largest request, in bytes. Larger ones are answered with 413. Change it when requests hold large documents,
+    or when strangers may send."""
     default_max_tokens: int = 0
-    """Tokens of an answer where the request names no limit; 0 leaves it to the context length. Change it when clients
-    name no limit and answers get too long."""
+    """The most tokens of an answer if the request names no limit; 0 leaves it to the context length. Change it when
+    clients name no limit and answers get too long."""
     most_tokens: int = 0
     """The most tokens of an answer whatever a request names; 0 leaves it to the context length. Change it when no
     answer may be longer than this, whatever the client asks."""
@@ -61,29 +66,27 @@ class ServeSettings:
     """Used if a request names no temperature. If unset: the model's own default, else 1. Change it when clients
     name none and the model's own default is not what you want."""
     top_p: float | None = None
-    """Where the request names none; unset takes the model's own, else 1. Change it when clients name none and the
-    model's own default is not what you want."""
+    """Used if a request names no top_p. If unset: the model's own default, else 1. Change it when clients name none and
+    the model's own default is not what you want."""
     top_k: int | None = None
-    """Where the request names none; unset takes the model's own, else 0 (off). Change it when clients name none and the
-    model's own default is not what you want."""
+    """Used if a request names no top_k. If unset: the model's own default, else 0 (off)."""
     min_p: float | None = None
-    """Where the request names none; unset takes the model's own, else 0 (off). Change it when clients name none and the
-    model's own default is not what you want."""
+    """Used if a request names no min_p. If unset: the model's own default, else 0 (off)."""
     max_choices: int = 16
     """The most answers (`n`) one request may ask for."""
     max_buffer_bytes: int = 256 * 1024
     """How many bytes of its stream a client may leave unread before its answer waits."""
     stalled_s: float = 120.0
     """A client that has not caught up with its stream after this many seconds is disconnected. Change it when
-    clients stop reading for longer than two minutes, for example behind a debugger."""
+    clients stop reading for longer than two minutes, for example in a debugger."""
     body_s: float = 60.0
     """A request's body must have arrived within this time."""
     keepalive_s: float = 75.0
     """A connection without a request is closed after this time; a request's headers must arrive within it too. Change
     it when a proxy in front keeps connections longer than 75 s."""
     max_connections: int = 2000
-    """How many connections may be open at once, idle ones included; one too many is answered 503 and closed. Change it
-    when more clients connect, or when strangers may connect."""
+    """How many connections may be open at once, idle ones included; one too many is answered with 503 and closed.
+    Change it when more clients connect, or when strangers may connect."""
     finish_s: float = 600.0
     """After a stop signal, how many seconds running answers may take to finish. What takes longer is cut off. Change it
     when a stop should end sooner; match it to the grace period of systemd or Kubernetes."""

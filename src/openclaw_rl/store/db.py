@@ -34,20 +34,19 @@ from openclaw_rl.store.forget.erase import erase_older
 from openclaw_rl.store.lock import FolderLock, check_free
 from openclaw_rl.store.pictures import DEFAULT_BYTES, PictureBook
 from openclaw_rl.store.reader import Reader
-from openclaw_rl.store.redact.long_texts import LongTexts, long_texts
-from openclaw_rl.store.redact.masker import Masker
+from openclaw_rl.store.redact.masker import LongTexts, Masker, long_texts
 from openclaw_rl.store.rows import JudgedTurn, StepRecord, TurnRow, VersionRow, VersionStatus
 from openclaw_rl.store.tables import hints, ledger, lessons, listing, samples, sessions, spent, turns, versions
 from openclaw_rl.store.tables.effects import EffectBook
 from openclaw_rl.store.tables.episode_book import EpisodeBook
-from openclaw_rl.store.tables.hint_book import HintBook
+from openclaw_rl.store.tables.hints import HintBook
 from openclaw_rl.store.tables.keeping import KeepingBook
+from openclaw_rl.store.tables.lessons import RefusalBook
 from openclaw_rl.store.tables.order_book import OrderBook
 from openclaw_rl.store.tables.overrules import OverruleBook
 from openclaw_rl.store.tables.overview import overview
-from openclaw_rl.store.tables.refusals import RefusalBook
 from openclaw_rl.store.tables.seen import SeenBook
-from openclaw_rl.store.tables.standing import SessionStatus, standing
+from openclaw_rl.store.tables.sessions import SessionStatus, standing
 from openclaw_rl.store.tables.step_book import StepBook
 from openclaw_rl.store.tables.turns import ServedTurn
 from openclaw_rl.store.writer import Transaction, Writer

@@ -16,7 +16,11 @@ class TrainSettings:
     """When a step is taken, and over what."""
 
     # Nobody outside can judge these: they are shown on request.
-    ADVANCED: ClassVar[frozenset[str]] = frozenset({"retry_max_s", "retry_s", "step_share"})
+    ADVANCED: ClassVar[frozenset[str]] = frozenset(
+        {
+            "rehearse_again", "retry_max_s", "retry_s", "step_share",
+        }
+    )  # fmt: skip
 
     scopes: Scopes = Scopes.SHARED
     """Who has an adapter: shared, user, agent, shared+user or shared+agent. With a +, own adapters are added to the

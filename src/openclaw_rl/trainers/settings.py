@@ -66,7 +66,7 @@ class MethodSettings:
     ADVANCED: ClassVar[frozenset[str]] = frozenset(
         {
             "clip", "clip_high", "clip_low", "distill", "divergence", "ema_decay", "hint_selection", "mean",
-            "step_coefficient", "subset", "tis_clip", "top_k",
+            "step_coefficient", "subset", "tis_clip", "top_k", "w_distill", "w_opd", "w_rl", "w_taught",
         }
     )  # fmt: skip
 

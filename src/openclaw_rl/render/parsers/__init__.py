@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
-from openclaw_rl.core.message import Tool
+from openclaw_rl.core.completion import Span
+from openclaw_rl.core.message import Message, Tool
 from openclaw_rl.render.call_ids import nine_letters
-from openclaw_rl.render.detokenise import TokenBytes
+from openclaw_rl.render.detokenise import Detokeniser, TokenBytes
 from openclaw_rl.render.parsers.deltas import (
     ArgumentsDelta,
     CallDelta,
@@ -22,7 +24,6 @@ from openclaw_rl.render.parsers.llama import llama
 from openclaw_rl.render.parsers.mistral import mistral
 from openclaw_rl.render.parsers.objects import hermes
 from openclaw_rl.render.parsers.plain import PlainParser
-from openclaw_rl.render.parsers.reading import Format, FormatParser
 from openclaw_rl.render.parsers.reply import Reply
 from openclaw_rl.render.parsers.tagged import glm, qwen_coder
 
@@ -74,3 +75,76 @@ def _format(family: Family, reply: Reply, tools: Sequence[Tool] | None, is_think
             return HarmonyFormat(reply)
         case _:
             return hermes(reply, is_thinking=is_thinking)
+
+
+class Format(Protocol):
+    """How answers of one family are written."""
+
+    marks: frozenset[str]  # special tokens that say something; all others are left out
+    undecided: frozenset[str] | None  # text without these letters is text as it stands; None where it need not be
+
+    def read(self, held: str, *, is_over: bool) -> int:
+        """How many characters from the front of `held` are decided now, having been written into the reply.
+
+        0 asks for more text. With `is_over` no more comes, and only what was a call after all may be left undecided.
+        """
+        ...
+
+
+class FormatParser:
+    """Marks are found in the text, so it does not matter whether a tokenizer has one id for them."""
+
+    def __init__(self, table: TokenBytes, form: Format, reply: Reply) -> None:
+        self._special = table.silent(form.marks)
+        self._detokeniser = Detokeniser(table)
+        self._format = form
+        self._reply = reply
+        self._held = ""  # text not yet decided
+
+    def feed(self, tokens: Sequence[int]) -> list[ReplyDelta]:
+        """What these ids add, each id by itself."""
+        regions = self._reply.regions
+        for token in tokens:
+            if token in self._special:
+                text = self._detokeniser.flush()
+                regions.special(text)
+            else:
+                text = self._detokeniser.feed(token)
+                undecided = self._format.undecided
+                if undecided is not None and text and not self._held and undecided.isdisjoint(text):
+                    self._reply.say_token(text)  # most tokens, and cheaply: each is waited for
+                    continue
+                regions.token(text)
+            if text:
+                self._held += text
+                self._read(is_over=False)
+        return self._reply.deltas()
+
+    def finish(self) -> list[ReplyDelta]:
+        """What was held back: a broken character, half a mark, an unfinished call."""
+        text = self._detokeniser.flush()
+        self._reply.regions.leftover(text)
+        self._held += text
+        self._read(is_over=True)
+        rest, self._held = self._held, ""
+        self._reply.say(rest)
+        return self._reply.deltas()
+
+    def message(self) -> Message:
+        """The reply as an assistant's message."""
+        return self._reply.message()
+
+    def spans(self) -> tuple[Span, ...]:
+        """Reasoning, text, calls and marks."""
+        return self._reply.regions.spans()
+
+    @property
+    def calls_ended(self) -> int:
+        """How many tool calls are complete."""
+        return self._reply.calls_ended
+
+    def _read(self, *, is_over: bool) -> None:
+        while used := self._format.read(self._held, is_over=is_over):
+            self._held = self._held[used:]
+            if not self._held and not is_over:
+                return

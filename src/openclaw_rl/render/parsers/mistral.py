@@ -11,7 +11,6 @@ from openclaw_rl.render.parsers.reply import Reply
 
 MARKS = Marks("[TOOL_CALLS]", think="[THINK]", end_think="[/THINK]", inside=("[ARGS]", "[CALL_ID]"))
 _HEADER = re.compile(r"\s*([^\s\[\]{}]+)\s*(?:\[CALL_ID\]\s*([0-9A-Za-z]{9})\s*)?\[ARGS\]\s*(?=\{)")
-_MARK_CHARS = len("[CALL_ID]")
 
 
 def mistral(reply: Reply, *, is_thinking: bool) -> MarkedFormat:

@@ -21,7 +21,7 @@ from openclaw_rl.store.forget.selection import ForgetSelection, ForgetTarget, go
 from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.rows import StepRecord
 from openclaw_rl.store.tables import turns, versions
-from openclaw_rl.store.tables.hint_book import HintBook
+from openclaw_rl.store.tables.hints import HintBook
 from openclaw_rl.store.writer import Transaction, Writer
 
 WHY_GIVEN_UP = "its weights were not kept and could not be made again; it is made anew over the samples that are left"

@@ -7,10 +7,12 @@ something private has marks in its text and no ids at all, since ids say what th
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from openclaw_rl.core.completion import Completion
 from openclaw_rl.core.hashing import hashed
@@ -148,11 +150,6 @@ class Masker:
         return {name: self.json(value) for name, value in held.items()}
 
 
-def is_masked(turn: Turn) -> bool:
-    """Whether the turn was stored without its ids."""
-    return turn.prompt == NO_IDS and not turn.completion.tokens
-
-
 def _apart(found: Iterable[Found]) -> list[Found]:
     """The pieces in their order, those that overlap made one."""
     apart: list[Found] = []
@@ -162,3 +159,47 @@ def _apart(found: Iterable[Found]) -> list[Found]:
         else:
             apart.append(item)
     return apart
+
+
+Result = TypeVar("Result")
+
+
+class LongTexts:
+    """Looks through the long texts of turns and next states, one after the other, and then has them written.
+
+    This takes a second for a megabyte, and whoever ends an answer waits for the writing thread. So it is done before
+    that thread's turn: the masks found are remembered, and the thread only puts them in.
+    """
+
+    def __init__(self, masker: Masker) -> None:
+        self._masker = masker
+        self._last: asyncio.Future[Any] | None = None
+
+    def written(self, texts: Sequence[str], write: Callable[[], Awaitable[Result]]) -> asyncio.Future[Result]:
+        """What `write` gives, begun once these texts and all that came before were looked through.
+
+        It is finished though whoever waits for it is cancelled.
+        """
+        task = asyncio.ensure_future(self._after(self._last, texts, write))
+        self._last = task
+        return asyncio.shield(task)
+
+    async def settled(self) -> None:
+        """Returns once all that was to be written by now has been."""
+        if self._last is not None and not self._last.done():
+            await asyncio.wait([self._last])
+
+    async def _after(
+        self, before: asyncio.Future[Any] | None, texts: Sequence[str], write: Callable[[], Awaitable[Result]]
+    ) -> Result:
+        if before is not None and not before.done():
+            await asyncio.wait([before])
+        await asyncio.to_thread(self._masker.look, texts)
+        return await write()
+
+
+def long_texts(messages: Iterable[Message]) -> list[str]:
+    """The texts of these messages that take long to look through."""
+    texts = [part.text for item in messages for part in item.content if isinstance(part, TextPart)]
+    texts += [call.arguments for item in messages for call in item.tool_calls]
+    return [text for text in texts if len(text) > LONG_CHARS]

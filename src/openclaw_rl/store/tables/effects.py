@@ -12,7 +12,7 @@ from openclaw_rl.store.codec import plain
 from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.rows import VersionStatus
 from openclaw_rl.store.tables import ledger, versions
-from openclaw_rl.store.tables.replay import samples_of
+from openclaw_rl.store.tables.samples import samples_of
 from openclaw_rl.store.tables.taught import TaughtWish, asked_twice, taught
 
 NEWEST = 2000  # verdicts that are looked back on

@@ -15,7 +15,7 @@ from openclaw_rl.store import codec
 from openclaw_rl.store.codec import listed, plain
 from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.tables import hints, ledger
-from openclaw_rl.store.tables.hint_book import HintBook
+from openclaw_rl.store.tables.hints import HintBook
 from openclaw_rl.store.tables.sessions import THUMBS
 from openclaw_rl.store.writer import Transaction
 

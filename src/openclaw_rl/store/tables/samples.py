@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from openclaw_rl.core.event import EventKind, StoreEvent
@@ -261,3 +261,13 @@ def _peer(held: Json) -> Peer:
 
 def _float_or_none(value: Json) -> float | None:
     return float(value) if isinstance(value, int | float) else None
+
+
+def samples_of(sql: sqlite3.Connection, turns: Iterable[str]) -> list[Sample]:
+    """The samples of these turns, in the order given; those that are gone are left out."""
+    found: list[Sample] = []
+    for turn in turns:
+        row = sql.execute("SELECT body, ids, logp, mask FROM samples WHERE turn = ?", (plain(turn),)).fetchone()
+        if row is not None:
+            found.append(sample_of_row(row))
+    return found

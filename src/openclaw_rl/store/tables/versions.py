@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from openclaw_rl.core.event import EventKind, StoreEvent
@@ -246,3 +246,18 @@ def _row_of(row: Sequence[object], home: Path) -> VersionRow:
             upon=None if upon is None else parse_version(str(upon)),
             pruned_s=None if pruned_s is None else codec.real(pruned_s),
         )
+
+
+def lineage(rows: Sequence[VersionRow], heads: Iterable[PolicyVersion]) -> list[VersionRow]:
+    """These versions and all that they were made from or stand on, oldest first, base models left out."""
+    by_version = {row.version: row for row in rows}
+    wanted: set[PolicyVersion] = set()
+    open_ones = list(heads)
+    while open_ones:
+        version = open_ones.pop()
+        row = by_version.get(version)
+        if version.is_base or version in wanted or row is None:
+            continue
+        wanted.add(version)
+        open_ones += [item for item in (row.parent, row.upon) if item is not None]
+    return [row for row in rows if row.version in wanted]

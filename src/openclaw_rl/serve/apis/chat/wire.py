@@ -8,8 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from openclaw_rl.core.message import Json, Message, Role, TextPart, Tool, ToolCall
-from openclaw_rl.core.nesting import MOST_DEPTH, is_too_deep
+from openclaw_rl.core.message import MOST_DEPTH, Json, Message, Role, TextPart, Tool, ToolCall, is_too_deep
 from openclaw_rl.errors import RequestError
 from openclaw_rl.render.held import BoundedCache
 from openclaw_rl.serve.request.extras import Extras
