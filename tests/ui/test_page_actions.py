@@ -134,7 +134,7 @@ def test_forgetting_shows_its_plan_before_and_its_certificate_after(taught: Page
         page.get_by_text("2 replies with their requests").wait_for()
         page.screenshot(path=str(SHOTS / "forgetting.png"))
         page.get_by_role("button", name="Erase one conversation for good").click()
-        page.get_by_text("Erased: 2 turns").wait_for(timeout=120_000)
+        page.get_by_text("Erased: 2 replies with their requests, 1 conversation").wait_for(timeout=120_000)
         until(page, "document.querySelector('.wishes').innerText.includes('done')", seconds=120)
         page.get_by_text("The certificate").first.click()
         page.screenshot(path=str(SHOTS / "certificate.png"), full_page=True)

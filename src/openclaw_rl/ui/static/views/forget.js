@@ -16,7 +16,7 @@ const GOES = {
   turns: ["reply with its request", "replies with their requests"], sessions: ["conversation"], hints: ["wish", "wishes"], episodes: ["attempt at a task", "attempts at tasks"],
   "versions that saw it": ["version learned from it: made again without it", "versions learned from it or stand on one that did: made again without it"],
   "next states": ["reaction to a reply", "reactions to replies"], verdicts: ["verdict of the judge", "verdicts of the judge"], feedback: ["thumb", "thumbs"],
-  samples: ["training sample"], pictures: ["screenshot"],
+  samples: ["training sample"], pictures: ["screenshot"], versions: ["version"],
 };
 
 export function Forget({ query }) {
@@ -62,8 +62,10 @@ export function Forget({ query }) {
 }
 
 function Counts({ goes }) {
-  return html`<ul>${Object.entries(goes).filter(([, count]) => count).map(([name, count]) => html`<li>${GOES[name] ? many(count, ...GOES[name]) : `${count} ${name}`}</li>`)}</ul>`;
+  return html`<ul>${Object.entries(goes).filter(([, count]) => count).map(([name, count]) => html`<li>${counted(name, count)}</li>`)}</ul>`;
 }
+
+const counted = (name, count) => (GOES[name] ? many(count, ...GOES[name]) : `${count} ${name}`);
 
 function Certificate({ one }) {
   const save = () => {
@@ -74,7 +76,7 @@ function Certificate({ one }) {
     URL.revokeObjectURL(link.href);
   };
   const { removed = {}, finished_at: finished, kind } = one.certificate;
-  const counts = Object.entries(removed).filter(([, count]) => count).map(([name, count]) => `${count} ${name.replaceAll("_", " ")}`);
+  const counts = Object.entries(removed).filter(([, count]) => count).map(([name, count]) => counted(name.replaceAll("_", " "), count));
   const what = KINDS.find(([name]) => name === kind);
   return html`<li>
     <p><strong>${what ? what[1] : kind}</strong>: ${PHASES[one.phase] || one.phase}${one.of > 0 && one.phase !== "done" && ` (${one.made} of ${one.of})`}${finished && html`, <${When} at=${Date.parse(finished) / 1000} />`}</p>
