@@ -99,21 +99,9 @@ def policy(shape: ModelShape, means: Means, *, name: str = "policy") -> Role:
             means.users * shape.vocabulary * 4 * DRAW_COPIES,
             f"{means.users} rows x {shape.vocabulary} x 4 bytes x {DRAW_COPIES} (logits, logarithms, sorting)",
         ),
-        *_scores(shape, means),
         *_read_back(shape, means),
     ]
     return Role(name, tuple(_with_device(items, means, "engine")))
-
-
-def _scores(shape: ModelShape, means: Means) -> Iterator[Item]:
-    """On a CPU torch keeps attention's scores where query heads share key heads; on a GPU the engine avoids that."""
-    if not means.is_gpu and shape.heads != shape.kv_heads:
-        count = min(CHUNK, means.context)
-        yield Item(
-            "attention's scores",
-            count * means.context * shape.heads * 4,
-            f"{count} tokens of a prompt x {means.context} before them x {shape.heads} heads x 4 bytes",
-        )
 
 
 def trainer(shape: ModelShape, means: Means) -> Role:

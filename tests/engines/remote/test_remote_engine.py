@@ -14,7 +14,7 @@ from openclaw_rl.core.adapter import WEIGHTS, Adapter, digest_of_folder
 from openclaw_rl.core.prompt import Prompt, Segment
 from openclaw_rl.core.sampling import Grammar, LogitAdjustment, Sampling
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
-from openclaw_rl.engines.remote.client import placed
+from openclaw_rl.engines.remote.client import patience_s, placed
 from openclaw_rl.engines.remote.dialect import Dialect
 from openclaw_rl.engines.remote.http import ServerHttp
 from openclaw_rl.engines.remote.model import described
@@ -186,6 +186,12 @@ def test_a_session_keeps_its_server_and_a_lost_one_moves_only_its_own() -> None:
     busy = homes[0]
     busy.running = 40
     assert placed(prompt(0, 0), servers) is not busy
+
+
+def test_requests_wait_as_long_as_a_server_of_our_own_may_take_to_load_its_model() -> None:
+    assert patience_s(RemoteSettings(start_s=1800.0)) == 1800.0
+    assert patience_s(RemoteSettings(start_s=20.0)) == 300.0  # it may be killed again while it starts
+    assert patience_s(RemoteSettings(urls=("http://127.0.0.1:1",), start_s=1800.0)) == 300.0
 
 
 def test_a_model_is_described_by_its_folder() -> None:

@@ -41,12 +41,12 @@ from openclaw_rl.engines.remote.replica import (
 from openclaw_rl.engines.remote.sglang import Sglang
 from openclaw_rl.engines.remote.this_machine import ThisMachine
 from openclaw_rl.engines.remote.vllm import Vllm
-from openclaw_rl.engines.settings import EngineKind, EngineSettings
+from openclaw_rl.engines.settings import EngineKind, EngineSettings, RemoteSettings
 from openclaw_rl.errors import AdapterError, ConfigError, EngineError, RequestError
 
 log = logging.getLogger(__name__)
 ATTEMPTS = 4  # of one request, on servers that die under it
-WAIT_S = 300.0  # for a server to come back, where none is up: loading a model takes minutes
+WAIT_S = 300.0  # for a server to come back, where none is up
 BUSY = 1.5  # a session leaves its server where that has so many times the load of the idlest, and some requests more
 SOME = 4
 BEGINNING = 256  # tokens of a prompt without segments
@@ -289,7 +289,7 @@ class RemoteEngine:
 
     async def _place(self, prompt: Prompt) -> Replica:
         """The server for this prompt. Raises EngineError where none comes up in time."""
-        until = asyncio.get_running_loop().time() + WAIT_S
+        until = asyncio.get_running_loop().time() + patience_s(self._settings.remote)
         while not any(replica.is_up for replica in self._replicas):
             if self._is_closing or asyncio.get_running_loop().time() > until:
                 raise EngineError("no server of the model answers", fix="see the servers' own messages")
@@ -327,6 +327,11 @@ class RemoteEngine:
             task = asyncio.get_running_loop().create_task(replica.unload(version))
             self._background.add(task)
             task.add_done_callback(self._background.discard)
+
+
+def patience_s(remote: RemoteSettings) -> float:
+    """How long requests wait where no server is up: one that is started here may take `start_s` to load its model."""
+    return WAIT_S if remote.urls else max(WAIT_S, remote.start_s)
 
 
 def placed(prompt: Prompt, up: list[Replica]) -> Replica:
