@@ -117,7 +117,7 @@ def judge(
     _build_judge(folder, seed=seed, short=short, threads=threads, only=only)
     if only is not None:
         return
-    for line in hearing_scores.lines(folder, seed=seed, count=200 if short else 6000):
+    for line in hearing_scores.lines(folder, seed=seed, count=200 if short else 12000):
         Console(stderr=True).print(line, highlight=False)
 
 

@@ -29,10 +29,10 @@ from openclaw_rl.tiny.wordings import PartsShare, table
 CHECKPOINT = "judge-checkpoint-{member}.pt"
 BATCHES = 24  # drawn at once and sorted by length, so that little is computed for nothing
 # How sure it must be, measured on the parts that it is not taught (`openclaw-rl tiny judge` prints it): the most right
-# hints where at most 7 of 1,000 things said there give a wrong one; rounded.
+# hints where at most 10 of 1,000 things said there give a wrong one, and 20 in any one language; rounded.
 SURE_OF = {
-    "natural": 0.8, "friendly": 0.91, "detailed": 0.84, "markdown": 0.93, "short": 0.9, "first": 0.59, "last": 0.51,
-    "list": 0.82, "emoji": 0.63, "language": 0.94, "name": 0.93, "direct": 0.95, "simple": 0.94, "example": 0.94,
+    "natural": 0.78, "friendly": 0.91, "detailed": 0.94, "markdown": 0.96, "short": 0.91, "first": 0.73, "last": 0.61,
+    "list": 0.89, "emoji": 0.79, "language": 0.96, "name": 0.91, "direct": 0.89, "simple": 0.87, "example": 0.95,
 }  # fmt: skip
 SCORE_SURE = 0.5
 PLACE_SURE = 0.98  # a hint that is about one kind of work only

@@ -14,7 +14,7 @@ from openclaw_rl.tiny.hearing import LITERAL, NONE, OTHER, Heard, heard
 from openclaw_rl.tiny.hearing_build import FULL, texts_of
 from openclaw_rl.tiny.wordings import PartsShare
 
-MOST_WRONG, MOST_WRONG_IN_ONE = 0.01, 0.015  # of all that is said, and of what is said in any one language
+MOST_WRONG, MOST_WRONG_IN_ONE = 0.01, 0.02  # of all that is said, and of what is said in any one language
 LEAST_SURE, DEAREST = 0.5, 60.0  # right hints that a wrong one may cost
 
 
