@@ -186,7 +186,8 @@ class Net(nn.Module):
             known, whole = known * kept, whole * kept[:, None]
         vectors = functional.embedding_bag(batch.pieces, table, batch.starts, mode="mean") + whole
         vectors = vectors + (1 - known)[:, None] * table[UNKNOWN]
-        return vectors * (torch.arange(len(vectors)) > 0)[:, None]
+        made: Tensor = vectors * (torch.arange(len(vectors)) > 0)[:, None]
+        return made
 
 
 def loss_of(net: Net, examples: Sequence[Heard], rows: RowsOf) -> Tensor:
