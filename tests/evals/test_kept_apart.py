@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from openclaw_rl.evals.judging.cases import written_cases
-from openclaw_rl.evals.judging.wordings import templates
+from openclaw_rl.evals.judging.wordings import templates, utterances
 from openclaw_rl.tiny.lexicon import SLOTS, words
 from openclaw_rl.tiny.wordings import FILES, parts, table
 
@@ -40,6 +40,19 @@ def _kept() -> frozenset[str]:
 
 def test_no_other_wish_request_or_foreign_remark_is_one_that_is_kept() -> None:
     assert not {_normal(text) for text in _texts(table("others"))} & _kept()
+
+
+@pytest.mark.parametrize("code", FILES)
+def test_no_whole_message_that_is_taught_is_one_that_is_kept(code: str) -> None:
+    taught = {_normal(text) for text in _texts(table(f"said_{code}"))}
+    said = {_normal(item.case.next_state[0].text) for item in utterances()}
+    assert len(taught) > 900
+    assert not taught & (_kept() | said)
+
+
+def test_no_literal_that_is_kept_is_among_those_of_the_messages() -> None:
+    kept = {said.literal.casefold() for said in utterances() if said.wish in ("first", "last", "name")}
+    assert not kept & {text.casefold() for text in _texts(table("literals"))}
 
 
 @pytest.mark.parametrize("code", FILES)

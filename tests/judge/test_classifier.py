@@ -34,7 +34,7 @@ def judge(encoder: Encoder) -> ClassifierJudge:
 def _unsure(encoder: Encoder) -> Encoder:
     """One that must be surer than anybody can be."""
     wishes = tuple(replace(each, sure=1.1) for each in encoder.about.wishes)
-    return Encoder(replace(encoder.about, wishes=wishes, score_sure=1.1), encoder.members)
+    return Encoder(replace(encoder.about, wishes=wishes, score_sure=1.1), encoder.spelling, encoder.members)
 
 
 @pytest.mark.parametrize(

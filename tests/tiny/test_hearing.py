@@ -17,6 +17,7 @@ from openclaw_rl.tiny.cli import app
 from openclaw_rl.tiny.hearing import HEARD, LITERAL, NONE, OTHER, PLACES, heard
 from openclaw_rl.tiny.hearing_build import SHORT, Taught
 from openclaw_rl.tiny.hearing_net import batch_of
+from openclaw_rl.tiny.hearing_words import known
 from openclaw_rl.tiny.wordings import FILES, WISHES, PartsShare, parts
 
 PROSE = ("Some ordinary prose, line by line, that has nothing to do with anything.\n" * 40,)
@@ -62,9 +63,12 @@ def test_the_same_is_computed_with_torch_and_without(tmp_path: Path) -> None:
     nets = hearing_build.build(tmp_path, lessons=SHORT)
     encoder = Encoder.load(tmp_path)
     rng = Random(2)
+    for net in nets:
+        whole, scales = hearing_build.rounded(net.pieces.weight.detach())
+        net.half().float().pieces.weight.data = whole.float() * scales.float()[:, None]
     for item in (heard(rng, PROSE) for _ in range(40)):
         sound = encoder.hear(item.reading)
-        found = [net.half().float()(batch_of([item.reading], net.member)) for net in nets]
+        found = [net(batch_of([item.reading], encoder.spelling.rows)) for net in nets]
         for at, heard_ in enumerate((sound.scores, sound.wishes, sound.places)):
             expected = np.mean([one[at][0].softmax(-1).detach().numpy() for one in found], 0)
             assert np.allclose(heard_, expected, atol=1e-4)
@@ -97,6 +101,22 @@ def test_a_build_that_was_stopped_goes_on_as_if_it_had_not_been(
         ABOUT,
         WEIGHTS,
     ]
+
+
+def test_members_taught_side_by_side_make_the_same_judge(tmp_path: Path) -> None:
+    for member in (1, 0):
+        hearing_build.build(tmp_path / "apart", lessons=SHORT, only=member)
+    assert not (tmp_path / "apart" / WEIGHTS).exists()
+    hearing_build.build(tmp_path / "apart", lessons=SHORT)
+    hearing_build.build(tmp_path / "whole", lessons=SHORT)
+    assert (tmp_path / "apart" / WEIGHTS).read_bytes() == (tmp_path / "whole" / WEIGHTS).read_bytes()
+
+
+def test_known_words_are_of_taught_parts_and_fill_the_rows() -> None:
+    words, groups = known(3_000)
+    assert 1 + len(words) + len(groups) == 3_000
+    assert {"the", "markdown", "?", "kurz"} <= set(words)
+    assert len(set(words)) == len(words)
 
 
 def test_the_command_makes_a_judge_and_measures_it_on_kept_parts(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from openclaw_rl.errors import ModelError
-from openclaw_rl.judge.reading import MOST_WORDS, TurnReading, hashes
+from openclaw_rl.judge.reading import MOST_WORDS, TurnReading
+from openclaw_rl.judge.spelling import UNKNOWN, Spelling, WordRows, spelling_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 
 # In a folder of their own: other programs take every *.safetensors next to a model for its weights.
 ABOUT, WEIGHTS = "judge/judge.json", "judge/judge.safetensors"
-FORMAT = 1
+FORMAT = 2
+SPELLING = "spelling"  # the name of the words among the weights
 KINDS = ("user", "tool", "error")
+TABLE, SCALES = "pieces.weight", "pieces.scale"  # whole numbers of one byte, and what each row's are times
 _MOST_LITERAL = 12  # words
 
 
@@ -101,8 +104,9 @@ _FIX = f"take {ABOUT} and {WEIGHTS} out of the folder: the model judges itself t
 class Encoder:
     """The networks of a folder, which are heard together; made by `load`."""
 
-    def __init__(self, about: About, members: Sequence[Mapping[str, Array]]) -> None:
+    def __init__(self, about: About, spelling: Spelling, members: Sequence[Mapping[str, Array]]) -> None:
         self.about = about
+        self.spelling = spelling
         self.members = tuple(members)
 
     @classmethod
@@ -117,18 +121,22 @@ class Encoder:
             found = load_file(folder / WEIGHTS)
         except (OSError, SafetensorError) as problem:
             raise ModelError(f"{folder / WEIGHTS} cannot be read: {problem}", fix=_FIX) from problem
+        if SPELLING not in found:
+            raise ModelError(f"{folder / WEIGHTS} holds no words", fix=_FIX)
         members: list[dict[str, Array]] = [{} for _ in range(about.members)]
+        spelling = spelling_of(found.pop(SPELLING).tobytes())
         for name, value in found.items():
             number, _, rest = name.partition(".")
-            # The table of words stays as it is, half precision: a turn reads a few hundred of its rows.
-            members[int(number)][rest] = value if rest == "pieces.weight" else value.astype(np.float32)
-        return cls(about, members)
+            # The table of words stays as it is, a byte a weight: a turn reads a few hundred of its rows.
+            members[int(number)][rest] = value if rest == TABLE else value.astype(np.float32)
+        return cls(about, spelling, members)
 
     def hear(self, read: TurnReading) -> Sound:
         """What is heard in a reading: the mean of what each member hears. Some milliseconds on one core."""
         import numpy as np
 
-        heard = [_Member(self.about, held, number).hear(read) for number, held in enumerate(self.members)]
+        rows = {word: self.spelling.rows(word) for word in {*read.words, *read.request, *read.reply}}
+        heard = [_Member(self.about, rows, held).hear(read) for held in self.members]
         scores, wishes, places = (
             tuple(float(share) for share in np.mean([one[head] for one in heard], 0)) for head in range(3)
         )
@@ -141,11 +149,11 @@ class Encoder:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """One network; `number` is that of its hashes."""
+    """One network; `rows` are those of every word it is to read."""
 
     about: About
+    rows: Mapping[str, WordRows]
     held: Mapping[str, Array]
-    number: int
 
     def hear(self, read: TurnReading) -> tuple[Array, Array, Array, Array]:
         """Shares of scores, wishes and places, and [T, T] of a literal's first and last word."""
@@ -187,7 +195,7 @@ class _Member:
         """The request and the reply, a vector each."""
         import numpy as np
 
-        width = self.held["pieces.weight"].shape[1]
+        width = self.held[TABLE].shape[1]
         means = [
             np.mean([self._vector(word) for word in words], 0) if words else np.zeros(width, np.float32)
             for words in (read.request, read.reply)
@@ -196,10 +204,20 @@ class _Member:
         return request[:width], reply[width:]
 
     def _vector(self, word: str) -> Array:
-        found = hashes(word, self.number)
-        rows = self.held["pieces.weight"][list(found)].astype("float32")
-        vector: Array = rows[0] + (rows[1:].mean(0) if len(found) > 1 else rows[0])
+        import numpy as np
+
+        found = self.rows[word]
+        vector = self._row(found.whole) if found.whole != UNKNOWN else np.zeros_like(self._row(UNKNOWN))
+        if not found.is_known:
+            vector = vector + self._row(UNKNOWN)
+        if found.parts:
+            rows = list(found.parts)
+            vector = vector + (self.held[TABLE][rows] * self.held[SCALES][rows, None]).mean(0)
         return vector
+
+    def _row(self, row: int) -> Array:
+        made: Array = self.held[TABLE][row] * self.held[SCALES][row]
+        return made
 
     def _layer(self, name: str, states: Array) -> Array:
         import numpy as np

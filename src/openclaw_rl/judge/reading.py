@@ -1,4 +1,4 @@
-"""A turn and what followed it, as the numbers that a classifier reads: words, their letters' hashes, plain marks.
+"""A turn and what followed it, as the numbers that a classifier reads: its words and plain marks.
 
 Nothing is kept of what was read: who asks to be forgotten is.
 """
@@ -9,19 +9,16 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from zlib import crc32
 
 from openclaw_rl.core.message import Message, Role
 
 MOST_WORDS = 64  # of what followed, from both ends where it is longer
 MOST_CONTEXT = 40  # of the request and of the reply each
-BUCKETS = 24593  # hashes of words and of their parts
 MARKS = ("upper", "title", "digit", "sign", "quoted", "asked", "replied", "single")
 _WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 _OPENS, _CLOSES = "\"“„«‹「『'‘", "\"”“»›」』'’"
 _PAUSES = frozenset(".,;:!…。，！")
 _MOST_LETTERS = 24
-_VOWELS, _DOUBLED, _ONE = re.compile("[aeiou]"), re.compile(r"(.)\1+"), r"\1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +69,6 @@ def folded(word: str) -> str:
     """The word in lower case, without the signs on its letters."""
     plain = unicodedata.normalize("NFKD", word.casefold().replace("’", "'"))
     return "".join(letter for letter in plain if not unicodedata.combining(letter))[:_MOST_LETTERS]
-
-
-def hashes(word: str, member: int = 0) -> tuple[int, ...]:
-    """The bucket of a word, then those of its parts of three to five letters and of what a slip of the fingers leaves.
-
-    Each member of an ensemble has hashes of its own, so that what falls together in one stays apart in the other.
-    """
-    whole = f"<{word}>"
-    sizes = (3, 4, 5) if len(word) > 1 else ()
-    pieces = [f"={word}", *(whole[at : at + size] for size in sizes for at in range(len(whole) - size + 1))]
-    if len(word) > 3:
-        pieces.append(f"~{_DOUBLED.sub(_ONE, _VOWELS.sub('', word))}")  # vowels lost, letters doubled
-        pieces.append(f"@{''.join(sorted(word))}")  # letters that changed places
-    return tuple(crc32(piece.encode(), member) % BUCKETS for piece in pieces)
 
 
 def _last_asked(request: Sequence[Message]) -> str:

@@ -106,6 +106,7 @@ def judge(
     seed: Annotated[int, typer.Option(help="Seed of data and weights.")] = 0,
     short: Annotated[bool, typer.Option("--short", help="Tiny sizes, in seconds: shows that the recipe runs.")] = False,
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
+    only: Annotated[int | None, typer.Option(help="Teach this member alone: for two side by side.")] = None,
 ) -> None:
     """Make the bundled model's judge, a classifier of what is said after a reply; goes on where it was stopped.
 
@@ -113,12 +114,14 @@ def judge(
     """
     from openclaw_rl.tiny import hearing_scores
 
-    _build_judge(folder, seed=seed, short=short, threads=threads)
-    for line in hearing_scores.lines(folder, seed=seed, count=200 if short else 6000):
+    _build_judge(folder, seed=seed, short=short, threads=threads, only=only)
+    if only is not None:
+        return
+    for line in hearing_scores.lines(folder, seed=seed, count=200 if short else 12000):
         Console(stderr=True).print(line, highlight=False)
 
 
-def _build_judge(folder: Path, *, seed: int, short: bool, threads: int) -> None:
+def _build_judge(folder: Path, *, seed: int, short: bool, threads: int, only: int | None = None) -> None:
     import torch
 
     from openclaw_rl.tiny import hearing_build
@@ -130,6 +133,7 @@ def _build_judge(folder: Path, *, seed: int, short: bool, threads: int) -> None:
             folder,
             seed=seed,
             lessons=lessons,
+            only=only,
             report=lambda at, total: report(train.Progress(step=at.step, loss=at.loss), total),
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from random import Random
 
@@ -16,6 +16,8 @@ from openclaw_rl.tiny import dialogues, ordinary
 from openclaw_rl.tiny.judging import situation
 from openclaw_rl.tiny.lexicon import brief, idle
 from openclaw_rl.tiny.manners import Aspect, TaskKind
+from openclaw_rl.tiny.sayings import OTHERS, called, other_saying, phrase, saying
+from openclaw_rl.tiny.slips import typed
 from openclaw_rl.tiny.styles import Style
 from openclaw_rl.tiny.wordings import FILES, WISHES, PartsShare, Wording, is_kept, parts, remark, table, wording
 
@@ -30,6 +32,8 @@ _REMARKS = {  # what is said without a wish, its score, and how often
     "small": (0, 5), "mind": (0, 4), "blame": (-1, 5), "sarcasm": (-1, 4), "wrong": (-1, 4), "same": (-1, 4),
 }  # fmt: skip
 _SPOKEN = {"thanks": 1, "next": 1, "blame": -1, "small": 0, "mind": 0, "go_on": 1}
+HURRIED = 0.3  # share of what is said that is typed with slips or in short forms
+QUOTES = frozenset("\"'“”„«»")
 _TOOLS = {"success": 1, "error": -1, "useless": 0}
 
 
@@ -75,8 +79,11 @@ def _of_the_toy_world(rng: Random, share: PartsShare) -> Heard:
 
 def _wished(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
     code = _code(rng)
-    said = brief(rng, code, share=share) if rng.random() < 0.3 else _worded(rng, code, share)
+    said = _said(rng, code, share)
     text, at = said.text, said.at
+    if rng.random() < 0.1:
+        question = rng.choice(parts(code, share).slots["question"])
+        text, at = (f"{question} {text}", at + len(question) + 1) if rng.random() < 0.6 else (f"{text} {question}", at)
     if rng.random() < 0.2:  # beside something else
         aside = remark(rng, rng.choice(("small", "praise", "blame", "thanks")), code=_code_of(said), share=share).text
         aside += "" if aside[-1] in ".!?" else rng.choice((".", ".", ",", "!"))
@@ -84,6 +91,8 @@ def _wished(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
             text, at = f"{aside} {text}", at + len(aside) + 1
         else:
             text = f"{text} {aside}" if text[-1] in ".!?" else f"{text}. {aside}"
+    if rng.random() < HURRIED:
+        text, at = typed(rng, text, code, at=at if said.at >= 0 else -1, written=said.written)
     request, reply, place = _turn(rng, texts, said.language)
     read = reading(request, reply, (message(Role.USER, text),))
     assert said.wish is not None
@@ -96,9 +105,28 @@ def _wished(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
     return Heard(read, -1, said.wish, place, language=said.language)
 
 
-def _worded(rng: Random, code: str, share: PartsShare) -> Wording:
-    """A wish out of the grammar; those with a literal more often, since they take more to learn."""
-    return wording(rng, wish=rng.choice((*WISHES, "first", "last", "name", "name")), code=code, share=share)
+def _said(rng: Random, code: str, share: PartsShare) -> Wording:
+    """A wish in one of three ways: a whole message, a few words, or out of the grammar."""
+    form = rng.random()
+    if form < 0.5:
+        return saying(rng, code, wish=_wish(rng), share=share)
+    if form < 0.66:
+        return brief(rng, code, share=share)
+    said = wording(rng, wish=_wish(rng), code=code, share=share)
+    if said.wish not in ("first", "last", "name") or said.at < 0 or rng.random() < 0.4:
+        return said
+    if said.text.count(said.written) > 1:
+        return said
+    made = called(rng) if said.wish == "name" else phrase(rng)  # in the same place, and in the same marks
+    bare = said.text[said.at - 1 : said.at].strip() not in QUOTES
+    made = made.rstrip("!?.:,") if bare and said.wish != "name" else made
+    after = said.text[said.at + len(said.written) :]
+    return replace(said, text=said.text[: said.at] + made + after, literal=made, written=made)
+
+
+def _wish(rng: Random) -> str:
+    """A wish to be taught; those that take more to learn come more often."""
+    return rng.choice((*WISHES, "first", "last", "name", "name", "natural", "short", "friendly", "detailed"))
 
 
 def _placed(
@@ -137,6 +165,8 @@ def _remarked(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
 
 def _of_others(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
     """Wishes that are none of the known, requests that hold a wish's words, and what other languages say."""
+    if rng.random() < 0.4:
+        return _other_message(rng, texts, share)
     held = table("others")
     about = rng.random()
     if about < 0.22:
@@ -169,6 +199,22 @@ def _of_others(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
         score, wish = 1, NONE
     read = reading(request, reply, (message(Role.USER, _varied(text, rng)),))
     return Heard(read, score, wish, place, language=parts(code).language)
+
+
+def _other_message(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
+    """A whole message without any of the known wishes, sometimes typed in a hurry or beside something else."""
+    code = _code(rng)
+    text, about = other_saying(rng, code, share=share)
+    if rng.random() < 0.12 and about != "minus":
+        aside = remark(rng, rng.choice(("thanks", "praise", "small")), code=code, share=share).text
+        text, about = f"{aside} {text}", "plus" if about == "zero" else about
+    if rng.random() < HURRIED:
+        text, _ = typed(rng, text, code, at=-1, written="")
+    language = parts(code).language
+    request, reply, place = _turn(rng, texts, language)
+    wish = OTHER if about == "other" else NONE
+    read = reading(request, reply, (message(Role.USER, text),))
+    return Heard(read, OTHERS[about], wish, place, language=language)
 
 
 @lru_cache

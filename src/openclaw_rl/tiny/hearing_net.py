@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -10,10 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from openclaw_rl.judge.reading import BUCKETS, MARKS, MOST_WORDS, TurnReading, hashes
+from openclaw_rl.judge.reading import MARKS, MOST_WORDS, TurnReading
+from openclaw_rl.judge.spelling import UNKNOWN, Spelling, WordRows
 from openclaw_rl.tiny.hearing import HEARD, PLACES, SCORES, Heard
 
 KINDS = ("user", "tool", "error")
+RowsOf = Callable[[str], WordRows]
 FRONT = 3  # before the words: who speaks, the request, the reply
 
 
@@ -25,46 +27,52 @@ class Form:
     layers: int = 2
     heads: int = 4
     inner: int = 192
-    buckets: int = BUCKETS
+    rows: int = 46000  # known words, then groups of letters, after the unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Readings side by side: B of them, T words at most, U different words in all."""
 
-    pieces: Tensor  # hashes of all the different words, one after the other
+    used: Tensor  # the rows of the table that any of the words is read by, after that of the unknown
+    pieces: Tensor  # places in `used`: each word's letter groups, one word after the other
     starts: Tensor  # [U] where each word's begin in `pieces`
-    whole: Tensor  # [U] the hash of the word itself
+    whole: Tensor  # [U] the place in `used` of the word itself, or of the one it may be a slip of
+    known: Tensor  # [U] whether it is itself
     words: Tensor  # [B, T] which of the different words; 0 is none
     marks: Tensor  # [B, T, M]
     context: Tensor  # [B, 2, C] words of the request and of the reply
     kinds: Tensor  # [B]
 
 
-def batch_of(readings: Sequence[TurnReading], member: int = 0) -> Batch:
-    """The batch of some readings, in one member's numbers."""
+def batch_of(readings: Sequence[TurnReading], rows: RowsOf) -> Batch:
+    """The batch of some readings, in a spelling's rows."""
     index: dict[str, int] = {"": 0}
 
     def number(word: str) -> int:
         return index.setdefault(word, len(index))
 
-    rows = [[number(word) for word in read.words] for read in readings]
+    said = [[number(word) for word in read.words] for read in readings]
     beside = [[[number(word) for word in words] for words in (read.request, read.reply)] for read in readings]
-    length = max(1, *(len(row) for row in rows))
+    length = max(1, *(len(row) for row in said))
     width = max(1, *(len(words) for pair in beside for words in pair))
-    pieces: list[int] = []
-    starts, whole = [], []
+    pieces: list[int] = [UNKNOWN]
+    starts, whole, known = [], [UNKNOWN], []
     for word in index:
-        found = _hashes(word, member)
-        starts.append(len(pieces))
-        whole.append(found[0])
-        pieces += found[1:] or found[:1]
+        found = rows(word)
+        starts.append(len(pieces) - 1)
+        whole.append(found.whole)
+        known.append(found.is_known)
+        pieces += found.parts
+    used, places = torch.unique(torch.tensor(whole + pieces), return_inverse=True)  # UNKNOWN is the least
     blank = (0,) * len(MARKS)
     return Batch(
-        torch.tensor(pieces),
+        used,
+        places[len(whole) + 1 :],
         torch.tensor(starts),
-        torch.tensor(whole),
-        torch.tensor([row + [0] * (length - len(row)) for row in rows]),
+        places[1 : len(whole)],
+        torch.tensor(known, dtype=torch.float32),
+        torch.tensor([row + [0] * (length - len(row)) for row in said]),
         torch.tensor(
             [[*read.marks, *([blank] * (length - len(read.marks)))] for read in readings], dtype=torch.float32
         ),
@@ -73,7 +81,9 @@ def batch_of(readings: Sequence[TurnReading], member: int = 0) -> Batch:
     )
 
 
-_hashes = lru_cache(maxsize=200_000)(hashes)  # the same words come again and again in teaching
+def rows_of(spelling: Spelling) -> RowsOf:
+    """A spelling's rows, kept: the same words come again and again in teaching."""
+    return lru_cache(maxsize=400_000)(spelling.rows)
 
 
 class EncoderBlock(nn.Module):
@@ -102,10 +112,12 @@ class EncoderBlock(nn.Module):
 class Net(nn.Module):
     """Words to a score, a wish, a place and where a literal begins and ends."""
 
-    def __init__(self, form: Form, *, member: int = 0, dropout: float = 0.15, forget: float = 0.3) -> None:
+    def __init__(
+        self, form: Form, *, member: int = 0, dropout: float = 0.15, forget: float = 0.2, lose: float = 0.04
+    ) -> None:
         super().__init__()
-        self.form, self.member, self.forget = form, member, forget
-        self.pieces = nn.EmbeddingBag(form.buckets, form.width, mode="mean")
+        self.form, self.member, self.forget, self.lose = form, member, forget, lose
+        self.pieces = nn.Embedding(form.rows, form.width)
         self.marks = nn.Linear(len(MARKS), form.width)
         self.from_start = nn.Embedding(MOST_WORDS + 1, form.width)
         self.from_end = nn.Embedding(MOST_WORDS + 1, form.width)
@@ -125,24 +137,21 @@ class Net(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.LayerNorm):
                 module.reset_parameters()
-        nn.init.normal_(self.pieces.weight, std=0.3)
+        nn.init.normal_(self.pieces.weight, std=0.1)
         for held in (self.from_start, self.from_end, self.kinds):
             nn.init.normal_(held.weight, std=0.1)
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Logits: scores [B, 3], wishes [B, W], places [B, P], and per word its being first and last [B, T, 2]."""
-        parts = self.pieces(batch.pieces, batch.starts)
-        whole = functional.embedding(batch.whole, self.pieces.weight)
-        if self.training:
-            whole = whole * (torch.rand(len(whole), 1) >= self.forget)
-        vectors = parts + whole
-        vectors = vectors * (torch.arange(len(vectors)) > 0)[:, None]
+        vectors = self._vectors(batch)
         is_word = batch.words > 0  # [B, T]
         counts = is_word.sum(1, keepdim=True)
         places = torch.arange(batch.words.shape[1])[None]
         words = vectors[batch.words] + self.marks(batch.marks)
         words = words + self.from_start(places.clamp(max=MOST_WORDS)) + self.from_end((counts - places).clamp(min=0))
         words = self.dropout(words) * is_word[..., None]
+        if self.training:
+            words = words * (torch.rand(*words.shape[:2], 1) >= self.lose)
         padded = functional.pad(words, (0, 0, 1, 1))
         words = (
             words
@@ -167,10 +176,23 @@ class Net(nn.Module):
         ends = self.ends(spoken).masked_fill(~is_word[..., None], -1e4)
         return self.score(pooled), self.wish(pooled), self.place(pooled), ends
 
+    def _vectors(self, batch: Batch) -> Tensor:
+        """[U, D] of the different words; the first, which is none, is zero. While it learns it forgets some words."""
+        table = self.pieces(batch.used)
+        known = batch.known
+        whole = functional.embedding(batch.whole, table) * (batch.whole != UNKNOWN)[:, None]
+        if self.training:
+            kept = (torch.rand(len(known)) >= self.forget).float()
+            known, whole = known * kept, whole * kept[:, None]
+        vectors = functional.embedding_bag(batch.pieces, table, batch.starts, mode="mean") + whole
+        vectors = vectors + (1 - known)[:, None] * table[UNKNOWN]
+        made: Tensor = vectors * (torch.arange(len(vectors)) > 0)[:, None]
+        return made
 
-def loss_of(net: Net, examples: Sequence[Heard]) -> Tensor:
+
+def loss_of(net: Net, examples: Sequence[Heard], rows: RowsOf) -> Tensor:
     """The mean loss over examples, all heads together."""
-    score, wish, place, ends = net(batch_of([item.reading for item in examples], net.member))
+    score, wish, place, ends = net(batch_of([item.reading for item in examples], rows))
     scores = torch.tensor([SCORES.index(item.score) for item in examples])
     wishes = torch.tensor([_number(item.wish) for item in examples])
     places = torch.tensor([PLACES.index(item.place) for item in examples])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -13,7 +14,7 @@ from openclaw_rl.tiny.hearing import LITERAL, NONE, OTHER, Heard, heard
 from openclaw_rl.tiny.hearing_build import FULL, texts_of
 from openclaw_rl.tiny.wordings import PartsShare
 
-MOST_WRONG = 0.007  # of all that is said
+MOST_WRONG, MOST_WRONG_IN_ONE = 0.01, 0.02  # of all that is said, and of what is said in any one language
 LEAST_SURE, DEAREST = 0.5, 60.0  # right hints that a wrong one may cost
 
 
@@ -67,16 +68,25 @@ def lines(folder: Path, *, seed: int, count: int) -> Iterator[str]:
 def certainties(found: Sequence[Guess]) -> dict[str, float]:
     """For each wish how sure one must be of it, so that most is heard and no more than MOST_WRONG of it all is wrong.
 
-    One price of a wrong hint holds for all wishes, in right ones; the least is found that keeps wrong ones so few.
+    Nor more than MOST_WRONG_IN_ONE in any language. One price of a wrong hint holds for all wishes, in right ones;
+    the least is found that keeps wrong ones so few.
     """
     groups = {name: group for name, group in _grouped(found, lambda one: one.wish).items() if name not in (NONE, OTHER)}
     low, high = 0.0, DEAREST
     for _ in range(25):
         price = (low + high) / 2
         chosen = {name: _best(group, price) for name, group in groups.items()}
-        wrong = sum(one.sure >= chosen[name] and not one.is_right for name, group in groups.items() for one in group)
-        low, high = (price, high) if wrong > MOST_WRONG * len(found) else (low, price)
+        low, high = (price, high) if _is_too_often_wrong(found, chosen) else (low, price)
     return {name: _best(group, high) for name, group in groups.items()}
+
+
+def _is_too_often_wrong(found: Sequence[Guess], chosen: Mapping[str, float]) -> bool:
+    def share(group: Sequence[Guess]) -> float:
+        wrong = [one for one in group if not one.is_right and one.sure >= chosen.get(one.wish, math.inf)]
+        return len(wrong) / len(group)
+
+    spoken = _grouped([one for one in found if one.example.language], lambda one: one.example.language)
+    return share(found) > MOST_WRONG or any(share(group) > MOST_WRONG_IN_ONE for group in spoken.values())
 
 
 def _best(group: Sequence[Guess], price: float) -> float:

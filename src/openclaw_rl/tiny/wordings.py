@@ -148,7 +148,7 @@ def wording(
         literal = name(rng)
         text = text.replace("{n}", _SAID_NAME)
     elif "{l}" in text:
-        literal, named = _language(held.language, rng)
+        literal, named = language_named(held.language, rng)
         text = text.replace("{l}", _SAID_NAME)
     text = toned(text, tone, rng)
     opens, closes = rng.choice(_QUOTES)
@@ -229,7 +229,7 @@ def _made_up(rng: Random) -> str:
     return "".join(rng.choice(_SYLLABLES) for _ in range(rng.choice((1, 2, 2, 3))))
 
 
-def _language(own: str, rng: Random) -> tuple[str, str]:
+def language_named(own: str, rng: Random) -> tuple[str, str]:
     """A language's English name, and what it is called in the speaker's own language."""
     held = table("scenes")["languages"]
     assert isinstance(held, dict)

@@ -1,0 +1,47 @@
+"""The words and letter groups that the bundled judge's classifier knows: those of the parts it is taught.
+
+Slips of the fingers are none of them: a mistyped word is read by its letters and by the word that it may be a slip of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+
+from openclaw_rl.judge.reading import plain_words, reading
+from openclaw_rl.judge.spelling import letter_groups
+from openclaw_rl.tiny.judging import situation
+from openclaw_rl.tiny.wordings import FILES, is_kept, phrases_taught, table
+
+_TABLES = (*FILES, *(f"said_{code}" for code in FILES), "lexicon", "others", "scenes", "literals")
+_SITUATIONS = 4000  # of the toy world, whose words stand in no file
+_PLACE = re.compile(r"\{\w+\}")
+_LEAST = 3  # times that a word of these must come
+
+
+def known(rows: int, *, seed: int = 0) -> tuple[list[str], list[str]]:
+    """Known words and known letter groups, for a table of that many rows; the first row is for what is not known."""
+    counted = Counter(word for name in _TABLES for text in _texts(table(name)) for word in plain_words(text))
+    counted.update(word for text in phrases_taught() for word in plain_words(text))
+    rng, toy = Random(f"judge words {seed}"), Counter[str]()
+    for _ in range(_SITUATIONS):
+        made = situation(rng)
+        read = reading(made.request, made.reply, made.next_state)
+        toy.update((*read.words, *read.request, *read.reply))
+    counted.update({word: times for word, times in toy.items() if times >= _LEAST})
+    signs = [sign for sign in ".,;:!…" if sign not in counted]
+    words = [*signs, *sorted(counted, key=lambda word: (-counted[word], word))][: rows // 2]
+    groups = Counter(group for word in words for group in letter_groups(word))
+    return words, sorted(groups, key=lambda group: (-groups[group], group))[: rows - 1 - len(words)]
+
+
+def _texts(held: object) -> Iterator[str]:
+    """Every text in a file that is not kept from the teaching."""
+    if isinstance(held, str):
+        if not is_kept(held):
+            yield _PLACE.sub(" ", held)
+    elif isinstance(held, dict | list):
+        for each in held.values() if isinstance(held, dict) else held:
+            yield from _texts(each)

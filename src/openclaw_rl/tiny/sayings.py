@@ -1,0 +1,126 @@
+"""What people say after a reply in whole messages: wishes, remarks and hard cases, one file a language in `wordings/`.
+
+The grammar (tiny/wordings.py) makes very many sentences of few parts; here each message is one of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from random import Random
+
+from openclaw_rl.tiny import wordings
+from openclaw_rl.tiny.wordings import WISHES, PartsShare, Wording, is_kept, parts, table
+
+OTHERS = {"other": -1, "plus": 1, "zero": 0, "minus": -1}  # what holds none of the known wishes, and its score
+_QUOTES = (*((('"', '"'),) * 5), ("'", "'"), ("“", "”"), ("“", "”"), ("„", "“"), ("«", "»"), *((("", ""),) * 6))
+_LITERAL = {"{x}": "\x01", "{n}": "\x02", "{l}": "\x03"}
+
+
+def saying(rng: Random, code: str, *, wish: str, share: PartsShare) -> Wording:
+    """A message with a wish."""
+    text = rng.choice(_messages(code, wish, share))
+    mark = next((mark for mark in _LITERAL if mark in text), "")
+    language = parts(code).language
+    opens = closes = literal = written = ""
+    if mark == "{x}":
+        literal = written = phrase(rng)
+        opens, closes = rng.choice(_QUOTES)
+        if not opens:
+            literal = written = literal.rstrip("!?.:,")
+    elif mark == "{n}":
+        literal = written = called(rng)
+    elif mark == "{l}":
+        literal, written = wordings.language_named(language, rng)
+        written = written.lower() if rng.random() < 0.25 else written
+    text = _cased(rng, text.replace(mark, _LITERAL[mark]) if mark else text)
+    at = text.find(_LITERAL[mark]) + len(opens) if mark else -1
+    text = text.replace(_LITERAL[mark], f"{opens}{written}{closes}") if mark else text
+    return Wording(text, language, "whole", wish, literal, at, written)
+
+
+def other_saying(rng: Random, code: str, *, share: PartsShare) -> tuple[str, str]:
+    """A message with none of the known wishes, and which of OTHERS it is."""
+    about = rng.choices(tuple(OTHERS), weights=[len(_messages(code, name, share)) for name in OTHERS])[0]
+    text = rng.choice(_messages(code, about, share))
+    for mark, made in (("{x}", phrase), ("{n}", called)):
+        text = text.replace(mark, made(rng)) if mark in text else text
+    return _cased(rng, text), about
+
+
+def phrase(rng: Random) -> str:
+    """Words to begin or to end with: of the list here, or of the grammar's."""
+    if rng.random() < 0.5:
+        return wordings.phrase(rng)
+    held = _literals()
+    form = rng.random()
+    said = rng.choice(held["phrases"])
+    if form < 0.25:
+        said = f"{said}, {rng.choice(held['addressed'])}"
+    elif form < 0.4:
+        said = f"{said} {rng.choice(held['words'])}"
+    elif form < 0.5:
+        said = f"{rng.choice(held['words'])} {rng.choice(held['words'])}"
+    how = rng.random()
+    said = said[:1].upper() + said[1:] if how < 0.7 else said.title() if how < 0.75 else said
+    return said + rng.choice(("", "", "", "", "", "!", ".", "?", "...", ":", ","))
+
+
+def called(rng: Random) -> str:
+    """What somebody wants to be called."""
+    if rng.random() < 0.35:
+        return wordings.name(rng)
+    held, form = _literals(), rng.random()
+    first, last = rng.choice(held["first"]), rng.choice(held["last"])
+    if form < 0.45:
+        made = first
+    elif form < 0.65:
+        made = f"{first} {last}"
+    elif form < 0.75:
+        made = f"{rng.choice(held['titles'])} {last if rng.random() < 0.7 else first}"
+    elif form < 0.92:
+        made = rng.choice(held["nicknames"])
+    else:
+        made = f"{rng.choice(held['before'])} {rng.choice(held['words']).capitalize()}"
+    return made.lower() if rng.random() < 0.12 else made
+
+
+def literals_taught() -> list[str]:
+    """The names and phrases that are written out."""
+    held = _literals()
+    return [text for name in ("phrases", "first", "nicknames") for text in held[name]]
+
+
+@lru_cache
+def _literals() -> Mapping[str, list[str]]:
+    return table("literals")  # type: ignore[return-value]
+
+
+@lru_cache
+def _messages(code: str, about: str, share: PartsShare) -> list[str]:
+    listed = table(f"said_{code}").get(about, [])
+    assert isinstance(listed, list)
+    if share is PartsShare.ALL:
+        return listed
+    return [text for text in listed if is_kept(text) is (share is PartsShare.KEPT)] or listed
+
+
+def _cased(rng: Random, text: str) -> str:
+    """As it is typed: in small letters, in capitals, with or without a sign at its end."""
+    form = rng.random()
+    if form < 0.08:
+        text = text.upper()
+    elif form < 0.3:
+        text = text.lower()
+    elif form < 0.9:
+        text = text[:1].upper() + text[1:]
+    if text[-1:].isalnum() and rng.random() < 0.6:
+        text += rng.choice((".", ".", ".", "!", "...", "!!", "?", " :)"))
+    elif text[-1:] in ".!" and rng.random() < 0.4:
+        text = text[:-1]
+    return text
+
+
+def wishes_taught(code: str) -> tuple[str, ...]:
+    """The wishes that a language's file has messages for."""
+    return tuple(wish for wish in WISHES if wish in table(f"said_{code}"))
