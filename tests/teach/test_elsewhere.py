@@ -168,7 +168,7 @@ async def test_what_the_base_model_says_with_the_hint_comes_with_the_prompt_with
 
 
 async def test_replies_are_drawn_each_with_a_seed_of_its_own() -> None:
-    """The likeliest ones all begin in one way, and weights that learned to begin otherwise too cannot go on from there."""
+    """The likeliest ones begin in one way; weights that learned to begin otherwise too could not go on from there."""
     engine = Base()
     await others(engine, most=3).shown(a_turn("t"), PLAIN, ())
     opened, later = engine.drawn[:3], engine.drawn[3:]

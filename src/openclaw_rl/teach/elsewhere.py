@@ -65,7 +65,7 @@ class OtherRequests:
     """Finds other requests for a corrected turn, and asks the base model what it says to them with a hint.
 
     `earlier` gives a user's turns, newest first; `answered` what the user said to a turn, if that is known; `opens` how
-    a user's turn opens, None where that is not known.
+    a user's turn opens, None where that is not known. `warmth` is the temperature at which replies are drawn.
     """
 
     engine: Engine
@@ -76,6 +76,7 @@ class OtherRequests:
     earlier: Callable[[Turn], Awaitable[Sequence[Turn]]]
     answered: Callable[[Turn], Awaitable[Sequence[Message]]]
     opens: Opens
+    warmth: float = WARMTH
     _made_up: OrderedDict[tuple[int, ...], list[str | None]] = field(default_factory=OrderedDict)
 
     def let_go(self) -> None:
@@ -187,7 +188,7 @@ class OtherRequests:
         if hinted is None:
             return None
         sampling = Sampling(
-            max_tokens=self.settings.probe_tokens, temperature=WARMTH, seed=seed, stop_ids=self.stop_ids
+            max_tokens=self.settings.probe_tokens, temperature=self.warmth, seed=seed, stop_ids=self.stop_ids
         )
         said = await sampled_reply(self.engine, hinted, sampling, BASE)
         if said.tokens[-1] not in self.stop_ids:
