@@ -16,7 +16,7 @@ from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import EngineError
-from openclaw_rl.teach.elsewhere import Opening, OtherRequests, shipped, thanks
+from openclaw_rl.teach.elsewhere import WARMTH, Opening, OtherRequests, shipped, thanks
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.testing.turns import a_turn
 
@@ -67,7 +67,7 @@ class Base:
     endless: str = "\0"
     is_away: bool = False
     opened: int = 0
-    seeds: list[int | None] = field(default_factory=list)
+    drawn: list[tuple[float, int | None]] = field(default_factory=list)  # temperature and seed of each reply to a hint
 
     def _says(self, read: str, version: PolicyVersion) -> str:
         told = read.partition(LABEL)[2]
@@ -82,6 +82,8 @@ class Base:
             ids = (*ids_of(self.invented[sampling.seed % len(self.invented)]), END)
         else:
             read = text(prompt.tokens)
+            if LABEL in read:
+                self.drawn.append((sampling.temperature, sampling.seed))
             said = ids_of(self._says(read, version))
             ids = (said * 9)[: sampling.max_tokens] if self.endless in read else (*said, END)
         for index, token in enumerate(ids):
@@ -163,6 +165,15 @@ async def test_what_the_base_model_says_with_the_hint_comes_with_the_prompt_with
     assert (text(one.prompt), one.hint.text, one.turn) == ("What is 3 + 3?", PLAIN, "earlier")
     assert (text(one.hint.tokens), text(one.reply.tokens[:-1])) == (f"What is 3 + 3?\n\n{LABEL} {PLAIN}", "plain")
     assert one.reply.version == BASE
+
+
+async def test_replies_are_drawn_each_with_a_seed_of_its_own() -> None:
+    """The likeliest ones begin in one way; weights that learned to begin otherwise too could not go on from there."""
+    engine = Base()
+    await others(engine, most=3).shown(a_turn("t"), PLAIN, ())
+    opened, later = engine.drawn[:3], engine.drawn[3:]
+    assert opened == [(WARMTH, 0), (WARMTH, 1), (WARMTH, 2)] and 0.5 <= WARMTH <= 1.0
+    assert [seed for _, seed in later] == [0, 1]
 
 
 async def test_a_known_hint_that_the_weights_follow_there_is_read_beside_it() -> None:

@@ -35,6 +35,7 @@ KNOWN_NATS = 4.5  # a token of the user's own words, at most: a model that never
 TRIES = 3  # for each that is wanted
 OPENINGS_HELD = 32  # with what was made up behind them
 LATER = 2  # requests that go on from the user's own words or made-up ones, beside the one after the correction
+WARMTH = 0.7  # replies are drawn about as they are served: each way to begin is gone on with as often as it is taken
 MORE_TOKENS = 1024  # that an earlier request may have beside what it shares with the corrected one
 
 
@@ -64,7 +65,7 @@ class OtherRequests:
     """Finds other requests for a corrected turn, and asks the base model what it says to them with a hint.
 
     `earlier` gives a user's turns, newest first; `answered` what the user said to a turn, if that is known; `opens` how
-    a user's turn opens, None where that is not known.
+    a user's turn opens, None where that is not known. `warmth` is the temperature at which replies are drawn.
     """
 
     engine: Engine
@@ -75,6 +76,7 @@ class OtherRequests:
     earlier: Callable[[Turn], Awaitable[Sequence[Turn]]]
     answered: Callable[[Turn], Awaitable[Sequence[Message]]]
     opens: Opens
+    warmth: float = WARMTH
     _made_up: OrderedDict[tuple[int, ...], list[str | None]] = field(default_factory=OrderedDict)
 
     def let_go(self) -> None:
@@ -98,11 +100,11 @@ class OtherRequests:
     ) -> list[OtherRequestReply | None]:
         places = asyncio.Semaphore(AT_ONCE)
 
-        async def one(request: Request) -> OtherRequestReply | None:
+        async def one(request: Request, seed: int) -> OtherRequestReply | None:
             async with places:
-                return await self._shown(turn, request, hint, known)
+                return await self._shown(turn, request, hint, known, seed)
 
-        return await asyncio.gather(*(one(request) for request in requests))
+        return await asyncio.gather(*(one(request, seed) for seed, request in enumerate(requests)))
 
     async def requests(self, turn: Turn) -> list[Request]:
         """So many as the settings name, no two with the same words, and none with those of the turn."""
@@ -176,7 +178,7 @@ class OtherRequests:
         return -sum(await reply_logp(self.engine, Prompt(opening.ids), words, BASE)) <= KNOWN_NATS * len(words)
 
     async def _shown(
-        self, turn: Turn, request: Request, hint: str, known: Sequence[PlacedHint]
+        self, turn: Turn, request: Request, hint: str, known: Sequence[PlacedHint], seed: int
     ) -> OtherRequestReply | None:
         bare = await self._prompt(turn, request.messages)
         if bare is None:
@@ -185,7 +187,9 @@ class OtherRequests:
         hinted = await self._prompt(turn, _with(request.messages, told))
         if hinted is None:
             return None
-        sampling = Sampling(max_tokens=self.settings.probe_tokens, temperature=0.0, stop_ids=self.stop_ids)
+        sampling = Sampling(
+            max_tokens=self.settings.probe_tokens, temperature=self.warmth, seed=seed, stop_ids=self.stop_ids
+        )
         said = await sampled_reply(self.engine, hinted, sampling, BASE)
         if said.tokens[-1] not in self.stop_ids:
             return None

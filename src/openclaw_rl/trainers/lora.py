@@ -37,7 +37,7 @@ from openclaw_rl.trainers.shelf import CheckpointCache
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 ADAM_EPS = 1e-8
-FIRST_RATE = 1e-3  # of updates that are undone where they lead away, for a model of any size
+FIRST_RATE = 3e-4  # of updates that are undone where they lead away, for a model of any size
 
 
 class LoraTrainer:

@@ -214,7 +214,7 @@ class TrainerSettings:
     Change it when only some layers should be adapted."""
     lr: float | None = None
     """Learning rate. For LoRA steps that make several updates toward a teacher it is the rate of the first update; it
-    then grows while the distance falls and is halved when it rises. For all other steps it is fixed. If unset: 1e-3 for
+    then grows while the distance falls and is halved when it rises. For all other steps it is fixed. If unset: 3e-4 for
     the former; for the latter 1e-2 below 100 M parameters and 2e-4 above (full: 1e-4 and 1e-5). Change it when the
     doctor says that versions are refused or nothing is learned."""
     weight_decay: float = 0.0

@@ -1,0 +1,171 @@
+"""What the step after a first correction does to a model: the wish and the right answers on unseen problems.
+
+No server and no gate: the product's demonstrations and its trainer, on the models and users of bench-transfer, at a
+minute of one core each. `--warmth` and `--lr` are for trying other values than the product's. The last line is one line
+of JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.common import Figures, conditions, finish, is_quick, progress
+from benchmarks.transfer import folder_of
+from benchmarks.transfer_users import BUNDLED, Errand, Visitor, hint_for, users_of
+from openclaw_rl.core.adapter import Adapter, digest_of_folder
+from openclaw_rl.core.completion import Finish, completion_of
+from openclaw_rl.core.hint import Hint, PlacedHint
+from openclaw_rl.core.message import Json, Message, Role, Tool, message
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.turn import Turn, TurnKind
+from openclaw_rl.core.verdict import Verdict, VerdictSource
+from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
+from openclaw_rl.engines.local.client import LocalEngine
+from openclaw_rl.engines.settings import EngineSettings
+from openclaw_rl.evals.learning import FIRST_HELD_OUT
+from openclaw_rl.render.renderer import ChatRenderer
+from openclaw_rl.render.template import read_template
+from openclaw_rl.render.user_opening import user_opening
+from openclaw_rl.teach.assemble import sample_of
+from openclaw_rl.teach.demonstrate import Demonstrator
+from openclaw_rl.teach.elsewhere import WARMTH, Opening, OtherRequests
+from openclaw_rl.teach.settings import TeachSettings
+from openclaw_rl.tiny import world as bundled
+from openclaw_rl.tiny.worlds import WORLDS
+from openclaw_rl.trainers.lora import LoraTrainer
+from openclaw_rl.trainers.settings import TrainerSettings
+
+TEMPERATURE = 0.7
+LONGEST = 256
+AT_ONCE = 8
+
+
+class Ground:
+    """A model that users talk to: its engine, and how prompts are written for it."""
+
+    def __init__(self, folder: Path, engine: LocalEngine) -> None:
+        self.folder, self.engine = folder, engine
+        self.renderer = ChatRenderer(read_template(folder))
+        self.ends = self.renderer.ends(engine.info.eos_ids)
+
+    def prompt(self, asked: str) -> Prompt:
+        """The ids of a request that opens a conversation."""
+        return self.renderer.prompt((message(Role.USER, asked),), (), None)
+
+    async def turn(self, errand: Errand, seed: int) -> Turn:
+        """The base model's answer to it."""
+        prompt = self.prompt(errand.opening)
+        sampling = Sampling(max_tokens=LONGEST, temperature=TEMPERATURE, seed=seed, stop_ids=self.ends)
+        sampled = [item async for item in self.engine.generate(prompt, sampling, BASE)]
+        reply, _ = self.renderer.decode([item.token for item in sampled])
+        completion = completion_of(sampled, BASE, sampled[-1].finish or Finish.STOP)
+        said = (message(Role.USER, errand.opening),)
+        return Turn("t", "s", "ann", "main", TurnKind.MAIN, "m", said, (), prompt, completion, reply, 1.0)
+
+    async def shares(self, user: Visitor, version: PolicyVersion, problems: int) -> tuple[float, float]:
+        """Of first replies to unseen problems: the share that keeps to the wish, and that of right answers."""
+        slots = asyncio.Semaphore(AT_ONCE)
+
+        async def one(number: int) -> tuple[bool, bool]:
+            errand = user.task(FIRST_HELD_OUT + number, held_out=True)
+            sampling = Sampling(max_tokens=LONGEST, temperature=TEMPERATURE, seed=number, stop_ids=self.ends)
+            async with slots:
+                prompt = self.prompt(errand.opening)
+                tokens = [item.token async for item in self.engine.generate(prompt, sampling, version)]
+            check = errand.check(self.renderer.decode(tokens)[0].text)
+            return check.follows, check.right
+
+        found = await asyncio.gather(*(one(number) for number in range(problems)))
+        return sum(met for met, _ in found) / problems, sum(right for _, right in found) / problems
+
+
+async def corrected(ground: Ground, user: Visitor, warmth: float) -> Sample:
+    """The sample of this user's first correction, a judge having heard it right."""
+    errand = user.task(1)
+    turn = await ground.turn(errand, user.seed)
+    said = errand.answer(turn.reply.text, errand.check(turn.reply.text))
+    verdict = Verdict(turn.id, -1, VerdictSource.VOTES, hints=(Hint(hint_for(user.want)),))
+    renderer = ground.renderer
+
+    async def current(turn: Turn) -> PolicyVersion:
+        return BASE
+
+    async def earlier(turn: Turn) -> Sequence[Turn]:
+        return ()
+
+    async def answered(turn: Turn) -> Sequence[Message]:
+        return (message(Role.USER, said),)
+
+    async def assembled(known: Sequence[PlacedHint]) -> Sample:
+        return sample_of(turn, verdict, renderer, baseline=None, max_tokens=8192, known=known)
+
+    def opens(before: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None) -> Opening | None:
+        found = user_opening(renderer.template, before, tools, options)
+        return None if found is None else Opening(found.ids, found.end, renderer.table.text, renderer.encode)
+
+    settings = TeachSettings()
+    parts = (ground.engine, current, renderer, ground.ends, settings)
+    others = OtherRequests(*parts, earlier, answered, opens, warmth=warmth)
+    return await Demonstrator(*parts, others).demonstrated(turn, turn.prompt, (), assembled)
+
+
+async def one(ground: Ground, user: Visitor, number: int, *, warmth: float, lr: float | None, problems: int) -> Figures:
+    """One user's first step, in per cent: wish, and right answers before and after, of both kinds of problems."""
+    version = PolicyVersion(SHARED, number)
+    sample = await corrected(ground, user, warmth)
+    with tempfile.TemporaryDirectory(prefix="openclaw-rl-steps-") as home:
+        folder = Path(home) / "v"
+        trainer = LoraTrainer.open(ground.folder, replace(TrainerSettings(), lr=lr))
+        report = await asyncio.to_thread(trainer.step, [sample])
+        trainer.export(folder, version)
+        await ground.engine.load(Adapter(folder, digest_of_folder(folder), version))
+        found: Figures = {"user": user.name, "seed": user.seed, "updates": report.metrics.get("updates")}
+        for kind, who in (("taught", user), ("never", user.elsewhere())):
+            _, before = await ground.shares(who, BASE, problems)
+            wish, right = await ground.shares(who, version, problems)
+            found |= {f"{kind}_wish": wish, f"{kind}_before": before, f"{kind}_right": right}
+        await ground.engine.unload(version)
+    return found
+
+
+async def measured(model: str, users: list[str], seeds: list[int], given: argparse.Namespace) -> list[Figures]:
+    """Every user of a model."""
+    folder = bundled.bundled_model() if model == BUNDLED else Path(folder_of(model))
+    engine = await LocalEngine.start(EngineSettings(model=str(folder)))
+    found: list[Figures] = []
+    try:
+        ground = Ground(folder, engine)
+        for seed in seeds:
+            for user in (user for user in users_of(model, seed) if not users or user.name in users):
+                number, how = len(found) + 1, {"warmth": given.warmth, "lr": given.lr, "problems": given.problems}
+                found.append({"model": model} | await one(ground, user, number, **how))
+                progress(f"{found[-1]}")
+    finally:
+        await engine.aclose()
+    return found
+
+
+def main() -> None:
+    """Runs what is asked for."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--models", nargs="*", default=[BUNDLED] if is_quick() else [BUNDLED, *WORLDS])
+    options.add_argument("--users", nargs="*", default=[], help="only users of these names; all by default")
+    options.add_argument("--seeds", type=int, nargs="*", default=[0] if is_quick() else list(range(5)))
+    options.add_argument("--problems", type=int, default=40 if is_quick() else 200)
+    options.add_argument("--warmth", type=float, default=WARMTH, help="temperature of replies to other requests")
+    options.add_argument("--lr", type=float, default=None, help="rate of the first update")
+    given = options.parse_args()
+    found = [row for name in given.models for row in asyncio.run(measured(name, given.users, given.seeds, given))]
+    where = conditions(", ".join(given.models), threads=1, seeds=given.seeds, repeats=1)
+    finish({"runs": found, "warmth": given.warmth, "lr": given.lr, "problems": given.problems, "conditions": where})
+
+
+if __name__ == "__main__":
+    main()
