@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from openclaw_rl.collect.frames import without_stamp
 from openclaw_rl.core.message import Message, Role
 
 DISTINCT = 60  # letters of a reply that nobody gives twice by accident
@@ -93,11 +94,13 @@ def is_same_reply(theirs: Message, mine: Message) -> bool:
 
 def part_of(theirs: str, mine: str) -> str | None:
     """What of `mine` is no more in `theirs`, where that stands whole on lines of its own in it, or behind a label that
-    ends in a colon; else None.
+    ends in a colon, or a date and time in brackets; else None.
     """
     their, own = theirs.strip(), mine.strip()
     if len(their) < LEAST_PART or len(their) >= len(own):
         return None
+    if without_stamp(own).strip() == their:
+        return "\x00"
     at = own.rfind(their)
     while at >= 0:
         end = at + len(their)

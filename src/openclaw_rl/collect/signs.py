@@ -15,7 +15,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
+from openclaw_rl.collect.branches import Branches
 from openclaw_rl.collect.clients.by_rules import system_text
+from openclaw_rl.collect.evidence import DISTINCT
+from openclaw_rl.collect.frames import FrameMemory, without_stamp
 from openclaw_rl.core.message import Json, Message, Role
 from openclaw_rl.core.turn import Arrival, Turn
 
@@ -26,13 +29,16 @@ MOST_LETTERS = 40_000  # of a text in which something is looked for
 MOST_INSERTS = 32  # of a key
 LONG_LINE = 24  # letters that are not quoted by accident
 LONG_ARGUMENT = 24
+RESTATED = 3  # long lines of a reply that a compacted conversation begins with
 LONG_FORM, FORM_LINES = 200, 5  # letters and lines of what may be a program's instructions
 RECURRING, OPENING = 200, 100  # letters of a text, and of its beginning, that recur
+SPOKEN = 16  # letters of a text that is not said twice by accident
 SESSIONS = 2  # others in which a text recurred
 UNANSWERED, LONG_OPENING = 3, 40  # sessions that begin alike and are never gone on with; letters of such a first line
 PROBE_TOKENS, PROBE_LETTERS = 8, 24  # of a request that only tries the connection
 _NUMBERED = re.compile(r"\S*\d\S*")  # a release, a date or a digest, which may change within a session
 _ELEMENT = re.compile(r"<[a-z][^<>]{0,60}>(?P<said>[^<]+)</[a-z][^<>]{0,40}>")
+_FIELD = re.compile(r'"[^\s"]{1,16}"\s*:\s*"(?P<said>(?:[^"\\]|\\.){4,})"')  # of an object, as a transcript may be one
 _LABEL = re.compile(r"""[\W_]*[^\s:]{1,16}[*_"')\]]{0,3}\s?[:：]\s*["']?(?P<said>\S.*)""")
 
 
@@ -49,6 +55,7 @@ class _Line:
     turn: str
     session: str
     is_reply: bool
+    system: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +91,18 @@ class ProgramTextDetector:
         self._openings: OrderedDict[str, list[str]] = OrderedDict()  # empty once one was gone on from
         self._continued: OrderedDict[str, None] = OrderedDict()  # keys of which a conversation was gone on with
         self._quoting: OrderedDict[str, None] = OrderedDict()  # sessions whose client puts messages in quotation marks
+        self.frames, self.branches = FrameMemory(), Branches()
 
     @property
     def held(self) -> int:
         """How many digests and texts are held."""
-        return sum(len(kind) for kind in self._all if kind is not self._inserts) + sum(
-            len(listed) for listed in self._inserts.values()
-        )
+        plain = sum(len(kind) for kind in self._all if kind is not self._inserts)
+        return plain + sum(map(len, self._inserts.values())) + self.frames.held + self.branches.held
 
     def let_go(self) -> None:
         """Knows nothing any more: digests do not say whose words they are of."""
-        for held in self._all:
-            held.clear()
+        for held in (*self._all, self.frames, self.branches):
+            held.let_go() if isinstance(held, FrameMemory | Branches) else held.clear()
 
     @property
     def _all(self) -> tuple[OrderedDict[str, object], ...]:
@@ -123,17 +130,22 @@ class ProgramTextDetector:
             listed = self._openings.get(name, [])
             if turn.session not in listed:
                 self._put(self._openings, name, [*listed, turn.session][-2 * UNANSWERED :])
-        for is_reply, text in (*((False, text) for text in texts[-1:]), (True, turn.reply.text)):
+        system = _opening_of(turn.messages)
+        if texts:
+            self.frames.enter(turn.session, texts[-1])
+            self.branches.enter(turn, _digest(space, texts[-1].strip()) if len(texts[-1].strip()) >= SPOKEN else "")
+        for is_reply, text in (*((False, without_stamp(text)) for text in texts[-1:]), (True, turn.reply.text)):
             for line in _lines(text):
                 name = _digest(space, line)
                 held = self._lines.get(name)
                 is_another = held is not None and held.session != turn.session  # then it is of a template's
-                self._put(self._lines, name, _Line(turn.id, "" if is_another else turn.session, is_reply))
+                self._put(self._lines, name, _Line(turn.id, "" if is_another else turn.session, is_reply, system))
         for text in _arguments(turn):
             self._put(self._arguments, _digest(space, text), turn.session)
 
-    def goes_on(self, space: str, session: str, arrival: Arrival) -> None:
-        """Notes how a request looks that goes on from a turn of its session."""
+    def goes_on(self, space: str, session: str, arrival: Arrival, turn: str) -> None:
+        """Notes how a request looks that goes on from a turn of its session, and that this was gone on from."""
+        self.branches.goes_on(turn)
         self._put(self._baselines, session, _baseline(arrival))
         self._put(self._continued, space, None)
         for name in _openings(space, arrival.messages, has_tools=bool(arrival.tools)):
@@ -159,6 +171,10 @@ class ProgramTextDetector:
         names = _openings(space, arrival.messages, has_tools=bool(arrival.tools))
         alike = (self._openings.get(name, ()) for name in names)
         return any(len([each for each in listed if each != session]) >= UNANSWERED for listed in alike)
+
+    def is_abandoned(self, space: str, text: str) -> bool:
+        """Whether such a message was answered before, and its conversation went on as if it had never been sent."""
+        return self.branches.is_abandoned(_digest(space, text.strip()))
 
     def took_out(self, space: str, inserts: Sequence[str]) -> None:
         """Notes what stood in a message when it was sent and stands in its history no more."""
@@ -197,8 +213,10 @@ class ProgramTextDetector:
         )
 
     def agents_task(self, space: str, text: str) -> bool:
-        """Whether a text is what the model itself wrote into a tool call."""
-        return len(text.strip()) >= LONG_ARGUMENT and _digest(space, text.strip()) in self._arguments
+        """Whether a text, or a paragraph of it, is what the model itself wrote into a tool call."""
+        parts = (text, *text[:MOST_LETTERS].split("\n\n"))
+        long = (part.strip() for part in parts if len(part.strip()) >= LONG_ARGUMENT)
+        return any(_digest(space, part) in self._arguments for part in long)
 
     def summed(self, space: str, texts: Sequence[str]) -> str | None:
         """The session whose summary these texts hold, where they hold most of one."""
@@ -212,15 +230,32 @@ class ProgramTextDetector:
         return best if best is not None and list(found.values()).count(found[best]) == 1 else None
 
     def quotes(self, space: str, text: str) -> bool:
-        """Whether a text holds, under labels or beside more, what was said in a conversation: words and reply of one
-        turn, or a long line that stands behind a label.
+        """Whether a text holds, under labels or beside more, what was said in a conversation: words and a reply of it,
+        or a long line that stands behind a label.
         """
-        turns: dict[str, set[bool]] = {}
+        sessions: dict[str, set[bool]] = {}
         for found, said, is_labelled in self._quoted(space, text):
             if is_labelled and len(said) >= LONG_LINE:
                 return True
-            turns.setdefault(found.turn, set()).add(found.is_reply)
-        return len(_lines(text)) > 2 and any(len(kinds) == 2 for kinds in turns.values())
+            sessions.setdefault(found.session, set()).add(found.is_reply)
+        return len(_lines(text)) > 2 and any(len(kinds) == 2 for kinds in sessions.values())
+
+    def restated(self, space: str, arrival: Arrival) -> str | None:
+        """The session a request begins with a whole reply of, new words behind it, as after a compaction."""
+        spoken = [item for item in arrival.messages if item.role is not Role.SYSTEM]
+        if len(spoken) < 2 or any(item.role is not Role.USER for item in spoken):
+            return None
+        found = [self._lines.get(_digest(space, each)) for each in _lines(spoken[0].text) if len(each) >= LONG_LINE]
+        system = _opening_of(arrival.messages)
+        replies = [each for each in found if each is not None and each.is_reply and each.system == system]
+        sessions = {each.session for each in replies if each.session}
+        return sessions.pop() if len(replies) >= RESTATED and len(sessions) == 1 else None
+
+    def quotes_from_elsewhere(self, space: str, text: str, arrival: Arrival) -> bool:
+        """Whether a text holds a long line of a reply that was given after another system text."""
+        held = (self._lines.get(_digest(space, each)) for each in _lines(text) if len(each) >= DISTINCT)
+        system = _opening_of(arrival.messages)
+        return bool(system) and any(each is not None and each.is_reply and each.system != system for each in held)
 
     def quoted_session(self, space: str, texts: Sequence[str]) -> str | None:
         """The conversation that a request quotes more of than of any other."""
@@ -232,7 +267,9 @@ class ProgramTextDetector:
         """The lines of a text that were said in one conversation alone, as they are or behind a label."""
         for line in _lines(text):
             label = _ELEMENT.fullmatch(line) or _LABEL.fullmatch(line)
-            for said, is_labelled in ((line, False), (label["said"].rstrip("\"',") if label else "", True)):
+            fields = [_unescaped(each["said"]) for each in _FIELD.finditer(line)]
+            labelled = [label["said"].rstrip("\"',"), *fields] if label else fields
+            for said, is_labelled in ((line, False), *((each, True) for each in labelled)):
                 found = self._lines.get(_digest(space, said)) if said else None
                 if found is not None and found.session:
                     yield found, said, is_labelled
@@ -339,6 +376,14 @@ def _arguments(turn: Turn) -> Iterator[str]:
         for value in held.values() if isinstance(held, dict) else ():
             if isinstance(value, str) and len(value.strip()) >= LONG_ARGUMENT:
                 yield value.strip()
+
+
+def _unescaped(text: str) -> str:
+    """A text of an object, its first line."""
+    try:
+        return str(json.loads(f'"{text}"', strict=False)).partition("\n")[0].strip()
+    except ValueError:
+        return text
 
 
 def _digest(space: str, text: str) -> str:
