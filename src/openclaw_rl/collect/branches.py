@@ -18,7 +18,7 @@ class Branches:
 
     def __init__(self, *, most: int = MOST) -> None:
         self._most = most
-        self._turns: OrderedDict[str, tuple[str, str]] = OrderedDict()  # to the turn before it, and its message
+        self._turns: OrderedDict[str, tuple[str, tuple[str, ...]]] = OrderedDict()  # the turn before, and its message
         self._after: OrderedDict[str, list[str]] = OrderedDict()  # a turn to the messages that followed it
         self._abandoned: OrderedDict[str, None] = OrderedDict()
         self._kept: OrderedDict[str, None] = OrderedDict()
@@ -33,22 +33,23 @@ class Branches:
         for held in (self._turns, self._after, self._abandoned, self._kept):
             held.clear()
 
-    def enter(self, turn: Turn, message: str) -> None:
-        """Notes an answered request and the digest of its newest message; empty for one that says little."""
+    def enter(self, turn: Turn, message: tuple[str, ...]) -> None:
+        """Notes an answered request and digests of its newest message; none for one that says little."""
         if turn.parent is None or not message:
             return
         self._turns[turn.id] = (turn.parent, message)
-        self._after[turn.parent] = [*self._after.get(turn.parent, ()), message]
+        self._after[turn.parent] = [*self._after.get(turn.parent, ()), *message]
         self._after.move_to_end(turn.parent)
         self._bound()
 
     def goes_on(self, turn: str) -> None:
         """Notes that a conversation went on from a turn: what else had followed the one before was left out."""
-        parent, message = self._turns.get(turn, ("", ""))
+        parent, message = self._turns.get(turn, ("", ()))
         if not parent:
             return
-        self._kept[message] = None
-        self._abandoned.pop(message, None)
+        for each in message:
+            self._kept[each] = None
+            self._abandoned.pop(each, None)
         self._abandoned |= dict.fromkeys(each for each in self._after.get(parent, ()) if each not in self._kept)
         self._bound()
 

@@ -5,8 +5,10 @@ In doubt nobody spoke. A doubt is over once the conversation goes on from the me
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from openclaw_rl.collect.classify import is_vouched
 from openclaw_rl.collect.clients.rules import ClientRules
@@ -23,6 +25,8 @@ RECURS = "its text came word for word in other sessions"
 LONG = "a long text of many lines, which counts once the conversation goes on from it"
 QUOTES = "quotation marks that stand around all messages"
 TAKEN_OUT = "text that its client takes out again"
+ASIDE = "a message in brackets with another behind it"
+_ASIDE = re.compile(r"\s*(?:\[[^\[\]\n]{8,120}\]|\([^()\n]{8,120}\))\s*")
 FRAMED = "lines that stand around other messages, too"
 BEHIND_RESULT = "words behind a tool's result, which count once the conversation goes on from them"
 
@@ -81,9 +85,12 @@ class Listener:
         left_out = tuple(f"{name} ({_by(self.rules, name)})" for name in noted)
         kept: list[Message] = []
         said = [item.text for item in history if item.role is Role.USER]
-        for item in messages:
+        for item, after in zip_longest(messages, messages[1:]):
             if item.role is not Role.USER:
                 kept.append(item)
+                continue
+            if not is_vouched and after is not None and after.role is Role.USER and _ASIDE.fullmatch(item.text):
+                left_out = (*left_out, ASIDE)
                 continue
             words = self.signs.without_inserts(self.space, item.text)
             if words != item.text:
