@@ -72,7 +72,7 @@ def kiln(talk: Talk, tongue: Tongue) -> None:
     talk.gives("14 passed\nexit status: 0")
     talk.answered(tongue.one("replies"))
     for kind in ("corrections", "pasted"):
-        _with_board(talk, _words(tongue, kind))
+        _with_board(talk, typed(tongue, kind))
         talk.answered(tongue.one("replies"))
     number = talk.draw.randint(2, 9)
     talk.notes(f"Job {number} (make watch) ended with status 1 after 3 min. Its last lines:\nwatch: lost the folder")
@@ -102,7 +102,7 @@ def _scout(talk: Talk, tongue: Tongue, goal: str) -> None:
     talk.errand("sub-agent", said, system=system, tools=True, reply=tongue.one("replies"))
 
 
-def _words(tongue: Tongue, kind: str) -> str:
+def typed(tongue: Tongue, kind: str) -> str:
     """What the owner types; two owners never paste the same."""
     return tongue.one(kind) + (f" ({tongue.draw.randint(100, 9999)})" if kind == "pasted" else "")
 
@@ -116,7 +116,7 @@ def _with_board(talk: Talk, words: str) -> None:
 def parlour(talk: Talk, tongue: Tongue) -> None:
     """A chat page: searches, excerpts around the newest message, name, suggestions, facts, an answer once more."""
     for number, kind in enumerate(("openings", "corrections", "pasted", "thanks", "corrections", "thanks")):
-        words = _words(tongue, kind)
+        words = typed(tongue, kind)
         stamp = f"{1 + number}.11.2026 {talk.draw.randint(10, 23)}:{talk.draw.randint(10, 59)}"
         excerpts = "\n".join(f"({at}) {tongue.one('replies')}" for at in (1, 2))
         sent = (
