@@ -6,6 +6,7 @@ are messages as they were sent and as they stand in a history. A frame once foun
 
 from __future__ import annotations
 
+import json
 import re
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -13,11 +14,14 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import pairwise
 
+from openclaw_rl.core.message import Json
+
 LEAST_FRAME = 12  # letters of shared lines; fewer a person may well write twice
 LEAST_ALONE = 24  # letters of a single shared line by which a frame is known in other conversations
 MOST_LETTERS, MOST_LINES = 8_000, 200  # of a message that is compared
-MOST_SENT, MOST_SESSIONS = 4, 1_000  # messages of a session that are held as they were sent, and sessions
+MOST_SENT, MOST_SESSIONS = 6, 1_000  # messages of a session that are held as they were sent, and sessions
 MOST_FRAMES = 32  # of a key
+LEAST_ALIKE = 2  # messages with a frame, for one without it to be somebody else's
 STAMP_NUMBERS = 3  # of a date or a time in brackets
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _STAMP = re.compile(r"\s*[\[(](?P<inside>[^\[\]()\n]{4,60})[\])]:?\s+(?=\S)")
@@ -77,12 +81,20 @@ class FrameMemory:
             text, self._stamped[space] = bare, None
             while len(self._stamped) > MOST_SESSIONS:
                 self._stamped.popitem(last=False)
-        for other in others:
-            found = compared(text, without_stamp(other))
-            if found is not None:
-                self._learn(space, found.frames)
-                return found.words
-        return _without_known(text, self._frames.get(space, ()))
+        inside = from_object(text, others)
+        if inside is not None:
+            return inside
+        found = unframed(text, [without_stamp(each) for each in others])
+        if found is None:
+            return _without_known(text, self._frames.get(space, ()))
+        self._learn(space, found.frames)
+        return found.words
+
+    def lacks_frame(self, session: str, text: str) -> bool:
+        """Whether most messages of a session share lines as they were sent, or are objects, and this is as none."""
+        others = [each for each in self._sent.get(session, ()) if each.strip() != text.strip()]
+        framed = [each for at, each in enumerate(others) if _is_like(each, [*others[:at], *others[at + 1 :]])]
+        return len(framed) >= LEAST_ALIKE and 2 * len(framed) > len(others) and not _is_like(text, framed)
 
     def _learn(self, space: str, frames: Sequence[Frame]) -> None:
         held = self._frames.setdefault(space, [])
@@ -101,29 +113,67 @@ def without_stamp(text: str) -> str:
     return text[found.end() :] if found is not None and is_stamp else text
 
 
-def compared(text: str, other: str) -> FramedText | None:
-    """What of a message another one does not share, where both begin or end with the same lines; else None."""
-    if max(len(text), len(other)) > MOST_LETTERS:
+def _is_like(text: str, others: Sequence[str]) -> bool:
+    """Whether a message shares a frame with one of these, or its fields."""
+    return any(unframed(text, [each]) is not None or from_object(text, [each]) is not None for each in others)
+
+
+def from_object(text: str, others: Sequence[str]) -> str | None:
+    """The words in a message that is a JSON object, as another message of its conversation is with the same fields.
+
+    They are its only text with a space in it; empty where there are several, or none. None for any other message.
+    """
+    mine = _object(text)
+    if mine is None or not any((_object(each) or {}).keys() == mine.keys() for each in others):
         return None
-    mine, theirs = _Lines(text), _Lines(other)
-    if min(len(mine.keys), len(theirs.keys)) < 2 or max(len(mine.keys), len(theirs.keys)) > MOST_LINES:
+    said = [value for value in mine.values() if isinstance(value, str) and " " in value.strip()]
+    return said[0] if len(said) == 1 else ""
+
+
+def _object(text: str) -> dict[str, Json] | None:
+    bare = text.strip()
+    if len(bare) > MOST_LETTERS or not (bare.startswith("{") and bare.endswith("}")):
         return None
-    is_head, is_tail = mine.keys[0] == theirs.keys[0], mine.keys[-1] == theirs.keys[-1]
-    if not (is_head or is_tail):
+    try:
+        held: Json = json.loads(bare)
+    except (ValueError, RecursionError):
         return None
-    blocks = SequenceMatcher(None, mine.keys, theirs.keys, autojunk=False).get_matching_blocks()
-    shared = [(block.a + step, block.b + step) for block in blocks for step in range(block.size)]
-    if len(shared) in (len(mine.keys), len(theirs.keys)):  # one of them holds all of the other: no two messages
+    return held if isinstance(held, dict) and held else None
+
+
+def unframed(text: str, others: Sequence[str]) -> FramedText | None:
+    """A message without the lines that it shares with others of its conversation which begin or end as it does."""
+    mine = _Lines(text)
+    if len(text) > MOST_LETTERS or not 2 <= len(mine.keys) <= MOST_LINES:
         return None
-    if sum(len(mine.keys[at]) for at, _ in shared) < LEAST_FRAME:
+    kept: list[tuple[set[int], _Lines]] = []
+    for other in others:
+        theirs = _Lines(other[: MOST_LETTERS + 1])
+        shared = _shared(mine.keys, theirs.keys)
+        # one of them may hold all of the other: then they are no two messages
+        if shared and len(shared) not in (len(mine.keys), len(theirs.keys)):
+            kept.append((shared, theirs))
+    common = sorted(set.intersection(*(shared for shared, _ in kept))) if kept else []
+    ends = (bool(common) and common[0] == 0, bool(common) and common[-1] == len(mine.keys) - 1)
+    if not any(ends) or sum(len(mine.keys[at]) for at in common) < LEAST_FRAME:
         return None
-    if is_head and is_tail:
-        return _between(mine, [at for at, _ in shared])
-    first, (last, their_last) = shared[0][0], shared[-1]
-    if is_head:
-        words = _without_label(mine.between(last + 1, None), theirs.between(their_last + 1, None))
-        return FramedText(words, (Frame(mine.keys[0], mine.keys[last], is_head=True),))
-    return FramedText(mine.between(0, first), (Frame(mine.keys[first], mine.keys[-1], is_head=False),))
+    if all(ends):
+        return _between(mine, common, is_sure=len(kept) > 1)
+    first, last = common[0], common[-1]
+    if ends[1]:
+        return FramedText(mine.between(0, first), (Frame(mine.keys[first], mine.keys[-1], is_head=False),))
+    theirs = kept[0][1]
+    after = theirs.between(theirs.keys.index(mine.keys[last]) + 1, None)
+    words = _without_label(mine.between(last + 1, None), after)
+    return FramedText(words, (Frame(mine.keys[0], mine.keys[last], is_head=True),))
+
+
+def _shared(keys: Sequence[str], theirs: Sequence[str]) -> set[int]:
+    """Which lines of a message another one has in the same order, where it begins or ends as this one does."""
+    if not 2 <= len(theirs) <= MOST_LINES or (keys[0] != theirs[0] and keys[-1] != theirs[-1]):
+        return set()
+    blocks = SequenceMatcher(None, keys, theirs, autojunk=False).get_matching_blocks()
+    return {block.a + step for block in blocks for step in range(block.size)}
 
 
 class _Lines:
@@ -140,11 +190,15 @@ class _Lines:
         return "\n".join(self._raw[held[0] : held[-1] + 1]).strip() if held else ""
 
 
-def _between(mine: _Lines, shared: Sequence[int]) -> FramedText | None:
-    """The words between two shared parts; where several places are not shared, nobody knows which are the words."""
+def _between(mine: _Lines, shared: Sequence[int], *, is_sure: bool) -> FramedText | None:
+    """The words between two shared parts. Where several places are not shared nobody knows which are the words, nor
+    where there is but one other message: its words may have been the same, and something else not.
+    """
     gaps = [(one, two) for one, two in pairwise(shared) if two > one + 1]
-    if len(gaps) != 1:
-        return FramedText("") if gaps else None
+    if not gaps:
+        return None
+    if len(gaps) > 1 or not is_sure:
+        return FramedText("")
     before, after = gaps[0]
     head, tail = (mine.keys[0], mine.keys[before]), (mine.keys[after], mine.keys[-1])
     return FramedText(mine.between(before + 1, after), (Frame(*head, is_head=True), Frame(*tail, is_head=False)))

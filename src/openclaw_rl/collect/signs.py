@@ -44,7 +44,7 @@ PROBE_TOKENS, PROBE_LETTERS = 8, 24  # of a request that only tries the connecti
 _NUMBERED = re.compile(r"\S*\d\S*")  # a release, a date or a digest, which may change within a session
 _ELEMENT = re.compile(r"<[a-z][^<>]{0,60}>(?P<said>[^<]+)</[a-z][^<>]{0,40}>")
 _FIELD = re.compile(r'"[^\s"]{1,16}"\s*:\s*"(?P<said>(?:[^"\\]|\\.){4,})"')  # of an object, as a transcript may be one
-_LABEL = re.compile(r"""[\W_]*[^\s:]{1,16}[*_"')\]]{0,3}\s?[:：]\s*["']?(?P<said>\S.*)""")
+_LABEL = re.compile(r"""[\W_]*[^\s:]{1,16}[*_"')\]]{0,3}\s?[:：|>]\s*["']?(?P<said>\S.*)""")
 
 
 class MissingFeatures(StrEnum):
@@ -137,7 +137,8 @@ class ProgramTextDetector:
                 self._put(self._openings, name, [*listed, turn.session][-2 * UNANSWERED :])
         system = _opening_of(turn.messages)
         if texts:
-            self.frames.enter(turn.session, texts[-1])
+            for text in texts:
+                self.frames.enter(turn.session, text)
             self.branches.enter(turn, beginnings(space, texts[-1]))
         for is_reply, text in (*((False, without_stamp(text)) for text in texts[-1:]), (True, turn.reply.text)):
             for line in lines_of(text):
@@ -219,7 +220,8 @@ class ProgramTextDetector:
 
     def agents_task(self, space: str, text: str) -> bool:
         """Whether a text, or a paragraph of it, is what the model itself wrote into a tool call."""
-        parts = (text, *text[:MOST_LETTERS].split("\n\n"))
+        fields = (unescaped(each["said"]) for each in _FIELD.finditer(text[:MOST_LETTERS]))
+        parts = (text, *text[:MOST_LETTERS].split("\n\n"), *fields)
         long = (part.strip() for part in parts if len(part.strip()) >= LONG_ARGUMENT)
         return any(digest(space, part) in self._arguments for part in long)
 
