@@ -35,7 +35,7 @@ class Branches:
 
     def enter(self, turn: Turn, message: tuple[str, ...]) -> None:
         """Notes an answered request and digests of its newest message; none for one that says little."""
-        if turn.parent is None or not message:
+        if turn.parent is None:
             return
         self._turns[turn.id] = (turn.parent, message)
         self._after[turn.parent] = [*self._after.get(turn.parent, ()), *message]

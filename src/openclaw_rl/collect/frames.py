@@ -21,6 +21,7 @@ LEAST_ALONE = 24  # letters of a single shared line by which a frame is known in
 MOST_LETTERS, MOST_LINES = 8_000, 200  # of a message that is compared
 MOST_SENT, MOST_SESSIONS = 6, 1_000  # messages of a session that are held as they were sent, and sessions
 MOST_FRAMES = 32  # of a key
+LEAST_LABEL, MOST_LABEL = 6, 60  # letters
 LEAST_ALIKE = 2  # messages with a frame, for one without it to be somebody else's
 STAMP_NUMBERS = 3  # of a date or a time in brackets
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
@@ -205,10 +206,17 @@ def _between(mine: _Lines, shared: Sequence[int], *, is_sure: bool) -> FramedTex
 
 
 def _without_label(words: str, theirs: str) -> str:
-    """Words without the label that stands before the other message's, too."""
-    size = next((at for at, (one, two) in enumerate(zip(words, theirs, strict=False)) if one != two), 0)
-    line = words.partition("\n")[0]
-    return words[line.rfind(": ", 0, size) + 2 :].strip() if ": " in line[:size] else words
+    """What stands behind the last label that the other message has, too; all of it where there is none."""
+    labels = {label for line in theirs.split("\n") if (label := _label(line))}
+    lines = words.split("\n")
+    at = next((at for at in range(len(lines) - 1, -1, -1) if _label(lines[at]) in labels), None)
+    return words if at is None else "\n".join([lines[at][len(_label(lines[at])) :], *lines[at + 1 :]]).strip()
+
+
+def _label(line: str) -> str:
+    """What stands before words on their line; empty where nothing does."""
+    label, colon, _ = line.partition(": ")
+    return f"{label}{colon}" if colon and LEAST_LABEL <= len(label) <= MOST_LABEL else ""
 
 
 def _without_known(text: str, frames: Sequence[Frame]) -> str:

@@ -114,8 +114,12 @@ class ProgramTextDetector:
         known = (self._texts, self._lines, self._arguments, self._summaries, self._baselines, self._inserts)
         return (*known, self._openings, self._continued, self._quoting)  # type: ignore[return-value]
 
-    def enter(self, space: str, turn: Turn, said: Sequence[Message], *, is_summary: bool) -> None:
-        """Notes an answered request; `said` is what followed the last reply, `is_summary` that it asked for one."""
+    def enter(
+        self, space: str, turn: Turn, said: Sequence[Message], *, spoken: Sequence[Message], is_summary: bool
+    ) -> None:
+        """Notes an answered request; `said` is what followed the last reply, `spoken` the same without what its client
+        is known to insert, `is_summary` that it asked for one.
+        """
         texts = [item.text for item in said if item.role is Role.USER]
         for text in texts:
             for name in recurring(space, text):
@@ -136,9 +140,10 @@ class ProgramTextDetector:
             if turn.session not in listed:
                 self._put(self._openings, name, [*listed, turn.session][-2 * UNANSWERED :])
         system = _opening_of(turn.messages)
+        for item in spoken:
+            if item.role is Role.USER:
+                self.frames.enter(turn.session, item.text)
         if texts:
-            for text in texts:
-                self.frames.enter(turn.session, text)
             self.branches.enter(turn, beginnings(space, texts[-1]))
         for is_reply, text in (*((False, without_stamp(text)) for text in texts[-1:]), (True, turn.reply.text)):
             for line in lines_of(text):

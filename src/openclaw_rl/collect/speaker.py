@@ -99,7 +99,8 @@ class Listener:
             if self.signs.quotes_all(session or "", history, words):
                 words = _inside(words)
                 left_out = (*left_out, QUOTES)
-            if not is_vouched and words == item.text and self._is_bare(words, session, followed):
+            is_known = is_vouched or self.rules.name or words != item.text
+            if not is_known and self.signs.frames.lacks_frame(session or "", words):
                 left_out = (*left_out, UNFRAMED)
                 continue
             if not is_vouched:
@@ -114,11 +115,6 @@ class Listener:
         if doubt:  # the result that a doubt stands behind waits with it: a reply has one next state
             kept = [] if doubt == BEHIND_RESULT else [item for item in kept if item.role is not Role.USER]
         return AttributedMessages(tuple(kept), tuple(dict.fromkeys(left_out)), doubt)
-
-    def _is_bare(self, text: str, session: str | None, followed: Sequence[Message]) -> bool:
-        """Whether a message has not, as it was sent, what stands around the others of its session."""
-        sent = (item.text for item in followed if item.role is Role.USER and text.strip() in item.text)
-        return not self.rules.name and self.signs.frames.lacks_frame(session or "", next(sent, text))
 
     def _doubt(self, messages: Sequence[Message], session: str | None, *, is_newest: bool) -> str:
         said = [item.text for item in messages if item.role is Role.USER]

@@ -214,7 +214,8 @@ class Collect:
         state = None if not turn.is_main else State.SERVED if reason is None else State.DROPPED
         space = space_in(turn.session)
         self._index.enter(turn, KnownReply(turn.id, turn.session, state), space, history, chain)
-        self._signs.enter(space, turn, newest(turn.messages), is_summary=asks_for_summary(turn))
+        spoken = newest(history.spoken)
+        self._signs.enter(space, turn, newest(turn.messages), spoken=spoken, is_summary=asks_for_summary(turn))
         if reason is not None:
             log.info("dropped turn=%s reason=%s", turn.id, reason)
         if turn.session in self._closing:
