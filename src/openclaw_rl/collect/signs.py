@@ -106,8 +106,10 @@ class ProgramTextDetector:
 
     def let_go(self) -> None:
         """Knows nothing any more: digests do not say whose words they are of."""
-        for held in (*self._all, self.frames, self.branches):
-            held.let_go() if isinstance(held, FrameMemory | Branches) else held.clear()
+        for held in self._all:
+            held.clear()
+        self.frames.let_go()
+        self.branches.let_go()
 
     @property
     def _all(self) -> tuple[OrderedDict[str, object], ...]:
