@@ -26,6 +26,8 @@ import aiohttp
 from aiohttp import web
 
 from benchmarks.capture_reuse import left_by_changes, reuse
+from benchmarks.captures_late import late
+from benchmarks.captures_later import later
 from benchmarks.captures_made import in_turns
 from benchmarks.captures_made_clients import made
 from benchmarks.captures_replay import Labelled, measured, replay, replay_parts
@@ -119,6 +121,8 @@ async def _others(paths: list[Path], model: Path) -> Figures:
         "made_as_released": partial(made, 7, held_out=False),
         "made_held_out": partial(made, 7, held_out=True),
         "made_held_out_again": partial(made, 7, held_out=True, is_again=True),
+        "made_late": partial(late, 7),
+        "made_later": partial(later, 7),
     }
     for how, clients in (("rules", None), ("signs_alone", (AnyClient(),))):
         progress(f"recorded, {how}:")

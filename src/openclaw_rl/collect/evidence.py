@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from openclaw_rl.collect.frames import without_stamp
 from openclaw_rl.core.message import Message, Role
 
 DISTINCT = 60  # letters of a reply that nobody gives twice by accident
@@ -44,16 +45,32 @@ class Alignment:
 
 def align(theirs: Sequence[Message], stop: int, mine: Sequence[Message]) -> Alignment:
     """Compares a history up to `stop` with a turn's conversation, its reply last, both from their ends."""
-    found = Alignment()
-    last = len(mine)
-    while found.size < min(stop, last):
-        their, own = theirs[stop - 1 - found.size], mine[last - 1 - found.size]
-        if their.role is not own.role or not _is_alike(their, own, found):
+    found, last, gone = Alignment(), len(mine), list[str]()
+    while found.size < min(stop, last - len(gone)):
+        at = last - 1 - found.size - len(gone)
+        their, own = theirs[stop - 1 - found.size], mine[at]
+        if their.role is own.role and _is_alike(their, own, found):
+            found.size += 1
+        elif found.size and _is_left_out(their, mine, at):
+            gone.append(own.text.strip())
+        else:
             break
-        found.size += 1
+    found.inserts += [text for text in gone if len(text) >= LEAST_INSERT]
+    found.exact -= bool(gone) and found.is_exact  # it was not word for word what was said
     found.covers = found.size == stop
-    found.is_whole = found.covers and found.size == last
+    found.is_whole = found.covers and found.size + len(gone) == last
     return found
+
+
+def _is_left_out(their: Message, mine: Sequence[Message], at: int) -> bool:
+    """Whether a message in its user's place was sent and not kept: the one before it stands there, word for word."""
+    before = mine[at - 1] if at else None
+    return (
+        mine[at].role is Role.USER
+        and before is not None
+        and before.role is their.role is not Role.ASSISTANT
+        and before.text.strip() == their.text.strip()
+    )
 
 
 def call_key(name: str | None, function: str = "") -> str:
@@ -93,11 +110,13 @@ def is_same_reply(theirs: Message, mine: Message) -> bool:
 
 def part_of(theirs: str, mine: str) -> str | None:
     """What of `mine` is no more in `theirs`, where that stands whole on lines of its own in it, or behind a label that
-    ends in a colon; else None.
+    ends in a colon, or a date and time in brackets; else None.
     """
     their, own = theirs.strip(), mine.strip()
     if len(their) < LEAST_PART or len(their) >= len(own):
         return None
+    if without_stamp(own).strip() == their:
+        return "\x00"
     at = own.rfind(their)
     while at >= 0:
         end = at + len(their)

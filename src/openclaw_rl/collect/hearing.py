@@ -64,7 +64,7 @@ def heard_in(
             is_newest=is_newest,
             is_vouched=is_vouched,
             lacks_tools=lacks_tools and not is_vouched,
-            history=history.spoken[:MANY] if is_newest else (),
+            history=history.spoken[:MANY],
         )
         told = heard.told if is_newest else told
         next_state = next_state_of(known.turn, heard.messages, arrival.headers) if is_due else None

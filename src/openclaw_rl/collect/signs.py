@@ -6,8 +6,6 @@ since the start only. In doubt a sign says that nobody spoke, which costs a less
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
@@ -15,25 +13,38 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
+from openclaw_rl.collect.branches import Branches
 from openclaw_rl.collect.clients.by_rules import system_text
-from openclaw_rl.core.message import Json, Message, Role
+from openclaw_rl.collect.evidence import DISTINCT
+from openclaw_rl.collect.frames import FrameMemory, without_stamp
+from openclaw_rl.collect.text_keys import (
+    LONG_ARGUMENT,
+    LONG_OPENING,
+    MOST_LETTERS,
+    OPENING,
+    arguments_of,
+    beginnings,
+    digest,
+    lines_of,
+    recurring,
+    unescaped,
+)
+from openclaw_rl.core.message import Message, Role
 from openclaw_rl.core.turn import Arrival, Turn
 
 Held = TypeVar("Held")
 MOST = 20_000  # digests of each sort
-MOST_LINES = 60  # of a text
-MOST_LETTERS = 40_000  # of a text in which something is looked for
 MOST_INSERTS = 32  # of a key
 LONG_LINE = 24  # letters that are not quoted by accident
-LONG_ARGUMENT = 24
+RESTATED = 3  # long lines of a reply that a compacted conversation begins with
 LONG_FORM, FORM_LINES = 200, 5  # letters and lines of what may be a program's instructions
-RECURRING, OPENING = 200, 100  # letters of a text, and of its beginning, that recur
 SESSIONS = 2  # others in which a text recurred
-UNANSWERED, LONG_OPENING = 3, 40  # sessions that begin alike and are never gone on with; letters of such a first line
+UNANSWERED = 3  # sessions that begin alike and are never gone on with
 PROBE_TOKENS, PROBE_LETTERS = 8, 24  # of a request that only tries the connection
 _NUMBERED = re.compile(r"\S*\d\S*")  # a release, a date or a digest, which may change within a session
 _ELEMENT = re.compile(r"<[a-z][^<>]{0,60}>(?P<said>[^<]+)</[a-z][^<>]{0,40}>")
-_LABEL = re.compile(r"""[\W_]*[^\s:]{1,16}[*_"')\]]{0,3}\s?[:：]\s*["']?(?P<said>\S.*)""")
+_FIELD = re.compile(r'"[^\s"]{1,16}"\s*:\s*"(?P<said>(?:[^"\\]|\\.){4,})"')  # of an object, as a transcript may be one
+_LABEL = re.compile(r"""[\W_]*[^\s:]{1,16}[*_"')\]]{0,3}\s?[:：|>]\s*["']?(?P<said>\S.*)""")
 
 
 class MissingFeatures(StrEnum):
@@ -49,6 +60,7 @@ class _Line:
     turn: str
     session: str
     is_reply: bool
+    system: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,37 +96,43 @@ class ProgramTextDetector:
         self._openings: OrderedDict[str, list[str]] = OrderedDict()  # empty once one was gone on from
         self._continued: OrderedDict[str, None] = OrderedDict()  # keys of which a conversation was gone on with
         self._quoting: OrderedDict[str, None] = OrderedDict()  # sessions whose client puts messages in quotation marks
+        self.frames, self.branches = FrameMemory(), Branches()
 
     @property
     def held(self) -> int:
         """How many digests and texts are held."""
-        return sum(len(kind) for kind in self._all if kind is not self._inserts) + sum(
-            len(listed) for listed in self._inserts.values()
-        )
+        plain = sum(len(kind) for kind in self._all if kind is not self._inserts)
+        return plain + sum(map(len, self._inserts.values())) + self.frames.held + self.branches.held
 
     def let_go(self) -> None:
         """Knows nothing any more: digests do not say whose words they are of."""
         for held in self._all:
             held.clear()
+        self.frames.let_go()
+        self.branches.let_go()
 
     @property
     def _all(self) -> tuple[OrderedDict[str, object], ...]:
         known = (self._texts, self._lines, self._arguments, self._summaries, self._baselines, self._inserts)
         return (*known, self._openings, self._continued, self._quoting)  # type: ignore[return-value]
 
-    def enter(self, space: str, turn: Turn, said: Sequence[Message], *, is_summary: bool) -> None:
-        """Notes an answered request; `said` is what followed the last reply, `is_summary` that it asked for one."""
+    def enter(
+        self, space: str, turn: Turn, said: Sequence[Message], *, spoken: Sequence[Message], is_summary: bool
+    ) -> None:
+        """Notes an answered request; `said` is what followed the last reply, `spoken` the same without what its client
+        is known to insert, `is_summary` that it asked for one.
+        """
         texts = [item.text for item in said if item.role is Role.USER]
         for text in texts:
-            for name in _recurring(space, text):
+            for name in recurring(space, text):
                 listed = self._texts.setdefault(name, [])
                 if turn.session not in listed and len(listed) <= SESSIONS:
                     listed.append(turn.session)
                 self._used(self._texts, name)
         if is_summary:
-            for line in _lines(turn.reply.text):
+            for line in lines_of(turn.reply.text):
                 if len(line) >= LONG_LINE:
-                    name = _digest(space, line)
+                    name = digest(space, line)
                     is_another = self._summaries.get(name, turn.session) != turn.session
                     self._put(self._summaries, name, "" if is_another else turn.session)
         if not turn.is_main:
@@ -123,17 +141,24 @@ class ProgramTextDetector:
             listed = self._openings.get(name, [])
             if turn.session not in listed:
                 self._put(self._openings, name, [*listed, turn.session][-2 * UNANSWERED :])
-        for is_reply, text in (*((False, text) for text in texts[-1:]), (True, turn.reply.text)):
-            for line in _lines(text):
-                name = _digest(space, line)
+        system = _opening_of(turn.messages)
+        for item in spoken:
+            if item.role is Role.USER:
+                self.frames.enter(turn.session, item.text)
+        if texts:
+            self.branches.enter(turn, beginnings(space, texts[-1]))
+        for is_reply, text in (*((False, without_stamp(text)) for text in texts[-1:]), (True, turn.reply.text)):
+            for line in lines_of(text):
+                name = digest(space, line)
                 held = self._lines.get(name)
                 is_another = held is not None and held.session != turn.session  # then it is of a template's
-                self._put(self._lines, name, _Line(turn.id, "" if is_another else turn.session, is_reply))
-        for text in _arguments(turn):
-            self._put(self._arguments, _digest(space, text), turn.session)
+                self._put(self._lines, name, _Line(turn.id, "" if is_another else turn.session, is_reply, system))
+        for text in arguments_of(turn):
+            self._put(self._arguments, digest(space, text), turn.session)
 
-    def goes_on(self, space: str, session: str, arrival: Arrival) -> None:
-        """Notes how a request looks that goes on from a turn of its session."""
+    def goes_on(self, space: str, session: str, arrival: Arrival, turn: str) -> None:
+        """Notes how a request looks that goes on from a turn of its session, and that this was gone on from."""
+        self.branches.goes_on(turn)
         self._put(self._baselines, session, _baseline(arrival))
         self._put(self._continued, space, None)
         for name in _openings(space, arrival.messages, has_tools=bool(arrival.tools)):
@@ -159,6 +184,10 @@ class ProgramTextDetector:
         names = _openings(space, arrival.messages, has_tools=bool(arrival.tools))
         alike = (self._openings.get(name, ()) for name in names)
         return any(len([each for each in listed if each != session]) >= UNANSWERED for listed in alike)
+
+    def is_abandoned(self, space: str, text: str) -> bool:
+        """Whether such a message was answered before, and its conversation went on as if it had never been sent."""
+        return any(self.branches.is_abandoned(name) for name in beginnings(space, text))
 
     def took_out(self, space: str, inserts: Sequence[str]) -> None:
         """Notes what stood in a message when it was sent and stands in its history no more."""
@@ -193,34 +222,54 @@ class ProgramTextDetector:
         """Whether a long text, or one that begins with it, was the newest in several other sessions."""
         return any(
             len([each for each in self._texts.get(name, ()) if each != session]) >= SESSIONS
-            for name in _recurring(space, text)
+            for name in recurring(space, text)
         )
 
     def agents_task(self, space: str, text: str) -> bool:
-        """Whether a text is what the model itself wrote into a tool call."""
-        return len(text.strip()) >= LONG_ARGUMENT and _digest(space, text.strip()) in self._arguments
+        """Whether a text, or a paragraph of it, is what the model itself wrote into a tool call."""
+        fields = (unescaped(each["said"]) for each in _FIELD.finditer(text[:MOST_LETTERS]))
+        parts = (text, *text[:MOST_LETTERS].split("\n\n"), *fields)
+        long = (part.strip() for part in parts if len(part.strip()) >= LONG_ARGUMENT)
+        return any(digest(space, part) in self._arguments for part in long)
 
     def summed(self, space: str, texts: Sequence[str]) -> str | None:
         """The session whose summary these texts hold, where they hold most of one."""
         found: dict[str, int] = {}
         for text in texts:
-            for line in _lines(text):
-                session = self._summaries.get(_digest(space, line)) if len(line) >= LONG_LINE else None
+            for line in lines_of(text):
+                session = self._summaries.get(digest(space, line)) if len(line) >= LONG_LINE else None
                 if session:
                     found[session] = found.get(session, 0) + 1
         best = max(found, key=lambda each: found[each], default=None)
         return best if best is not None and list(found.values()).count(found[best]) == 1 else None
 
     def quotes(self, space: str, text: str) -> bool:
-        """Whether a text holds, under labels or beside more, what was said in a conversation: words and reply of one
-        turn, or a long line that stands behind a label.
+        """Whether a text holds, under labels or beside more, what was said in a conversation: words and a reply of it,
+        or a long line that stands behind a label.
         """
-        turns: dict[str, set[bool]] = {}
+        sessions: dict[str, set[bool]] = {}
         for found, said, is_labelled in self._quoted(space, text):
             if is_labelled and len(said) >= LONG_LINE:
                 return True
-            turns.setdefault(found.turn, set()).add(found.is_reply)
-        return len(_lines(text)) > 2 and any(len(kinds) == 2 for kinds in turns.values())
+            sessions.setdefault(found.session, set()).add(found.is_reply)
+        return len(lines_of(text)) > 2 and any(len(kinds) == 2 for kinds in sessions.values())
+
+    def restated(self, space: str, arrival: Arrival) -> str | None:
+        """The session a request begins with a whole reply of, new words behind it, as after a compaction."""
+        spoken = [item for item in arrival.messages if item.role is not Role.SYSTEM]
+        if len(spoken) < 2 or any(item.role is not Role.USER for item in spoken):
+            return None
+        found = [self._lines.get(digest(space, each)) for each in lines_of(spoken[0].text) if len(each) >= LONG_LINE]
+        system = _opening_of(arrival.messages)
+        replies = [each for each in found if each is not None and each.is_reply and each.system == system]
+        sessions = {each.session for each in replies if each.session}
+        return sessions.pop() if len(replies) >= RESTATED and len(sessions) == 1 else None
+
+    def quotes_from_elsewhere(self, space: str, text: str, arrival: Arrival) -> bool:
+        """Whether a text holds a long line of a reply that was given after another system text."""
+        held = (self._lines.get(digest(space, each)) for each in lines_of(text) if len(each) >= DISTINCT)
+        system = _opening_of(arrival.messages)
+        return bool(system) and any(each is not None and each.is_reply and each.system != system for each in held)
 
     def quoted_session(self, space: str, texts: Sequence[str]) -> str | None:
         """The conversation that a request quotes more of than of any other."""
@@ -230,10 +279,12 @@ class ProgramTextDetector:
 
     def _quoted(self, space: str, text: str) -> Iterator[tuple[_Line, str, bool]]:
         """The lines of a text that were said in one conversation alone, as they are or behind a label."""
-        for line in _lines(text):
+        for line in lines_of(text):
             label = _ELEMENT.fullmatch(line) or _LABEL.fullmatch(line)
-            for said, is_labelled in ((line, False), (label["said"].rstrip("\"',") if label else "", True)):
-                found = self._lines.get(_digest(space, said)) if said else None
+            fields = [unescaped(each["said"]) for each in _FIELD.finditer(line)]
+            labelled = [label["said"].rstrip("\"',"), *fields] if label else fields
+            for said, is_labelled in ((line, False), *((each, True) for each in labelled)):
+                found = self._lines.get(digest(space, said)) if said else None
                 if found is not None and found.session:
                     yield found, said, is_labelled
 
@@ -302,10 +353,6 @@ def _has_reply(arrival: Arrival) -> bool:
     return any(item.role is Role.ASSISTANT for item in arrival.messages)
 
 
-def _lines(text: str) -> list[str]:
-    return [line.strip() for line in text[:MOST_LETTERS].split("\n") if len(line.strip()) > 1][:MOST_LINES]
-
-
 def _openings(space: str, messages: Sequence[Message], *, has_tools: bool) -> list[str]:
     """How a request begins that may be made from a template: its first message where another follows it at once, else
     its first line where others follow it.
@@ -315,31 +362,6 @@ def _openings(space: str, messages: Sequence[Message], *, has_tools: bool) -> li
         return []
     first, head = spoken[0].text.strip(), system_text(messages)
     if len(spoken) > 1 and spoken[1].role is Role.USER:
-        return [_digest(space, f"opens {head}\n{first}")]
+        return [digest(space, f"opens {head}\n{first}")]
     line, _, rest = first.partition("\n")
-    return [_digest(space, f"opens {head}\n{line}")] if rest.strip() and len(line) >= LONG_OPENING else []
-
-
-def _recurring(space: str, text: str) -> Iterator[str]:
-    bare = text.strip()
-    if len(bare) >= RECURRING:
-        yield _digest(space, bare)
-        yield _digest(space, f"begins {bare[:OPENING]}")
-
-
-def _arguments(turn: Turn) -> Iterator[str]:
-    """The long texts in the calls of a reply."""
-    for call in turn.reply.tool_calls:
-        if len(call.arguments) > MOST_LETTERS:
-            continue
-        try:
-            held: Json = json.loads(call.arguments or "{}")
-        except (ValueError, RecursionError):
-            continue
-        for value in held.values() if isinstance(held, dict) else ():
-            if isinstance(value, str) and len(value.strip()) >= LONG_ARGUMENT:
-                yield value.strip()
-
-
-def _digest(space: str, text: str) -> str:
-    return hashlib.blake2b(f"{space}:{text}".encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+    return [digest(space, f"opens {head}\n{line}")] if rest.strip() and len(line) >= LONG_OPENING else []

@@ -5,8 +5,10 @@ In doubt nobody spoke. A doubt is over once the conversation goes on from the me
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from openclaw_rl.collect.classify import is_vouched
 from openclaw_rl.collect.clients.rules import ClientRules
@@ -23,6 +25,11 @@ RECURS = "its text came word for word in other sessions"
 LONG = "a long text of many lines, which counts once the conversation goes on from it"
 QUOTES = "quotation marks that stand around all messages"
 TAKEN_OUT = "text that its client takes out again"
+ASIDE = "a message in brackets with another behind it"
+_ASIDE = re.compile(r"\s*(?:\[[^\[\]\n]{8,120}\]|\([^()\n]{8,120}\))\s*")
+FRAMED = "lines that stand around other messages, too"
+UNFRAMED = "a message without what stands around the others"
+BEHIND_RESULT = "words behind a tool's result, which count once the conversation goes on from them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +85,13 @@ class Listener:
         messages = self.rules.heard(followed)
         left_out = tuple(f"{name} ({_by(self.rules, name)})" for name in noted)
         kept: list[Message] = []
-        for item in messages:
+        said = [item.text for item in history if item.role is Role.USER]
+        for item, after in zip_longest(messages, messages[1:]):
             if item.role is not Role.USER:
                 kept.append(item)
+                continue
+            if not is_vouched and after is not None and after.role is Role.USER and _ASIDE.fullmatch(item.text):
+                left_out = (*left_out, ASIDE)
                 continue
             words = self.signs.without_inserts(self.space, item.text)
             if words != item.text:
@@ -88,19 +99,29 @@ class Listener:
             if self.signs.quotes_all(session or "", history, words):
                 words = _inside(words)
                 left_out = (*left_out, QUOTES)
+            is_known = is_vouched or self.rules.name or words != item.text
+            if not is_known and self.signs.frames.lacks_frame(session or "", words):
+                left_out = (*left_out, UNFRAMED)
+                continue
+            if not is_vouched:
+                bare = self.signs.frames.words(self.space, session or "", words, said)
+                if bare != words:
+                    words, left_out = bare, (*left_out, FRAMED)
             if words.strip() or item.has_image:
                 kept.append(item if words == item.text else item.with_text(words))
         doubt = "" if is_vouched else self._doubt(kept, session, is_newest=is_newest)
         if not doubt and lacks_tools and is_newest and any(item.role is Role.USER for item in kept):
             doubt = NO_TOOLS
-        if doubt:
-            kept = [item for item in kept if item.role is not Role.USER]
+        if doubt:  # the result that a doubt stands behind waits with it: a reply has one next state
+            kept = [] if doubt == BEHIND_RESULT else [item for item in kept if item.role is not Role.USER]
         return AttributedMessages(tuple(kept), tuple(dict.fromkeys(left_out)), doubt)
 
     def _doubt(self, messages: Sequence[Message], session: str | None, *, is_newest: bool) -> str:
         said = [item.text for item in messages if item.role is Role.USER]
         if any(self.signs.recurs(self.space, session or "", text) for text in said):
             return RECURS
+        if is_newest and not self.rules.name and _stands_behind_results(messages):
+            return BEHIND_RESULT
         return LONG if is_newest and any(is_long_form(text) for text in said) else ""
 
 
@@ -118,10 +139,13 @@ def side_by_sign(
     if parent is None and not any(item.role is Role.ASSISTANT for item in arrival.messages):
         if any(signs.agents_task(space, text) for text in texts):
             return f"{AGENT} (its task is what the model wrote into a tool call)"
-        if not arrival.tools and any(signs.quotes(space, text) for text in texts):
+        quotes = (signs.quotes(space, text) or signs.quotes_from_elsewhere(space, text, arrival) for text in texts)
+        if not arrival.tools and any(quotes):
             return "errand (it quotes another conversation)"
         if signs.never_gone_on(space, session, arrival):
             return "errand (what begins like it was never gone on from)"
+    if parent is not None and all(signs.is_abandoned(space, text) for text in texts):
+        return "errand (a conversation went on as if such a message had not been sent)"
     missing = signs.missing(session, arrival, parent)
     if missing is MissingFeatures.HISTORY and _is_summed(signs, space, session, arrival, rules):
         return None  # it begins anew because it was compacted
@@ -145,7 +169,8 @@ def _is_summed(signs: ProgramTextDetector, space: str, session: str, arrival: Ar
 
 def asks_for_summary(turn: Turn) -> bool:
     """Whether a request may have asked for a summary of its conversation."""
-    return turn.why.startswith(("side: compaction", "side: errand")) or f"spoke: nobody ({LONG})" in turn.why
+    is_doubtful = any(f"spoke: nobody ({doubt})" in turn.why for doubt in (LONG, NO_TOOLS))
+    return turn.why.startswith(("side: compaction", "side: errand")) or is_doubtful
 
 
 def is_vouched_for(arrival: Arrival, rules: ClientRules) -> bool:
@@ -159,6 +184,12 @@ def newest(messages: Sequence[Message]) -> tuple[Message, ...]:
     while start > 0 and messages[start - 1].role is not Role.ASSISTANT:
         start -= 1
     return tuple(item for item in messages[start:] if item.role is not Role.SYSTEM)
+
+
+def _stands_behind_results(messages: Sequence[Message]) -> bool:
+    """Whether a user's words follow a tool's result, where programs remind the model of something."""
+    roles = [item.role for item in messages]
+    return Role.TOOL in roles and Role.USER in roles[roles.index(Role.TOOL) :]
 
 
 def _inside(text: str) -> str:

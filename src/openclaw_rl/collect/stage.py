@@ -201,7 +201,8 @@ class Collect:
                 await step.note(self._store)
             await self._end(going)
             if going.links:
-                self._signs.goes_on(space_in(placement.session), placement.session, arrival)
+                last = going.links[0].known.turn
+                self._signs.goes_on(space_in(placement.session), placement.session, arrival, last)
         self._announce(placement.session, is_done=placement.is_done)
         tally()
 
@@ -220,7 +221,8 @@ class Collect:
         state = None if not turn.is_main else State.SERVED if reason is None else State.DROPPED
         space = space_in(turn.session)
         self._index.enter(turn, KnownReply(turn.id, turn.session, state), space, history, chain)
-        self._signs.enter(space, turn, newest(turn.messages), is_summary=asks_for_summary(turn))
+        spoken = newest(history.spoken)
+        self._signs.enter(space, turn, newest(turn.messages), spoken=spoken, is_summary=asks_for_summary(turn))
         if reason is not None:
             log.info("dropped turn=%s reason=%s", turn.id, reason)
         if turn.session in self._closing:
@@ -331,7 +333,9 @@ class Collect:
     def _after_summary(self, space: str, arrival: Arrival) -> NamedSession | None:
         """The session of a conversation that goes on from its summary, where it goes on from nothing else."""
         first = opening_texts(arrival.messages)
-        session = self._signs.summed(space, first) if self._settings.infer_from_prompts else None
+        if not self._settings.infer_from_prompts:
+            return None
+        session = self._signs.summed(space, first) or self._signs.restated(space, arrival)
         return (
             None if session is None else NamedSession(session, "session from the summary of it that was answered here")
         )
