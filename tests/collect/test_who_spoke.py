@@ -232,7 +232,7 @@ async def test_a_text_of_many_lines_counts_once_the_conversation_goes_on_from_it
         one, _ = await send(served, chat(("user", "fix it")), "Fixed.")
         said = (("user", "fix it"), ("assistant", "Fixed."), ("user", pasted))
         _, placed = await send(served, chat(*said), "I see, the path was wrong.")
-        assert placed.why.endswith("which counts once the conversation goes on from it)")
+        assert placed.why.endswith("which counts once the conversation continues from it)")
         assert await served.next_state(one) is None
         said = (*said, ("assistant", "I see, the path was wrong."), ("user", "thanks"))
         await send(served, chat(*said), "You are welcome.")

@@ -47,7 +47,7 @@ class Tally:
                 "served, so no turn has a next state and nothing is learned: the client changes or drops the replies"
             )
         return (
-            f"none of {self.main} requests goes on from an earlier one, so no turn has a next state and nothing is "
+            f"none of {self.main} requests continues an earlier one, so no turn has a next state and nothing is "
             "learned: the client must send the conversation along, or POST /v1/feedback"
         )
 

@@ -21,11 +21,11 @@ from openclaw_rl.core.sampling import Grammar
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.render.block import BlockKey, PromptBlock, read_key
 from openclaw_rl.render.call_ids import with_nine_letters
+from openclaw_rl.render.continuation import ContinuedPrompt, continued
 from openclaw_rl.render.detokenise import TokenBytes
 from openclaw_rl.render.encoding import TooManyTokens, count, longest_token
 from openclaw_rl.render.ends import ends_of_replies
 from openclaw_rl.render.forms import AnswerForm, Speech, grammar_of
-from openclaw_rl.render.going_on import ContinuedPrompt, continued
 from openclaw_rl.render.held import BoundedCache
 from openclaw_rl.render.manner import settled
 from openclaw_rl.render.matching import alike
