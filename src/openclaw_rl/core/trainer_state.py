@@ -1,6 +1,6 @@
 """The trainer's own state beside a version's weights: its two files, the seal over them, and what is wrong with them.
 
-A version needs none: without it training goes on from the weights, with fresh moments of the optimiser.
+A version needs none: without it training continues from the weights, with fresh moments of the optimiser.
 """
 
 from __future__ import annotations

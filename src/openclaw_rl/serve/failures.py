@@ -45,7 +45,7 @@ class _ProblemBody(msgspec.Struct):
 
 
 def error_body(problem: BaseException) -> tuple[int, bytes]:
-    """Status and JSON for any error; what nobody foresaw is logged with an id that the client is told."""
+    """Status and JSON for any error; what nobody foresaw is logged with an id that the client is given."""
     match problem:
         case RequestError():
             return problem.status, _encoded(problem, problem.status, problem.param, problem.code)

@@ -165,7 +165,7 @@ def messages_json(items: Sequence[Message], keep: Callable[[bytes], str]) -> lis
 
 
 def messages_of(held: Json, find: Callable[[str], bytes]) -> tuple[Message, ...]:
-    """What `messages_json` was given; `find` gives the bytes behind a name."""
+    """What `messages_json` was given; `find` gives the bytes of a name."""
     return tuple(_message_of(json_of(find(item)) if isinstance(item, str) else item) for item in listed(held))
 
 

@@ -122,7 +122,7 @@ def absence(path: Path) -> str:
 
 
 def in_plain_words(problem: sqlite3.Error | UnicodeDecodeError, path: Path | None = None) -> StoreError:
-    """What a person can do about an error of SQLite's. Its words may hold what stands in a damaged file: no text."""
+    """What a person can do about an error of SQLite's. Its words may hold what is in a damaged file: no text."""
     said = str(problem)
     if isinstance(problem, UnicodeDecodeError):
         return damaged("where text should stand there is none", path)

@@ -1,4 +1,4 @@
-"""API keys: who may ask and for what, told apart by name, compared in constant time."""
+"""API keys: who may ask and for what, distinguished by name, compared in constant time."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ BROKEN = (IndexError, struct.error, ValueError, OSError)  # what reading a damag
 
 @dataclass(frozen=True, slots=True)
 class PageRow:
-    """One row as it stands in a page; `rowid` is None in the tree of an index or of a table without one."""
+    """One row as it is in a page; `rowid` is None in the tree of an index or of a table without one."""
 
     rowid: int | None
     values: tuple[Value, ...]
@@ -64,7 +64,7 @@ class PageFile:
         return found
 
     def kind(self, number: int) -> int:
-        """The type byte of a page; 0 for what is no page of a tree."""
+        """The type byte of a page; 0 for what is not a page of a tree."""
         try:
             kind = self.page(number)[HEADER if number == 1 else 0]
         except BROKEN:
@@ -72,7 +72,7 @@ class PageFile:
         return kind if kind in (*LEAVES, *INNER) else 0
 
     def children(self, number: int) -> list[int]:
-        """The pages under an inner one, as far as they can be told."""
+        """The pages under an inner one, as far as they can be determined."""
         found: list[int] = []
         with contextlib.suppress(*BROKEN):
             page, at = self.page(number), HEADER if number == 1 else 0

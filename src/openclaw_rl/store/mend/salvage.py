@@ -140,7 +140,7 @@ def _held(file: PageFile) -> dict[str, tuple[int, str]]:
 
 
 def _table_of(statement: str) -> _Table | None:
-    """The table that a statement makes; None where it is no such statement."""
+    """The table that a statement makes; None where it is not such a statement."""
     with contextlib.closing(sqlite3.connect(":memory:")) as sql:
         try:
             if not statement.lstrip().upper().startswith("CREATE TABLE"):

@@ -180,7 +180,7 @@ def _fits(sql: sqlite3.Connection, session: str, wanted: SessionFilter) -> bool:
 
 
 def _holds(sql: sqlite3.Connection, session: str, words: str) -> bool:
-    """Whether the words stand in what was said there. The newest request of a line holds the older ones."""
+    """Whether the words are in what was said there. The newest request of a line holds the older ones."""
     rows = sql.execute("SELECT id FROM turns WHERE session = ? ORDER BY seq DESC LIMIT ?", (session, MOST_TURNS))
     for at, (name,) in enumerate(rows.fetchall()):
         try:

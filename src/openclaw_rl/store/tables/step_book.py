@@ -1,4 +1,4 @@
-"""What steps told of themselves, and samples that no step was taken for and that may yet wait for one again."""
+"""What steps reported, and samples that no step was taken for and that may yet wait for one again."""
 
 from __future__ import annotations
 
