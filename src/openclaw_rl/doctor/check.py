@@ -249,7 +249,7 @@ def _state(ground: AdoptionContext, row: VersionRow) -> Iterator[StoreFinding]:
             move_aside(ground.home, row.folder / name, at_s=ground.at_s, name=f"{row.version}.{name}")
     yield StoreFinding(
         f"the trainer's state of version {row.version} is damaged: {problem}",
-        "put it aside; training continues from the version's weights, with fresh optimiser moments",
+        "put it aside; training continues from the version's weights, with fresh moments of the optimiser",
         ground.repair,
     )
 
