@@ -336,7 +336,7 @@ async def test_a_compacted_conversation_whose_system_text_is_another_stays_main(
         assert (after.kind, after.session) == (TurnKind.MAIN, begun.session)
         fresh = anthropic(("user", "find files"), system=other, tools=CLAUDE_TOOLS, headers=headers)
         _, errand = await send(served, fresh, "Two.")
-        assert errand.why.startswith("side: errand (it begins anew within its session, with another system text)")
+        assert errand.why.startswith("side: errand (it restarts within its session, with another system text)")
 
 
 @BOTH

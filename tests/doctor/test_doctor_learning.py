@@ -154,7 +154,7 @@ def test_what_was_made_of_requests_is_told_and_too_much_doubt_too() -> None:
         "of the last requests: 3 x side: title (its title prompt, a rule of opencode)"
     )
     doubt = {"spoke: nobody (a long text of many lines, which counts once the conversation continues from it)": 12}
-    assert any(said.startswith("12 times nobody could tell") for _, said in told(seen(WELL, told=doubt), Level.NOTE))
+    assert any(said.startswith("12 times it was unclear") for _, said in told(seen(WELL, told=doubt), Level.NOTE))
 
 
 def test_the_story_is_one_sentence_with_the_numbers_that_matter() -> None:

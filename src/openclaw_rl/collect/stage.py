@@ -215,7 +215,7 @@ class Collect:
             turn, chain=chain, prefix=history.prefix, reason=reason, seen_s=self._now_s()
         ):
             self._closing.pop(turn.session, None)
-            log.info("not stored turn=%s: what it goes on from was forgotten while it was answered", turn.id)
+            log.info("not stored turn=%s: what it continues was forgotten while it was answered", turn.id)
             return
         state = None if not turn.is_main else State.SERVED if reason is None else State.DROPPED
         space = space_in(turn.session)

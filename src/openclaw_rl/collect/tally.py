@@ -43,7 +43,7 @@ class Tally:
             return None
         if self.with_history:
             return (
-                f"{self.with_history} requests held a conversation, but in none of them does a reply stand as it was "
+                f"{self.with_history} requests held a conversation, but none of them contains a reply as it was "
                 "served, so no turn has a next state and nothing is learned: the client changes or drops the replies"
             )
         return (

@@ -19,7 +19,7 @@ from openclaw_rl.render.renderer import ChatRenderer
 
 ONLY_A_SCORE = "only a score, which was for another model's reply"
 NO_TURN = "the turn is not in the store"
-NO_PLACE = "the model's template does not write the reply behind its prompt"
+NO_PLACE = "the model's template does not write the reply after its prompt"
 REFUSED = "the model's template refuses the conversation"
 
 

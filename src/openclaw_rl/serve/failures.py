@@ -187,7 +187,7 @@ _PARTS: tuple[tuple[str, str], ...] = (
     ("assistants", _AGENTS),
     ("threads", _AGENTS),
     ("vector_stores", _AGENTS),
-    ("conversations", "gives conversations no id; go on with previous_response_id"),
+    ("conversations", "gives conversations no id; continue one with previous_response_id"),
     ("containers", "runs no code"),
     ("skills", "runs no code"),
     ("evals", "runs no evaluations over HTTP; `openclaw-rl eval` does"),

@@ -52,7 +52,7 @@ class Metrics:
         self.reuse = Reuse()
         self.reused = Gauge(
             "openclaw_rl_prompt_tokens_reused_share",
-            "Of the ids of prompts that go on from a turn, the share whose keys and values were reused.",
+            "Of the ids of prompts that continue a turn, the share whose keys and values were reused.",
             registry=self.registry,
         )
         self.reused.set_function(lambda: math.nan if self.reuse.share is None else self.reuse.share)

@@ -73,7 +73,7 @@ class PictureBook:
             )
         problem = await asyncio.to_thread(png_problem, data)
         if problem:
-            raise RequestError(f"the picture is no whole PNG: {problem}", fix="send the bytes of a PNG as the body")
+            raise RequestError(f"the picture is not a whole PNG: {problem}", fix="send the bytes of a PNG as the body")
         await self._writer.do(lambda tx: self._place(tx, name, data))
         async with self._counting:
             await asyncio.to_thread(self._make_room, name, len(data))

@@ -24,7 +24,7 @@ from openclaw_rl.store.tables import turns, versions
 from openclaw_rl.store.tables.hints import HintBook
 from openclaw_rl.store.writer import Transaction, Writer
 
-WHY_GIVEN_UP = "its weights were not kept and could not be made again; it is made anew over the samples that are left"
+WHY_GIVEN_UP = "its weights were not kept and could not be made again; it is rebuilt over the samples that are left"
 
 
 class Phase(StrEnum):

@@ -32,7 +32,7 @@ class PageRow:
     values: tuple[Value, ...]
 
 
-class PageFile:
+class DatabasePages:
     """The pages of a database file with its write-ahead log laid over them, until `close`. Raises OSError when made."""
 
     def __init__(self, path: Path) -> None:
@@ -163,7 +163,7 @@ class Tree:
     is_known_by_shape: bool = True
 
 
-def rows_of(file: PageFile, trees: Mapping[str, Tree]) -> Iterator[tuple[str, PageRow]]:
+def rows_of(file: DatabasePages, trees: Mapping[str, Tree]) -> Iterator[tuple[str, PageRow]]:
     """Every readable row with its table: first those the trees reach, then those of pages that nothing reaches."""
     reached: dict[int, str] = {}
     for name, tree in trees.items():
@@ -181,7 +181,7 @@ def rows_of(file: PageFile, trees: Mapping[str, Tree]) -> Iterator[tuple[str, Pa
                 yield owner, record
 
 
-def _reach(file: PageFile, root: int, name: str, reached: dict[int, str]) -> None:
+def _reach(file: DatabasePages, root: int, name: str, reached: dict[int, str]) -> None:
     waiting = [root]
     while waiting:
         number = waiting.pop()

@@ -33,7 +33,7 @@ class StepBook:
         Only those that nothing was learned from. Raises ValueError for a reason that is final.
         """
         if reason not in TAKEN_BACK:
-            raise ValueError(f"what was dropped as {reason} is not taken back")
+            raise ValueError(f"what was dropped as {reason} cannot wait for a step again")
         return await self._writer.do(lambda tx: _take_back(tx, reason))
 
 

@@ -220,7 +220,7 @@ def _folder_text(sql: sqlite3.Connection, row: VersionRow) -> str | None:
     home = home_of(sql)
     own = version_folder(home, row.version)
     if row.folder.resolve() != own.resolve():
-        raise ValueError(f"version {row.version} lies in {row.folder}, not in {own}")
+        raise ValueError(f"version {row.version} is in {row.folder}, not in {own}")
     return str(own.relative_to(home))
 
 
