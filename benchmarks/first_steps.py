@@ -31,8 +31,7 @@ from openclaw_rl.engines.local.client import LocalEngine
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.evals.learning import FIRST_HELD_OUT
 from openclaw_rl.render.renderer import ChatRenderer
-from openclaw_rl.render.template import read_template
-from openclaw_rl.render.user_opening import user_opening
+from openclaw_rl.render.template import read_template, user_opening
 from openclaw_rl.teach.assemble import sample_of
 from openclaw_rl.teach.demonstrate import Demonstrator
 from openclaw_rl.teach.elsewhere import WARMTH, Opening, OtherRequests

@@ -64,6 +64,11 @@ def test_the_index_lists_every_page() -> None:
     assert pages - linked - {index} == set()
 
 
+def test_decisions_are_numbered_without_gaps_and_none_twice() -> None:
+    names = sorted(path.name for path in (ROOT / "docs" / "decisions").glob("0*.md"))
+    assert [int(name[:4]) for name in names] == list(range(1, len(names) + 1))
+
+
 @pytest.mark.parametrize("picture", sorted((ROOT / "docs").glob("*.svg")), ids=_name)
 def test_a_picture_is_whole_described_and_readable_on_dark_ground(picture: Path) -> None:
     root = ElementTree.parse(picture).getroot()

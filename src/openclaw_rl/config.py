@@ -154,7 +154,7 @@ RENAMED: dict[str, str] = {
 # Those that mean nothing without a cluster, and what does then.
 WITH_CLUSTER: dict[str, str] = {
     "NUM_GPUS": "engine, trainer and judge take one device each: engine.device, trainer.device, judge.device",
-    "ACTOR_GPUS": "the trainer takes trainer.device, and trainer.ranks GPUs where that is more than one",
+    "ACTOR_GPUS": "the trainer takes trainer.device, and trainer.ranks GPUs if that is more than one",
     "ROLLOUT_GPUS": "the engine takes one device, engine.device",
     "PRM_GPUS": "a judge model takes one device, judge.device",
 }

@@ -56,7 +56,7 @@ def test_hints_are_in_use_only_where_the_settings_put_them_into_prompts(home: Pa
     assert "kept" in shown and "in use" not in shown and "no hint is in a prompt" in shown
     (home / "config.toml").write_text('carry = "memory"\n', "utf-8")
     shown = run(home, "list")
-    assert "in use" in shown and "no hint stands" not in shown
+    assert "in use" in shown and "no hint is in" not in shown
     assert run(home, "edit", name, "Be very brief.").strip() == f"{name} is in use"
 
 

@@ -38,7 +38,7 @@ async def test_a_reply_kept_over_a_compaction_gets_the_next_words(
         kept = (summary(), reply("noted 1"), said("fact 2"), reply("noted 2"), said("no, three"))
         three, told = await ask(served, request(*kept), "noted 3", headers=after)
         assert told.parent == two
-        assert told.why.endswith(f"; after a compaction, goes on from turn {two.id}")
+        assert told.why.endswith(f"; after a compaction, continues turn {two.id}")
         assert await served.next_state(one) == (user("fact 2"),)
         assert await served.next_state(two) == (user("no, three"),)
         _, onward = await ask(served, request(*kept, reply("noted 3"), said("thanks")), "ok", headers=after)
@@ -86,7 +86,7 @@ async def test_a_session_begun_anew_ends_the_old_one_at_once(tmp_path: Path, aft
         old, _ = await ask(served, request(first("hi")), "hello", headers=before)
         new, told = await ask(served, request(first("good morning")), "morning", headers=after)
         assert await served.reason(old) is DropReason.NO_NEXT_STATE
-        assert told.why.endswith("; begins its session anew")
+        assert told.why.endswith("; restarts its session")
         assert await served.state(new) is State.SERVED
         late = {"X-Session-Affinity": "5e55:0"}
         if after:  # an older epoch that comes late ends nothing of a newer one
@@ -102,7 +102,7 @@ async def test_what_is_asked_or_tried_again_ends_nothing(tmp_path: Path) -> None
         wrapped = user(f"{STAMP}{QUEUE}\nhi\n\n{AGAIN}\n\n{runtime()}")
         _, told = await ask(served, request(wrapped), "good day")
         assert told.kind is TurnKind.MAIN
-        assert told.why.startswith("main: has tools, and the client goes on with a user's turn")
+        assert told.why.startswith("main: has tools, and the client continues with a user's turn")
         _, told = await ask(
             served, request(user(f"This turn ended before a reply: no\n\n{runtime()}"), said("hi")), "yo"
         )

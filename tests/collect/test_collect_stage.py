@@ -176,7 +176,7 @@ def test_requests_that_go_on_from_nothing_are_complained_of_in_plain_words() -> 
     for _ in range(20):
         assert tally.complaint() is None
         tally.placed(TurnKind.MAIN, is_fresh=True, goes_on=False, has_history=False)
-    assert "none of 20 requests goes on from an earlier one" in (tally.news() or "")
+    assert "none of 20 requests continues an earlier one" in (tally.news() or "")
     assert tally.news() is None
     tally.placed(TurnKind.MAIN, is_fresh=True, goes_on=False, has_history=True)
     assert "the client changes or drops the replies" in (tally.news() or "")

@@ -229,7 +229,7 @@ async def test_a_reset_begins_a_new_episode_that_answers_nothing_of_the_old(tmp_
         old, before = await ask(served, request(first("hi")), "hello")
         new, after = await ask(served, request(first("good morning")), "hello")
         assert (after.session, after.parent) == (before.session, None)
-        assert after.why.endswith("; begins its session anew")
+        assert after.why.endswith("; restarts its session")
         assert await served.reason(old) is DropReason.NO_NEXT_STATE
         await ask(served, request(first("good morning"), reply("hello"), said("shorter")), "yo")
         assert await served.next_state(new) == (user("shorter"),)

@@ -48,7 +48,7 @@ async def test_a_cut_history_says_that_it_was_cut(tmp_path: Path) -> None:
         one, _ = await served.ask("question 0", "answer 0")
         two, _ = await served.ask([user("question 0"), reply("answer 0"), user("question 1")], "answer 1")
         _, told = await served.ask([user("question 1"), reply("answer 1"), user("question 2")])
-        assert told.why.endswith(f"; goes on from turn {two.id}, though what was before it was cut or changed")
+        assert told.why.endswith(f"; continues turn {two.id}, though what was before it was cut or changed")
         _, far = await served.ask([user("question 0"), reply("other"), user("question 2")])
         assert far.why.endswith("; none of the replies in its history was served here")
         assert far.session not in (told.session, one.session)

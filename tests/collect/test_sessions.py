@@ -40,7 +40,7 @@ async def test_the_first_that_is_there_names_the_session(tmp_path: Path) -> None
         ("key:b4", "session from the body's metadata.session_id"),
     ]
     assert last.session.startswith("key:auto-")
-    assert last.why == "main: no rule says otherwise; a new session, since it names none and goes on from nothing"
+    assert last.why == "main: no rule says otherwise; a new session, since it names none and continues nothing"
 
 
 async def test_two_requests_that_name_nothing_never_share_a_session(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ async def test_a_request_without_a_name_goes_on_in_the_session_of_the_turn_it_ex
         turn, first = await served.ask("hi", "hello")
         _, second = await served.ask([user("hi"), reply("hello"), user("more")])
     assert second.session == first.session
-    assert "; session from the conversation it goes on with; goes on from turn " in second.why
+    assert "; session from the conversation it continues; continues turn " in second.why
     assert second.parent == turn
 
 

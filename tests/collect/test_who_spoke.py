@@ -232,7 +232,7 @@ async def test_a_text_of_many_lines_counts_once_the_conversation_goes_on_from_it
         one, _ = await send(served, chat(("user", "fix it")), "Fixed.")
         said = (("user", "fix it"), ("assistant", "Fixed."), ("user", pasted))
         _, placed = await send(served, chat(*said), "I see, the path was wrong.")
-        assert placed.why.endswith("which counts once the conversation goes on from it)")
+        assert placed.why.endswith("which counts once the conversation continues from it)")
         assert await served.next_state(one) is None
         said = (*said, ("assistant", "I see, the path was wrong."), ("user", "thanks"))
         await send(served, chat(*said), "You are welcome.")
@@ -336,7 +336,7 @@ async def test_a_compacted_conversation_whose_system_text_is_another_stays_main(
         assert (after.kind, after.session) == (TurnKind.MAIN, begun.session)
         fresh = anthropic(("user", "find files"), system=other, tools=CLAUDE_TOOLS, headers=headers)
         _, errand = await send(served, fresh, "Two.")
-        assert errand.why.startswith("side: errand (it begins anew within its session, with another system text)")
+        assert errand.why.startswith("side: errand (it restarts within its session, with another system text)")
 
 
 @BOTH

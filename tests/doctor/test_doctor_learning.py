@@ -153,8 +153,8 @@ def test_what_was_made_of_requests_is_told_and_too_much_doubt_too() -> None:
     assert told(seen(WELL, told=made), Level.NOTE)[0][1] == (
         "of the last requests: 3 x side: title (its title prompt, a rule of opencode)"
     )
-    doubt = {"spoke: nobody (a long text of many lines, which counts once the conversation goes on from it)": 12}
-    assert any(said.startswith("12 times nobody could tell") for _, said in told(seen(WELL, told=doubt), Level.NOTE))
+    doubt = {"spoke: nobody (a long text of many lines, which counts once the conversation continues from it)": 12}
+    assert any(said.startswith("12 times it was unclear") for _, said in told(seen(WELL, told=doubt), Level.NOTE))
 
 
 def test_the_story_is_one_sentence_with_the_numbers_that_matter() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.evals.client import ClientReply
-from openclaw_rl.evals.people.agent import Answer
+from openclaw_rl.evals.people.agent import AgentAnswer
 from openclaw_rl.evals.people.exercises import ToyExercises, read_exercises
 from openclaw_rl.evals.people.jobs import Job
 from openclaw_rl.evals.people.voices import ScriptedVoice
@@ -22,8 +22,8 @@ from openclaw_rl.tiny import world
 STUDENT, ASSISTANT, TEACHER = three(ToyExercises(), 0)
 
 
-def said(text: str, **changes: object) -> Answer:
-    return Answer((replace(ClientReply(text, "t", "shared.0", "stop"), **changes),))  # type: ignore[arg-type]
+def said(text: str, **changes: object) -> AgentAnswer:
+    return AgentAnswer((replace(ClientReply(text, "t", "shared.0", "stop"), **changes),))  # type: ignore[arg-type]
 
 
 def good(job: Job) -> str:
@@ -48,9 +48,9 @@ def test_a_reply_that_was_cut_leaked_beside_a_call_or_touched_a_file_is_odd() ->
     text = good(job)
     assert job.assess(said(text, finish="length")).odd == ("cut off",)
     thought = ClientReply("<think>12 - 3</think>", "t", "shared.0", "tool_calls")
-    assert job.assess(Answer((thought, *said(text).replies))).odd == ("reasoning leaked",)
-    assert job.assess(Answer(said(text).replies, changed_files=True)).odd == ("changed a file unasked",)
-    assert job.assess(Answer(said(text).replies, failed_calls=3)).odd == ("failing tools",)
+    assert job.assess(AgentAnswer((thought, *said(text).replies))).odd == ("reasoning leaked",)
+    assert job.assess(AgentAnswer(said(text).replies, changed_files=True)).odd == ("changed a file unasked",)
+    assert job.assess(AgentAnswer(said(text).replies, failed_calls=3)).odd == ("failing tools",)
     assert not job.assess(said(text, finish="length")).is_met
 
 

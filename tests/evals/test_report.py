@@ -9,7 +9,7 @@ from rich.console import Console
 
 from openclaw_rl.evals.client import ClientReply, TurnNews
 from openclaw_rl.evals.demo.report import as_html, as_json, headline
-from openclaw_rl.evals.demo.view import View, shortened
+from openclaw_rl.evals.demo.view import DemoView, shortened
 from openclaw_rl.evals.learning import Measuring, SessionStarted, Spoke
 from openclaw_rl.evals.people.users import Check
 from openclaw_rl.evals.records import Example, LearningReport, Measurement, SessionRecord, TurnRecord
@@ -93,7 +93,7 @@ def test_the_headline_says_whether_it_learned() -> None:
 
 def shown(*, is_terminal: bool) -> str:
     out = io.StringIO()
-    with View(Console(file=out, force_terminal=is_terminal, width=150, highlight=False)) as view:
+    with DemoView(Console(file=out, force_terminal=is_terminal, width=150, highlight=False)) as view:
         view.say("starting")
         view(Measuring("before", 1, 2))
         view(measurement("before", 1, 49))

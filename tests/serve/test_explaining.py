@@ -19,7 +19,7 @@ from openclaw_rl.serve.control.views import turn_json
 from openclaw_rl.store.rows import TurnRow
 from openclaw_rl.testing.turns import a_turn
 
-WHY = "main: no rule says otherwise; session from X-Session-Id; goes on from turn t0"
+WHY = "main: no rule says otherwise; session from X-Session-Id; continues turn t0"
 TURN = replace(a_turn("t"), why=WHY)
 SAID = NextState("t", (message(Role.USER, "no"),), NextStateSource.USER)
 
@@ -34,7 +34,7 @@ def test_the_way_of_a_turn_is_told_from_its_kind_to_its_end() -> None:
     assert explained(row) == [
         "main: no rule says otherwise",
         "session from X-Session-Id",
-        "goes on from turn t0",
+        "continues turn t0",
         "its next state is the user's next words",
         "judged -1 by 2 valid votes of 3 (-1, -1)",
         "trained on in step 5, which made version shared.2",

@@ -72,9 +72,9 @@ async def test_pictures_are_sent_listed_and_shown(http: aiohttp.ClientSession) -
 @pytest.mark.parametrize(
     ("path", "data", "status", "said"),
     [
-        ("0/picture", b"<svg onload=alert(1)>", 400, "no whole PNG: it does not begin as one"),
-        ("0/picture", a_png()[:40], 400, "no whole PNG: it is cut off"),
-        ("0/picture", b"", 400, "no whole PNG"),
+        ("0/picture", b"<svg onload=alert(1)>", 400, "not a whole PNG: it does not begin as one"),
+        ("0/picture", a_png()[:40], 400, "not a whole PNG: it is cut off"),
+        ("0/picture", b"", 400, "not a whole PNG"),
         ("0/picture", a_png(words="x" * (5 << 20)), 413, "send at most 4194304"),
         ("2/picture", a_png(), 404, "has taken no step 2"),
         ("-1/picture", a_png(), 400, "step is '-1'"),

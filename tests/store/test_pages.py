@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from openclaw_rl.store.mend.pages import PageFile, PageRow, Tree, rows_of
+from openclaw_rl.store.mend.pages import DatabasePages, PageRow, Tree, rows_of
 
 PAGE = 4096
 
@@ -18,7 +18,7 @@ def any_row(record: PageRow) -> bool:
 
 
 def bodies_in(path: Path, root: int) -> set[bytes]:
-    with closing(PageFile(path)) as file:
+    with closing(DatabasePages(path)) as file:
         found = [record.values[1] for _, record in rows_of(file, {"things": Tree(root, any_row, True)})]
     return {body for body in found if isinstance(body, bytes)}
 

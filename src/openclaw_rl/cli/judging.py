@@ -184,7 +184,9 @@ def _write(out: Path | None, results: Sequence[JudgedCase]) -> None:
 
 def _show_heard(title: str, groups: Json) -> None:
     assert isinstance(groups, dict)
-    table = Table(title.removeprefix("by_"), "cases", "right hint", "wrong hint", "nothing", title="what was heard")
+    table = Table(
+        title.removeprefix("by_"), "cases", "right hint", "wrong hint", "nothing", title="what was recognised"
+    )
     for group, found in groups.items():
         assert isinstance(found, dict)
         shares = (found["right_hint"], found["wrong_hint"], found["nothing"])

@@ -79,7 +79,9 @@ class Past:
         self._store = store
         self._index = index
 
-    async def going(self, history: History, whose: HistoryOwner, rules: ClientRules, *, is_main: bool) -> Continuation:
+    async def continuation(
+        self, history: History, whose: HistoryOwner, rules: ClientRules, *, is_main: bool
+    ) -> Continuation:
         """What the request goes on from; for a side request only what stands in its history from its beginning."""
         links = await self.links(history, whose.session, reply=whose.reply)
         replies = history.replies
@@ -140,23 +142,23 @@ class Past:
         is_summed = rules.is_summed(history.spoken)
         links = _kept(history, standing.waiting, rules, least=1 if is_summed else LEAST_ALIKE)
         if is_summed:
-            why = f"goes on from turn {links[0].known.turn}" if links else "which kept no reply that waited"
+            why = f"continues turn {links[0].known.turn}" if links else "which kept no reply that waited"
             return Continuation(links, f"after a compaction, {why}", over, "the conversation was compacted")
         if links:
-            return Continuation(links, f"goes on from turn {links[0].known.turn}, {CUT_OR_CHANGED}")
+            return Continuation(links, f"continues turn {links[0].known.turn}, {CUT_OR_CHANGED}")
         if history.replies:
             return Continuation(why="none of the replies in its history was served here in this session")
         if standing.asked is not None:
             return Continuation(why=_asked_again(standing.asked))
         if (standing.waiting or standing.before) and over and rules.starts_over(history.spoken):
-            return Continuation(why="begins its session anew", over=over, over_why="the conversation began anew")
+            return Continuation(why="restarts its session", over=over, over_why="the conversation restarted")
         return Continuation()
 
     def _told(self, links: Sequence[ReplyMatch], history: History) -> str:
         if not links:
             return ""
         again = self._index.asked(links[0].known.session, history.prefix)
-        told = f"goes on from turn {links[0].known.turn}"
+        told = f"continues turn {links[0].known.turn}"
         return told if again is None else f"{told}, and {_asked_again(again)}"
 
     async def _evident(
@@ -180,7 +182,7 @@ class Past:
             link, alignment = best
             if not found:
                 how = "by the id of its call" if alignment.by_id else CUT_OR_CHANGED
-                why = f"goes on from turn {link.known.turn}, {how}"
+                why = f"continues turn {link.known.turn}, {how}"
                 if at != history.replies[0]:
                     why += "; the replies after it are not as they were served"
             found.append(link)

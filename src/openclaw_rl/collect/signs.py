@@ -52,7 +52,7 @@ class MissingFeatures(StrEnum):
 
     TOOLS = "the tools of its session are missing"
     SYSTEM = "the system text of its session is missing"
-    HISTORY = "it begins anew within its session, with another system text"
+    HISTORY = "it restarts within its session, with another system text"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from openclaw_rl.core.turn import Arrival, Turn
 AGENT = "sub-agent"
 KNOWN_WHOLLY = "openclaw"  # the client whose words are all told apart by rules
 LEAST_ERRAND = 120  # letters of a text that asks for something without the tools of its session
-NO_TOOLS = f"{MissingFeatures.TOOLS.value}, so it counts once the conversation goes on from it"
+NO_TOOLS = f"{MissingFeatures.TOOLS.value}, so it counts once the conversation continues from it"
 RECURS = "its text came word for word in other sessions"
-LONG = "a long text of many lines, which counts once the conversation goes on from it"
+LONG = "a long text of many lines, which counts once the conversation continues from it"
 QUOTES = "quotation marks that stand around all messages"
 TAKEN_OUT = "text that its client takes out again"
 ASIDE = "a message in brackets with another behind it"
@@ -132,7 +132,7 @@ def side_by_sign(
     if is_probe(arrival):
         return "connection test (a word, to be answered with next to nothing)"
     if parent is not None and parent.why.startswith(f"side: {AGENT}"):
-        return f"{AGENT} (it goes on with one)"
+        return f"{AGENT} (it continues with one)"
     texts = [item.text for item in newest(arrival.messages) if item.role is Role.USER]
     if not texts:
         return None

@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 CLOSING = 4096  # sessions whose last turn was announced and has not been entered
 KEYS = 10_000  # of which it is known that they have a client that stamps
 MUCH = 300_000  # letters; a longer history is digested in a thread
-NEW_SESSION = "a new session, since it names none and goes on from nothing"
+NEW_SESSION = "a new session, since it names none and continues nothing"
 MANY = 1000  # messages; so is one of more
 
 
@@ -140,11 +140,11 @@ class Collect:
             family(shown, told, telling),
             None if reply is None else reply.id,
         )
-        going = await self._past.going(history, whose, rules, is_main=kind is TurnKind.MAIN)
+        going = await self._past.continuation(history, whose, rules, is_main=kind is TurnKind.MAIN)
         self._asked.note(arrival.messages, history, again=None if going.may_ask_again else "")
         self._signs.took_out(space, going.inserts)
         if told is None and going.links:
-            told = NamedSession(going.links[0].known.session, "session from the conversation it goes on with")
+            told = NamedSession(going.links[0].known.session, "session from the conversation it continues")
         is_named = told is not None
         if told is None and kind is TurnKind.MAIN:
             told = self._after_summary(space, arrival)
@@ -216,7 +216,7 @@ class Collect:
             turn, chain=chain, prefix=history.prefix, reason=reason, seen_s=self._now_s()
         ):
             self._closing.pop(turn.session, None)
-            log.info("not stored turn=%s: what it goes on from was forgotten while it was answered", turn.id)
+            log.info("not stored turn=%s: what it continues was forgotten while it was answered", turn.id)
             return
         state = None if not turn.is_main else State.SERVED if reason is None else State.DROPPED
         space = space_in(turn.session)

@@ -61,6 +61,6 @@ def _spoken(told: Mapping[str, int]) -> Iterator[Finding]:
         yield Finding(
             Level.NOTE,
             "collect",
-            f"{doubts} times nobody could tell whether the owner or a program spoke; nothing was judged for it yet",
+            f"{doubts} times it was unclear whether the owner or a program spoke; so nothing was judged yet",
             "have the client send X-Turn-Type: main with its user's own words, or write a rule file (docs/clients.md)",
         )

@@ -43,11 +43,11 @@ class Tally:
             return None
         if self.with_history:
             return (
-                f"{self.with_history} requests held a conversation, but in none of them does a reply stand as it was "
+                f"{self.with_history} requests held a conversation, but none of them contains a reply as it was "
                 "served, so no turn has a next state and nothing is learned: the client changes or drops the replies"
             )
         return (
-            f"none of {self.main} requests goes on from an earlier one, so no turn has a next state and nothing is "
+            f"none of {self.main} requests continues an earlier one, so no turn has a next state and nothing is "
             "learned: the client must send the conversation along, or POST /v1/feedback"
         )
 

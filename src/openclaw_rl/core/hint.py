@@ -33,7 +33,7 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class PlacedHint:
-    """A kept hint in a prompt: behind which message it stands, which one it is, and its words there."""
+    """A kept hint in a prompt: after which message it is, which one it is, and its words there."""
 
     at: int
     id: str
@@ -51,8 +51,8 @@ def last_user_index(messages: Sequence[Message]) -> int | None:
 def hinted(messages: Sequence[Message], hint: Hint) -> tuple[Message, ...]:
     """The messages with the hint after the last user message's text, under a short label.
 
-    This is the enhanced prompt behind which a teacher scores what was sampled. Raises ValueError without a user
-    message. Source: arXiv 2603.10165.
+    This is the enhanced prompt with which a teacher scores what was sampled. Raises ValueError without a user message.
+    Source: arXiv 2603.10165.
     """
     index = last_user_index(messages)
     if index is None:

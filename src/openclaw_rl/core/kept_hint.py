@@ -19,7 +19,7 @@ class Carry(StrEnum):
 
 
 class HintState(StrEnum):
-    """Whether a kept hint may stand in a prompt."""
+    """Whether a kept hint may be in a prompt."""
 
     IN_USE = "in_use"
     RETIRED = "retired"
@@ -49,7 +49,7 @@ class KeptHint:
 
     @property
     def is_in_use(self) -> bool:
-        """Whether it may stand in a prompt."""
+        """Whether it may be in a prompt."""
         return self.state is HintState.IN_USE
 
     @property

@@ -70,10 +70,10 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """What the file says. Raises OSError where it cannot be read, ValueError where it is no manifest."""
+    """What the file says. Raises OSError where it cannot be read, ValueError where it is not a manifest."""
     body = json.loads((folder / FILE_NAME).read_text("utf-8"))
     if not isinstance(body, dict) or body.get("format") != FORMAT:
-        raise ValueError(f"{folder / FILE_NAME} is no manifest of format {FORMAT}")
+        raise ValueError(f"{folder / FILE_NAME} is not a manifest of format {FORMAT}")
     try:
         return Manifest(
             version=parse_version(body["version"]),

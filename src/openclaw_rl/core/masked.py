@@ -1,4 +1,4 @@
-"""What stands in a stored text where something private was: a mark that says what kind it was, and nothing of it."""
+"""What is in a stored text where something private was: a mark that says what kind it was, and nothing of it."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class ToolCall:
     arguments: str
 
     def parsed(self) -> Json:
-        """The arguments as data, or the text itself where it is no JSON, or none that can be walked through."""
+        """The arguments as data, or the text itself where it is not JSON, or none that can be walked through."""
         if is_too_deep(self.arguments):
             return self.arguments
         try:
@@ -100,7 +100,7 @@ class Message:
         return any(isinstance(part, ImagePart) for part in self.content)
 
     def with_text(self, text: str) -> Message:
-        """The same message with its text replaced; images stay, behind the text."""
+        """The same message with its text replaced; images stay, after the text."""
         images = tuple(part for part in self.content if isinstance(part, ImagePart))
         return replace(self, content=(TextPart(text), *images))
 

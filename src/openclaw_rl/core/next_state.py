@@ -26,10 +26,10 @@ class NextState:
 
     def __post_init__(self) -> None:
         if not self.messages:
-            raise ValueError("a next state holds at least one message; None stands for there being none")
+            raise ValueError("a next state holds at least one message; use None if there is none")
         strangers = {item.role for item in self.messages} - {Role.USER, Role.TOOL}
         if strangers:
-            raise ValueError(f"system and assistant messages are no next state: {sorted(strangers)}")
+            raise ValueError(f"system and assistant messages cannot be a next state: {sorted(strangers)}")
 
     @property
     def text(self) -> str:

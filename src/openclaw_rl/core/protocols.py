@@ -83,7 +83,7 @@ class Renderer(Protocol):
         ...
 
     def hinted(self, turn: Turn, hint: Hint) -> Prompt:
-        """The turn's own prompt with a hint behind the last user message; all other ids stay as served."""
+        """The turn's own prompt with a hint after the last user message; all other ids stay as served."""
         ...
 
     def reread(self, turn: Turn, messages: Sequence[Message]) -> Prompt:
@@ -91,7 +91,7 @@ class Renderer(Protocol):
         ...
 
     def user_opening(self) -> tuple[Prompt, int] | None:
-        """What stands in front of a user's first words, and the id behind them; None where the template tells not."""
+        """What is in front of a user's first words, and the id after them; None where the template does not say."""
         ...
 
     def decode(self, tokens: Sequence[int]) -> tuple[Message, tuple[Span, ...]]:
@@ -103,7 +103,7 @@ class Collector(Protocol):
     """Where a request belongs, and the book its turn is entered in."""
 
     async def place(self, arrival: Arrival) -> Placement:
-        """Session, kind, and the served turn the request goes on from. `admit` of it notes what was said."""
+        """Session, kind, and the served turn the request continues. `admit` of it notes what was said."""
         ...
 
     async def commit(self, turn: Turn) -> None:
@@ -153,10 +153,10 @@ class Trainer(Protocol):
     ) -> StepReport:
         """One step that starts from exactly the weights in `resume`, None being fresh ones, on top of those in `under`.
 
-        That holds also where this trainer has since gone on from there: what was never committed, or refused at the
+        That holds also where this trainer has since continued from there: what was never committed, or refused at the
         gate, must not come back. Without `under` the weights stand on the base model. `gentleness` is how often
-        versions that had learned from these samples were refused: the more often, the smaller the step begins.
-        Raises StepTooDearError where it took too long or too much memory.
+        versions that had learned from these samples were refused: the more often, the smaller the step begins. Raises
+        StepTooDearError where it took too long or too much memory.
         """
         ...
 
@@ -165,7 +165,7 @@ class Trainer(Protocol):
         ...
 
     async def export(self, folder: Path, version: PolicyVersion) -> Adapter:
-        """Writes the weights of the last step, and with them what it takes to go on from there."""
+        """Writes the weights of the last step, and with them what it takes to continue from there."""
         ...
 
     async def aclose(self) -> None:

@@ -140,7 +140,7 @@ class Sample:
         if any(not math.isfinite(value) for value in self.logp):
             raise ValueError("a log-probability is not finite")
         if self.own is not None and not self.is_taught:
-            raise ValueError("the policy's own reply stands beside the teacher's alone")
+            raise ValueError("the policy's own reply is allowed only together with the teacher's")
 
     @property
     def is_rehearsal(self) -> bool:

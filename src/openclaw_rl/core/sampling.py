@@ -38,9 +38,9 @@ class LogitAdjustment:
             raise ValueError(f"logit_bias holds a value outside {LEAST_BIAS:.0f} to {MOST_BIAS:.0f}")
         for name, value in (("presence_penalty", self.presence), ("frequency_penalty", self.frequency)):
             if not -2.0 <= value <= 2.0:
-                raise ValueError(f"{name} is {value}: it lies between -2 and 2")
+                raise ValueError(f"{name} is {value}: use a value between -2 and 2")
         if not 0.0 < self.repetition <= 10.0 or not math.isfinite(self.repetition):
-            raise ValueError(f"repetition_penalty is {self.repetition}: it lies above 0 and up to 10")
+            raise ValueError(f"repetition_penalty is {self.repetition}: use more than 0 and at most 10")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,12 @@ class Sampling:
         if self.max_tokens < 1:
             raise ValueError(f"max_tokens is {self.max_tokens}: an answer has at least one token")
         if not 0.0 <= self.temperature <= 10.0:
-            raise ValueError(f"temperature is {self.temperature}: it lies between 0 and 10")
+            raise ValueError(f"temperature is {self.temperature}: use a value between 0 and 10")
         if not 0.0 <= self.top_p <= 1.0:
-            raise ValueError(f"top_p is {self.top_p}: it lies between 0 and 1")
+            raise ValueError(f"top_p is {self.top_p}: use a value between 0 and 1")
         if self.top_k < 0:
             raise ValueError(f"top_k is {self.top_k}: it is 0 (off) or a number of tokens")
         if not 0.0 <= self.min_p < 1.0:
-            raise ValueError(f"min_p is {self.min_p}: it lies between 0 and 1")
+            raise ValueError(f"min_p is {self.min_p}: use a value between 0 and 1")
         if not 0 <= self.top_logprobs <= 20:
-            raise ValueError(f"top_logprobs is {self.top_logprobs}: it lies between 0 and 20")
+            raise ValueError(f"top_logprobs is {self.top_logprobs}: use a value between 0 and 20")

@@ -1,4 +1,4 @@
-"""What every stage behind the server has in common."""
+"""What every stage has in common."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class StageReport:
 
 
 class Stage(Protocol):
-    """A loop behind the server: it reads rows of the store and writes rows for the next one.
+    """A loop that runs while the server serves: it reads rows of the store and writes rows for the next one.
 
-    It may be cancelled at any moment, and run again: what it was doing stands in the store.
+    It may be cancelled at any moment, and run again: what it was doing is in the store.
     """
 
     @property
@@ -49,5 +49,5 @@ class Stage(Protocol):
         ...
 
     async def report(self, facts: StoreFacts) -> StageReport:
-        """Where it stands at this moment; `facts` are the store's."""
+        """Its state at this moment; `facts` are the store's."""
         ...

@@ -1,6 +1,6 @@
 """The trainer's own state beside a version's weights: its two files, the seal over them, and what is wrong with them.
 
-A version needs none: without it training goes on from the weights, with fresh moments of the optimiser.
+A version needs none: without it training continues from the weights, with fresh moments of the optimiser.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def read_facts(folder: Path) -> dict[str, Json]:
     """The facts in a version's folder; empty where it holds no state. Raises OSError, or ValueError for a bad seal."""
     if not (folder / FACTS).exists():
         if (folder / STATE).exists():
-            raise ValueError(f"{FACTS} is missing beside {STATE}")
+            raise ValueError(f"{FACTS} is missing next to {STATE}")
         return {}
     facts = json.loads((folder / FACTS).read_text("utf-8"))
     if not isinstance(facts, dict):
-        raise ValueError(f"{FACTS} is no table")
+        raise ValueError(f"{FACTS} is not a table")
     if "seal" in facts and facts.pop("seal") != seal(folder, facts):
         raise ValueError("its files are not what was written")
     return facts

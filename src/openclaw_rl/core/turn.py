@@ -1,4 +1,4 @@
-"""One request and its answer, and where it stands in a conversation."""
+"""One request and its answer, and where it is in a conversation."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def nothing_to_note() -> None:
 class Placement:
     """Where a request belongs, and why we think so.
 
-    `parent` is the served turn it goes on from. `is_done` says that the client called this the session's last turn.
+    `parent` is the served turn it continues. `is_done` says that the client called this the session's last turn.
     Placing notes nothing of what the request says: a request may still be refused. Once it is known to be answered
     `admit` is awaited, and only then what it says counts.
     """

@@ -85,8 +85,8 @@ def check_home(home: Path, *, repair: bool = False, now: Callable[[], float] = t
 def check_beside(home: Path) -> CheckReport:
     """Looks at all of a folder beside the server that runs on it, without changing or holding up anything.
 
-    What the server has under way is no finding: half-written files are left out, and of the rest counts what a second
-    look finds too. Raises StoreError where the store is newer than this program.
+    What the server has under way is not a finding: half-written files are left out, and of the rest counts what a
+    second look finds too. Raises StoreError where the store is newer than this program.
     """
     first = _seen(home)
     if not first.findings:
@@ -239,7 +239,7 @@ def _version(ground: AdoptionContext, row: VersionRow, damaged: set[PolicyVersio
 
 
 def _state(ground: AdoptionContext, row: VersionRow) -> Iterator[StoreFinding]:
-    """The trainer's state beside sound weights: training goes on from these, so where it is damaged it goes aside."""
+    """The trainer's state beside sound weights: training continues from these, so where it is damaged it goes aside."""
     assert row.folder is not None
     problem = problem_with(row.folder)
     if problem is None:
@@ -249,7 +249,7 @@ def _state(ground: AdoptionContext, row: VersionRow) -> Iterator[StoreFinding]:
             move_aside(ground.home, row.folder / name, at_s=ground.at_s, name=f"{row.version}.{name}")
     yield StoreFinding(
         f"the trainer's state of version {row.version} is damaged: {problem}",
-        "put it aside; training continues from the version's weights, with fresh optimiser moments",
+        "put it aside; training continues from the version's weights, with fresh moments of the optimiser",
         ground.repair,
     )
 

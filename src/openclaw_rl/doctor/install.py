@@ -29,7 +29,7 @@ VERSIONS_AHEAD = 3  # a version is written beside the one it comes from, with th
 
 
 def libraries() -> dict[str, str | None]:
-    """The versions of what this program stands on; None for what is missing."""
+    """The versions of what this program needs; None for what is missing."""
     found: dict[str, str | None] = {"python": sys.version.split()[0]}
     for name in LIBRARIES:
         try:

@@ -21,10 +21,11 @@ from openclaw_rl.train.status import TrainStatus, train_findings
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Where the stages stand; what only a running server knows has defaults that say nothing.
+    """The state of the stages; what only a running server knows has defaults that say nothing.
 
     `is_live` is True where a server runs, `learns` where it runs the stages. `broken` are stages and why they broke
-    lately, `last_failure` is the last request that failed, `reused` the share of prompt tokens that needed no reading.
+    recently, `last_failure` is the last request that failed, `reused` the share of prompt tokens that needed no
+    reading.
     """
 
     judge: JudgeStatus = field(default_factory=JudgeStatus)
@@ -39,7 +40,7 @@ class Loop:
 
 
 def story(facts: StoreFacts, loop: Loop) -> str:
-    """Where learning stands, in one sentence."""
+    """Where learning is, in one sentence."""
     main, side = facts.count("main"), facts.count("side")
     if main + side == 0:
         return _nothing(facts)
@@ -148,7 +149,7 @@ def status_of(
     """The status as JSON: `story`, `warnings`, `diagnosis` and `is_settled`, then each stage under its name.
 
     `about` holds what is no stage's, under the names it is shown by. `home` are findings about the folder, `collecting`
-    is what keeps requests from being told apart.
+    is what keeps requests from being distinguished.
     """
     stages = [*collect_findings(facts), *(found for report in reports for found in report.findings)]
     found = (*home, *gathered(facts, loop, stages))

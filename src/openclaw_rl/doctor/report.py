@@ -217,5 +217,12 @@ async def _judge(config: Config) -> list[Finding]:
         said = f"the judge at {url} does not answer: {problem or type(problem).__name__}"
         return [Finding(Level.MEND, "judge", said, "check whether it runs, and judge.url")]
     if status in (401, 403):
-        return [Finding(Level.MEND, "judge", f"the judge at {url} refuses the key", "see judge.api_key")]
+        return [
+            Finding(
+                Level.MEND,
+                "judge",
+                f"the judge at {url} refuses the key",
+                "put the right key into the environment variable JUDGE_API_KEY and restart the server",
+            )
+        ]
     return [Finding(Level.OK, "judge", f"the judge at {url} answers")]

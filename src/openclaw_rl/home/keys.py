@@ -56,7 +56,7 @@ def last_used(home: Path) -> Mapping[str, float]:
 
 
 def add_key(home: Path, name: str, rights: frozenset[Right], limits: Limits = NO_LIMITS) -> str:
-    """A new key, told once: only its hash is kept. Raises ConfigError for a name that is taken or cannot be one."""
+    """A new key, shown once: only its hash is kept. Raises ConfigError for a name that is taken or cannot be one."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{name!r} is not a valid key name", fix="use up to 64 letters, digits and . _ @ -")
     if not rights:

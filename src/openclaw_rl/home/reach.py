@@ -88,7 +88,7 @@ async def asking(
 
 
 async def answer_of(response: aiohttp.ClientResponse) -> dict[str, Json]:
-    """The body. Raises ConfigError for one that is no answer."""
+    """The body. Raises ConfigError for one that is not an answer."""
     answer = await response.json(content_type=None)
     if response.status == 401:
         raise ConfigError(

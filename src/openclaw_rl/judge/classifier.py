@@ -26,8 +26,8 @@ _QUOTES = frozenset('"“”„«»‹›「」『』')
 class ClassifierJudge:
     """Asks an `Encoder`; a tool's own error status outranks what it says, and one vote is all it has.
 
-    A score or a wish that it is less sure of than the folder's `judge.json` demands is no vote: None, which teaches
-    nothing. What it quotes are the user's own words, as they stand in the message.
+    A score or a wish that it is less sure of than the folder's `judge.json` demands is not a vote: None, which teaches
+    nothing. What it quotes are the user's own words, as they are in the message.
     """
 
     encoder: Encoder

@@ -34,7 +34,7 @@ class Budget(Protocol):
 
 
 class ForgetfulBudget:
-    """A count that begins anew with the program, for judges that have no store behind them."""
+    """A count that restarts with the program, for judges that have no store."""
 
     def __init__(self) -> None:
         self._day = 0

@@ -61,7 +61,7 @@ def reading(request: Sequence[Message], reply: Message, said: Sequence[Message])
 
 
 def plain_words(text: str) -> tuple[str, ...]:
-    """The words of a text as they are told apart, without full stops, commas and exclamation marks."""
+    """The words of a text, without full stops, commas and exclamation marks."""
     return tuple(folded(word) for word in _WORD.findall(text) if word not in _PAUSES)
 
 

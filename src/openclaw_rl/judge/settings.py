@@ -97,6 +97,6 @@ class JudgeSettings:
         if self.retries < 0 or self.daily_calls < 0:
             raise ValueError("retries and daily_calls cannot be negative")
         if self.timeout_s <= 0 or self.retry_s <= 0 or self.retry_max_s < self.retry_s:
-            raise ValueError("timeout_s and retry_s lie above 0, and retry_max_s is at least retry_s")
+            raise ValueError("timeout_s and retry_s are above 0, and retry_max_s is at least retry_s")
         if not 0.0 <= self.temperature <= 10.0:
-            raise ValueError(f"temperature is {self.temperature}: it lies between 0 and 10")
+            raise ValueError(f"temperature is {self.temperature}: use a value between 0 and 10")

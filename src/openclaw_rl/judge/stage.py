@@ -180,7 +180,7 @@ class JudgeStage:
             log.warning("the judge does not answer, turns wait: %s", problem)
 
     def _forgive(self) -> None:
-        """Many turns that failed one after the other are no fault of theirs: they come first again, oldest first."""
+        """Many turns that failed one after the other are not their fault: they come first again, oldest first."""
         if len(self._since_success) > 2 * self.settings.at_once:
             self._failures = {name: held for name, held in self._failures.items() if name not in self._since_success}
         self._since_success.clear()

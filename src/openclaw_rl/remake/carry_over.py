@@ -19,7 +19,7 @@ from openclaw_rl.render.renderer import ChatRenderer
 
 ONLY_A_SCORE = "only a score, which was for another model's reply"
 NO_TURN = "the turn is not in the store"
-NO_PLACE = "the model's template does not write the reply behind its prompt"
+NO_PLACE = "the model's template does not write the reply after its prompt"
 REFUSED = "the model's template refuses the conversation"
 
 
@@ -73,7 +73,7 @@ class CarryOver:
         return self.renderer.prompt(with_hints(turn.messages, hints), turn.tools, None, options=turn.options).tokens
 
     def _reply(self, turn: Turn) -> tuple[int, ...]:
-        """The reply's ids behind the prompt, up to what ends it; none where it does not stand there."""
+        """The reply's ids after the prompt, up to what ends it; none where it does not stand there."""
         template = self.renderer.template
         before = template.text(turn.messages, turn.tools, generation_prompt=True, options=turn.options)
         whole = template.text((*turn.messages, turn.reply), turn.tools, generation_prompt=False, options=turn.options)

@@ -55,7 +55,7 @@ def plan_text(plan: ForgetPlan) -> str:
 
 
 def finish_erasing(home: Path, *, lock: FolderLock | None = None) -> None:
-    """Removes the folders, cleans the records and writes the store's file anew, where that is still to be done.
+    """Removes the folders, cleans the records and rewrites the store's file, where that is still to be done.
 
     Blocks; nobody may have the folder open but the caller, who gives the `lock` where it is held. Raises StoreError.
     """
@@ -94,7 +94,7 @@ async def rebuild(
     """Makes again, without what was forgotten, the versions that had learned from it. Raises OpenClawRLError.
 
     They wait at the gate then. Gives the certificates of what is done with this. `served` is what a running server
-    serves: it changes where the version to go on from had been pruned.
+    serves: it changes where the version to continue from had been pruned.
     """
     done: list[Certificate] = []
     while (held := await store.forgettings.unfinished()) is not None:

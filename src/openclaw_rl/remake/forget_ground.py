@@ -28,7 +28,7 @@ async def grounded(
     """The plan whose steps all start from weights that are there, and the versions that were given up for it.
 
     The clean versions it starts from get their weights back, and are served again, where their samples still give the
-    same bits. Where they do not, these versions are to be made anew like those that saw what is forgotten, over the
+    same bits. Where they do not, these versions are to be made again like those that saw what is forgotten, over the
     samples that are left.
     """
     rows = await store.versions()
@@ -52,7 +52,7 @@ async def grounded(
 
 
 def _needed(rows: Sequence[VersionRow], plan: ForgetPlan) -> list[PolicyVersion]:
-    """The pruned versions that a step of the plan starts from or stands on, oldest first."""
+    """The pruned versions that a step of the plan starts from or is based on, oldest first."""
     open_ones = [past for past in plan.past if str(past.version) not in plan.made]
     again = {past.version for past in plan.past}
     ground = {version for past in open_ones for version in (past.parent, past.upon)} - again

@@ -88,7 +88,7 @@ class _Replay:
     steps: list[ReplayedVersion] = field(default_factory=list)
 
     async def exactly(self, target: PolicyVersion) -> RetakeResult | None:
-        """Every step the target stands on, one after the other; folders are kept as long as another needs them."""
+        """Every step the target is based on, one after the other; folders are kept as long as another needs them."""
         past = [past_step(row) for row in lineage(self.rows, [target])]
         stands: dict[PolicyVersion, Path | None] = {}
         last: RetakeResult | None = None
@@ -162,7 +162,7 @@ async def replay(
     as_version: bool = False,
     is_model_given: bool = False,
 ) -> ReplayReport:
-    """Takes the steps of a version (by default the one training goes on from) again, on a folder no server runs on.
+    """Takes the steps of a version (by default the one training continues from) again, on a folder no server runs on.
 
     Without a change they give the digests they gave, on the same machine. With `is_model_given`, and where the model is
     another than the version was trained on, its samples are carried over. `out` gets the adapter; with `as_version` it

@@ -92,7 +92,7 @@ class WeightRestorer:
 
 
 def pruned_line(rows: Sequence[VersionRow], version: PolicyVersion) -> list[VersionRow]:
-    """The version and what it was made from, or stands on, as far as that has no weights either; oldest first."""
+    """The version and what it was made from, or is based on, as far as that has no weights either; oldest first."""
     pruned = {row.version: row for row in rows if row.pruned_s is not None}
     wanted: set[PolicyVersion] = set()
     open_ones = [version]

@@ -51,7 +51,7 @@ class PastStep:
 
 @dataclass(frozen=True, slots=True)
 class StartWeights:
-    """The weights a step starts from, and those it stands on; None for none."""
+    """The weights a step starts from, and those it is based on; None for none."""
 
     resume: Path | None
     under: Path | None

@@ -33,8 +33,8 @@ class PromptBlock:
 class BlockKey:
     """What a segment's key tells: its messages and the digest of the template's own text for them.
 
-    `sampled` is set where the ids are not that text's but those of a served reply: how many ids of opening stand in
-    front of what was sampled, and how many behind it.
+    `sampled` is set where the ids are not that text's but those of a served reply: how many ids of opening are in front
+    of what was sampled, and how many after it.
     """
 
     run: Run
@@ -42,7 +42,7 @@ class BlockKey:
     sampled: tuple[int, int] | None = None
 
     def __str__(self) -> str:
-        """The key as it stands in a segment."""
+        """The key as it is in a segment."""
         told = "" if self.sampled is None else f" sampled {self.sampled[0]}-{self.sampled[1]}"
         return f"{self.run[0]}-{self.run[1]}{told} {self.digest}"
 

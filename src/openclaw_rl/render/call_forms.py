@@ -22,7 +22,7 @@ def call_form(family: Family, lark: Lark, tools: Sequence[CallableTool], *, is_f
     """
     for tool in tools:
         if not _NAME.fullmatch(tool.name):
-            raise unforced(f"the name {tool.name!r} cannot be told from the format's own marks")
+            raise unforced(f"the name {tool.name!r} cannot be distinguished from the format's own marks")
     match family:
         case Family.HERMES:
             return _hermes(lark, tools)

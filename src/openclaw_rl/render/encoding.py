@@ -57,7 +57,7 @@ def count(tokenizer: Tokenizer, text: str) -> int:
 
 
 def longest_token(tokenizer: Tokenizer) -> LongestToken | None:
-    """By what a text's ids are counted before it is encoded; None where that cannot be told.
+    """By what a text's ids are counted before it is encoded; None where that cannot be determined.
 
     It can for byte-pair encoding that knows every byte, where nothing drops or joins characters on the way: otherwise
     one id may stand for a whole word that is not known, or for nothing.
@@ -85,7 +85,7 @@ def _encoding(tokenizer: Tokenizer, text: str) -> Encoding:
 
 
 def _shrinks(told: Json) -> int | None:
-    """By how much a normalizer may shorten a text at most; None where that cannot be told."""
+    """By how much a normalizer may shorten a text at most; None where that cannot be determined."""
     found = 1
     for step in _steps(told, "normalizers"):
         pattern = step.get("pattern")

@@ -40,7 +40,7 @@ class AnswerForm:
 
 @dataclass(frozen=True, slots=True)
 class Speech:
-    """How the model at hand writes: its family, what an answer begins behind, and which ids may end it.
+    """How the model at hand writes: its family, what an answer begins after, and which ids may end it.
 
     With `is_opened` the prompt opens all thinking there is; `is_bare` says that an answer is text and nothing else.
     `id_of` gives the id of a mark that is one token.

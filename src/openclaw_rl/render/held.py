@@ -1,4 +1,4 @@
-"""What is held in memory because it was needed lately: so many things, and so much of them together."""
+"""What is held in memory because it was needed recently: so many things, and so much of them together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a template wants to be told of thinking and calls, found out by trying."""
+"""In which form a template takes thinking and calls, found out by trying."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def settled(template: ChatTemplate) -> ChatTemplate:
 
 
 def _writes_call(template: ChatTemplate) -> bool:
-    """Whether name and arguments stand in the text, and neither the word None nor arguments as Python writes them."""
+    """Whether name and arguments are in the text, and neither the word None nor arguments as Python writes them."""
     text = _written(template, Message(Role.ASSISTANT, (), tool_calls=(_CALL,)))
     if text is None or _CALL.name not in text or "None" in text:
         return False
@@ -47,7 +47,7 @@ def _with_thinking(template: ChatTemplate) -> ChatTemplate:
 
 
 def _written(template: ChatTemplate, reply: Message) -> str | None:
-    """The reply as the template writes it behind a question, its call answered."""
+    """The reply as the template writes it after a question, its call answered."""
     results = [
         Message(Role.TOOL, (TextPart("done"),), tool_call_id=call.id, name=call.name) for call in reply.tool_calls
     ]

@@ -15,7 +15,7 @@ from openclaw_rl.core.message import Json, Message, Role
 def matching(old: Sequence[Message], new: Sequence[Message]) -> dict[int, int]:
     """For each new message that the old ones hold, which of them it is; in order, and each at most once.
 
-    Replies are matched first, and all else between them: a client's insert that moves along behind every turn must not
+    Replies are matched first, and all else between them: a client's insert that moves along after every turn must not
     take a reply's place, for the reply alone has ids that nothing can give back.
     """
     replies = _pairs(

@@ -47,7 +47,7 @@ def compiled(environment: jinja2.Environment, source: str) -> jinja2.Template:
 
 
 def names_read(template: jinja2.Template) -> frozenset[str]:
-    """The names that a template from `compiled` reads and does not set: what it can be told."""
+    """The names that a template from `compiled` reads and does not set: what it can be given."""
     found = template.globals[_NAMES]
     assert isinstance(found, frozenset)
     return found

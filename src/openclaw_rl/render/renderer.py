@@ -1,4 +1,4 @@
-"""Messages to ids and back: a request that goes on from a served turn keeps the ids that were sampled and read.
+"""Messages to ids and back: a request that continues a served turn keeps the ids that were sampled and read.
 
 Nothing is ever encoded again to guess what was sampled. The new conversation is matched with the served one by meaning,
 every served reply is put back in the form in which it was read, and the whole is rendered once and cut into blocks (see
@@ -21,11 +21,11 @@ from openclaw_rl.core.sampling import Grammar
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.render.block import BlockKey, PromptBlock, read_key
 from openclaw_rl.render.call_ids import with_nine_letters
+from openclaw_rl.render.continuation import ContinuedPrompt, continued
 from openclaw_rl.render.detokenise import TokenBytes
 from openclaw_rl.render.encoding import TooManyTokens, count, longest_token
 from openclaw_rl.render.ends import ends_of_replies
 from openclaw_rl.render.forms import AnswerForm, Speech, grammar_of
-from openclaw_rl.render.going_on import ContinuedPrompt, continued
 from openclaw_rl.render.held import BoundedCache
 from openclaw_rl.render.manner import settled
 from openclaw_rl.render.matching import alike
@@ -47,9 +47,9 @@ _OPENING_IDS = 16  # an answer's opening is looked at this far back for a think 
 class ChatRenderer:
     """Renders for one model. `stats` counts prompts by how they were made, and renderings.
 
-    `first` goes on from nothing; `continued` begins with every id of the served prompt and reply; `spliced` holds the
+    `first` continues nothing; `continued` begins with every id of the served prompt and reply; `spliced` holds the
     served reply as sampled, but something in front of it changed; `rejoined` holds only what was before an edited
-    reply; `rewritten` met a template that changes history; `whole` had no blocks to be told apart.
+    reply; `rewritten` met a template that changes history; `whole` had no blocks to be distinguished.
     """
 
     def __init__(self, template: ChatTemplate, settings: RenderSettings | None = None) -> None:
@@ -133,7 +133,7 @@ class ChatRenderer:
         return sum(self._count(block) for block in self._blocks_of(messages, tools, options))
 
     def hinted(self, turn: Turn, hint: Hint) -> Prompt:
-        """The turn's own prompt with a hint behind the last user message; all other ids stay as served."""
+        """The turn's own prompt with a hint after the last user message; all other ids stay as served."""
         return self.reread(turn, hinted(turn.read, hint))
 
     def reread(self, turn: Turn, messages: Sequence[Message]) -> Prompt:
@@ -166,7 +166,7 @@ class ChatRenderer:
         return _joined(pieces, (turn.prompt.tokens,))
 
     def user_opening(self) -> tuple[Prompt, int] | None:
-        """What stands in front of a user's first words, and the id behind them; None where the template tells not."""
+        """What is in front of a user's first words, and the id after them; None where the template does not say."""
         found = user_opening(self.template, (), (), None)
         return None if found is None or not found.ids else (Prompt(found.ids), found.end)
 
@@ -190,7 +190,7 @@ class ChatRenderer:
         return grammar_of(form, speech)
 
     def _opening(self, prompt: Prompt) -> str:
-        """What an answer to this prompt begins behind: the same for most, so it is kept by its ids."""
+        """After what an answer to this prompt begins: the same for most, so it is kept by its ids."""
         ids = prompt.tokens[-_OPENING_IDS:]
         if prompt.segments:
             ids = ids[-(prompt.segments[-1].stop - prompt.segments[-1].start) :]
@@ -212,7 +212,8 @@ class ChatRenderer:
         return parser.message(), parser.spans()
 
     def encode(self, text: str, *, most: int | None = None) -> tuple[int, ...]:
-        """Ids of bare text, for prompts that are no conversation. Raises TooManyTokens where they are above `most`."""
+        """Ids of bare text, for prompts that are not conversations. Raises TooManyTokens where they are above
+        `most`."""
         _check(self.least(text), most)
         return tuple(self.template.encode(text, most=most))
 
@@ -223,7 +224,7 @@ class ChatRenderer:
     def cut(
         self, messages: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None
     ) -> RenderedBlocks | None:
-        """The conversation in blocks, an answer opened; None where they cannot be told apart."""
+        """The conversation in blocks, an answer opened; None where they cannot be distinguished."""
         self.stats["renders"] += 1
         if self.family is Family.MISTRAL:
             messages = with_nine_letters(messages)
@@ -266,7 +267,7 @@ class ChatRenderer:
         return self.encode(after + text if lead else text, most=None if most is None else most + lead)[lead:]
 
     def _lead(self, after: str) -> int:
-        """How many ids an added token has that a block stands behind."""
+        """How many ids the added token has after which a block comes."""
         lead = self._leads.get(after)
         if lead is None:
             lead = self._leads[after] = len(self.encode(after)) if after else 0
@@ -289,7 +290,7 @@ class ChatRenderer:
     def _blocks_of(
         self, messages: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None
     ) -> list[PromptBlock]:
-        """The conversation in blocks; in one where they cannot be told apart."""
+        """The conversation in blocks; in one where they cannot be distinguished."""
         cut = self.cut(messages, tools, options)
         if cut is not None:
             return [*cut.blocks, cut.opening]
@@ -366,7 +367,7 @@ def _joined(
     shared: int = 0,
     stays: Sequence[Segment] = (),
 ) -> Prompt:
-    """One prompt of the segments that stay where they are in `served`, and of the pieces behind them.
+    """One prompt of the segments that stay where they are in `served`, and of the pieces after them.
 
     So many leading ids are known to be those of `served`; the others are compared.
     """

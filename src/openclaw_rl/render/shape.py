@@ -1,9 +1,9 @@
-"""How a rendered conversation is cut into blocks, one for each message where its ids can be told apart.
+"""How a rendered conversation is cut into blocks, one for each message where its ids can be distinguished.
 
 A block is what the template writes in one pass over its messages. What it writes before the first pass, a system text
-and tools usually, is a block too, and what it writes after the last is the opening of an answer. Two blocks are told
-apart only where an added token stands at the border: added tokens are split off before anything else is encoded, so
-the ids on one side do not depend on the other. What cannot be told exactly is not guessed.
+and tools usually, is a block too, and what it writes after the last is the opening of an answer. Two blocks are
+distinguished only where an added token is at the border: added tokens are split off before anything else is
+encoded, so the ids on one side do not depend on the other. What cannot be determined exactly is not guessed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Borders:
     loops: frozenset[int] = frozenset()
 
     def cut(self, rendering: Rendering, count: int) -> RenderedBlocks | None:
-        """The text of `count` messages and the opening of an answer in blocks; None where they cannot be told."""
+        """The text of `count` messages and the opening of an answer in blocks; None where they cannot be determined."""
         text = rendering.text
         end = max((at for loop, at in rendering.ends.items() if loop in rendering.loops | self.loops), default=None)
         parts = None if end is None else _parts(rendering.starts, end, count)
@@ -91,12 +91,12 @@ class TemplateShape:
     tails: tuple[str, ...]
 
     def tail(self, block: str) -> str:
-        """What the template wrote behind the reply in this block."""
+        """What the template wrote after the reply in this block."""
         return next((tail for tail in self.tails if block.endswith(tail)), "")
 
 
 def shape_of(template: ChatTemplate, encode: Encode) -> TemplateShape | None:
-    """The template's shape, or None where its blocks cannot be told apart."""
+    """The template's shape, or None where its blocks cannot be distinguished."""
     borders = borders_of(template.tokenizer)
     reply = message(Role.ASSISTANT, "beta")
     asked = message(Role.USER, "alpha")

@@ -1,4 +1,4 @@
-"""Calls whose arguments stand in tags, as grammars: texts are written bare there, all else as JSON."""
+"""Calls whose arguments are in tags, as grammars: texts are written bare there, all else as JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_REFS = 32
 class TagGrammar:
     """How one family writes them: expressions in front of a call's arguments and of each value, and around a call.
 
-    `closes` is the text behind a value, and `after` what follows it.
+    `closes` is the text after a value, and `after` what follows it.
     """
 
     head: Callable[[str], str]

@@ -32,7 +32,7 @@ class _Generation(jinja2.ext.Extension):
 
 @dataclass(frozen=True, slots=True)
 class TemplateConventions:
-    """How a template wants to be told of thinking and calls; `manner.settled` finds it out.
+    """In which form a template takes thinking and calls; `manner.settled` finds it out.
 
     `thinking` is the field it reads thinking from. With `is_content_none` a reply without words has the content None
     rather than an empty text; with `are_arguments_text` a call's arguments are the text as written, not data.
@@ -252,7 +252,7 @@ _WORDS = "Quartz feldspar granite"
 
 @dataclass(frozen=True, slots=True)
 class UserOpening:
-    """The ids in front of a user's words, and the special token that the template writes behind them."""
+    """The ids in front of a user's words, and the special token that the template writes after them."""
 
     ids: tuple[int, ...]
     end: int
@@ -261,7 +261,7 @@ class UserOpening:
 def user_opening(
     template: ChatTemplate, before: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None
 ) -> UserOpening | None:
-    """How a user's turn opens behind these messages; None where the template does not tell, or refuses them."""
+    """How a user's turn opens after these messages; None where the template does not say, or refuses them."""
     try:
         text = template.text((*before, message(Role.USER, _WORDS)), tools, generation_prompt=False, options=options)
     except RequestError:

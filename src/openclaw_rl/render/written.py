@@ -40,7 +40,7 @@ class CachedJson(dict[str, Json]):
 
 
 class KnownTools:
-    """The tools of late requests as templates see them. A request that offers just those again finds their texts.
+    """The tools of recent requests as templates see them. A request that offers just those again finds their texts.
 
     Tools are known by their identity, which whoever reads requests keeps for equal ones; equal ones that are not the
     same are told anew. May be asked from several threads.

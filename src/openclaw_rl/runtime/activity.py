@@ -79,7 +79,7 @@ class Activity:
             await held.ended.wait()
 
     async def quiet_within(self, seconds: float) -> None:
-        """Until nobody is being served, or so many seconds have passed."""
+        """Until nobody is being served, or this many seconds have passed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.quiet()

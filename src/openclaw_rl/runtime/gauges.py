@@ -1,4 +1,4 @@
-"""Where learning stands and what is queued and held, for Prometheus: read from the parts' own status at each scrape."""
+"""Where learning is and what is queued and held, for Prometheus: read from the parts' own status at each scrape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stages behind the server, as one: they run together, and can be stopped for a while and started again.
+"""The stages that run while the server serves, as one: they can be stopped for a while and started again.
 
 A stage that breaks is started again: what it was doing is in the store, and serving continues meanwhile.
 """
@@ -31,7 +31,7 @@ class StageFailure:
 
 @dataclass(slots=True)
 class StageSupervisor:
-    """Runs the stages behind the server."""
+    """Runs stages, and starts one that broke again."""
 
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -81,7 +81,7 @@ def _cause(problem: Exception) -> Exception:
 
 @dataclass(slots=True)
 class Learning:
-    """Runs the stages. What one was doing when it is stopped stands in the store, as after a crash."""
+    """Runs the stages. What one was doing when it is stopped is in the store, as after a crash."""
 
     stages: Sequence[Stage]
     upkeep: StageSupervisor = field(default_factory=StageSupervisor)
@@ -107,7 +107,7 @@ class Learning:
 
     @asynccontextmanager
     async def stopped(self) -> AsyncIterator[None]:
-        """Within it no stage runs: each is cancelled where it stands, and begun again afterwards."""
+        """Within it no stage runs: each is cancelled where it is, and begun again afterwards."""
         async with self._lock:
             self._may_run.clear()
             self._must_stop.set()

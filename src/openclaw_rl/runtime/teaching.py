@@ -33,7 +33,7 @@ EARLIER = 200  # of a user's turns are looked through for other requests
 def bridge_of(
     config: Config, store: Store, engine: Engine, renderer: ChatRenderer, served: ServedVersions
 ) -> BridgeStage:
-    """The bridge stage, and with it which hints stand in prompts."""
+    """The bridge stage, and with it which hints are in prompts."""
 
     async def current(turn: Turn) -> PolicyVersion:
         scope = own_scope(config.train.scopes, user=turn.user, agent=turn.agent)
@@ -64,7 +64,7 @@ def outcome_stage_of(
 ) -> OutcomeStage:
     """The stage that makes samples of episodes, by the rules that hold for conversations too.
 
-    Raises ConfigError where steps are to be judged and the judge is no language model.
+    Raises ConfigError where steps are to be judged and the judge is not a language model.
     """
     if config.episodes.judge_steps and not isinstance(judge, LlmJudge):
         raise ConfigError(

@@ -61,7 +61,7 @@ class Choice:
             self.end()
 
     def completion(self, version: PolicyVersion) -> Completion:
-        """The tokens as sampled, those behind a stop text included."""
+        """The tokens as sampled, those after a stop text included."""
         assert self.finish is not None
         return replace(completion_of(self.sampled, version, self.finish), spans=self._parser.spans())
 
@@ -79,7 +79,7 @@ class Choice:
         return sum(span.stop - span.start for span in self._parser.spans() if span.kind is kind)
 
     def said(self) -> list[SampledToken]:
-        """The tokens of its text, those behind a stop text included."""
+        """The tokens of its text, those after a stop text included."""
         spans = self._parser.spans()
         return [token for span in spans if span.kind is SpanKind.TEXT for token in self.sampled[span.start : span.stop]]
 

@@ -45,7 +45,7 @@ class _ProblemBody(msgspec.Struct):
 
 
 def error_body(problem: BaseException) -> tuple[int, bytes]:
-    """Status and JSON for any error; what nobody foresaw is logged with an id that the client is told."""
+    """Status and JSON for any error; what nobody foresaw is logged with an id that the client is given."""
     match problem:
         case RequestError():
             return problem.status, _encoded(problem, problem.status, problem.param, problem.code)
@@ -187,7 +187,7 @@ _PARTS: tuple[tuple[str, str], ...] = (
     ("assistants", _AGENTS),
     ("threads", _AGENTS),
     ("vector_stores", _AGENTS),
-    ("conversations", "gives conversations no id; go on with previous_response_id"),
+    ("conversations", "gives conversations no id; continue one with previous_response_id"),
     ("containers", "runs no code"),
     ("skills", "runs no code"),
     ("evals", "runs no evaluations over HTTP; `openclaw-rl eval` does"),

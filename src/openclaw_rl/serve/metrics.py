@@ -13,7 +13,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300
 
 @dataclass(slots=True)
 class Reuse:
-    """What was read again, and what needed no reading, of prompts that go on from a served turn."""
+    """What was read again, and what needed no reading, of prompts that continue a served turn."""
 
     tokens: int = 0
     cached: int = 0
@@ -52,7 +52,7 @@ class Metrics:
         self.reuse = Reuse()
         self.reused = Gauge(
             "openclaw_rl_prompt_tokens_reused_share",
-            "Of the ids of prompts that go on from a turn, the share whose keys and values were reused.",
+            "Of the ids of prompts that continue a turn, the share whose keys and values were reused.",
             registry=self.registry,
         )
         self.reused.set_function(lambda: math.nan if self.reuse.share is None else self.reuse.share)

@@ -34,7 +34,7 @@ ALIAS = "default"  # a model name that always works
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What a client may ask of the loop behind the server.
+    """What a client may ask of the stages.
 
     `session_done(session, why)` ends a session; `status()` is the whole of `/v1/rl/status`; `rollback(version)` serves
     an earlier version again and raises OpenClawRLError where that cannot be. `session_name(key_name, given)` is the
@@ -111,7 +111,7 @@ class OwnerControl:
 
 
 async def nothing_carried(placement: Placement, messages: Sequence[Message]) -> tuple[PlacedHint, ...]:
-    """No hint stands in any prompt."""
+    """No hint is in any prompt."""
     return ()
 
 

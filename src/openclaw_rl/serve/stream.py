@@ -94,7 +94,7 @@ class _Streaming:
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[None]:
-        """Within it the client is told soon that its answer has begun, however long the first token takes.
+        """Within it the client is informed soon that its answer has begun, however long the first token takes.
 
         Not before the engine has taken or refused every answer, which it does in its first step: one pass of the loop
         starts those that run beside each other, so this waits for two.

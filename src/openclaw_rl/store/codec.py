@@ -165,7 +165,7 @@ def messages_json(items: Sequence[Message], keep: Callable[[bytes], str]) -> lis
 
 
 def messages_of(held: Json, find: Callable[[str], bytes]) -> tuple[Message, ...]:
-    """What `messages_json` was given; `find` gives the bytes behind a name."""
+    """What `messages_json` was given; `find` gives the bytes of a name."""
     return tuple(_message_of(json_of(find(item)) if isinstance(item, str) else item) for item in listed(held))
 
 
@@ -190,14 +190,14 @@ def tools_of(held: Json, find: Callable[[str], bytes]) -> tuple[Tool, ...]:
 def listed(value: Json) -> list[Json]:
     """The value, which is a list."""
     if not isinstance(value, list):
-        raise damaged(f"a list is expected where {type(value).__name__} stands")
+        raise damaged(f"a list is expected, not {type(value).__name__}")
     return value
 
 
 def mapped(value: Json) -> dict[str, Json]:
     """The value, which is an object."""
     if not isinstance(value, dict):
-        raise damaged(f"an object is expected where {type(value).__name__} stands")
+        raise damaged(f"an object is expected, not {type(value).__name__}")
     return value
 
 
@@ -209,14 +209,14 @@ def text_or_none(value: Json) -> str | None:
 def number(value: Json) -> int:
     """The value, which is a whole number."""
     if not isinstance(value, int):
-        raise damaged(f"a number is expected where {type(value).__name__} stands")
+        raise damaged(f"a number is expected, not {type(value).__name__}")
     return value
 
 
 def real(value: object) -> float:
     """The value of a column, which is a number."""
     if not isinstance(value, int | float):
-        raise damaged(f"a number is expected where {type(value).__name__} stands")
+        raise damaged(f"a number is expected, not {type(value).__name__}")
     return float(value)
 
 

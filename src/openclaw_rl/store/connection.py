@@ -106,7 +106,7 @@ def open_read_only(path: Path) -> sqlite3.Connection:
         raise StoreError(
             f"{path} was written by an older version of openclaw-rl (store version {version}, this program reads "
             f"{SCHEMA_VERSION})",
-            fix="start the server once, or run `openclaw-rl check --repair`, on this folder or, where it cannot be "
+            fix="start the server once, or run `openclaw-rl check --repair`, on this folder or, if it cannot be "
             "written, on a copy of it: that brings the store up to date",
         )
     return connection
@@ -122,7 +122,7 @@ def absence(path: Path) -> str:
 
 
 def in_plain_words(problem: sqlite3.Error | UnicodeDecodeError, path: Path | None = None) -> StoreError:
-    """What a person can do about an error of SQLite's. Its words may hold what stands in a damaged file: no text."""
+    """What a person can do about an error of SQLite's. Its words may hold what is in a damaged file: no text."""
     said = str(problem)
     if isinstance(problem, UnicodeDecodeError):
         return damaged("where text should stand there is none", path)

@@ -154,9 +154,9 @@ class Store:
         await self._writer.do(lambda tx: sessions.see(tx.sql, session))
 
     async def end_session(self, session: str, *, why: str, at_s: float) -> None:
-        """The conversation is over; no turn of it stays SERVED. Ending twice is no error.
+        """The conversation is over; no turn of it stays SERVED. Ending twice is not an error.
 
-        A turn with a thumb up or down is paired with it; siblings of a turn that was gone on from are dropped as
+        A turn with a thumb up or down is paired with it; siblings of a turn that was continued are dropped as
         NOT_FOLLOWED, the others as NO_NEXT_STATE.
         """
         await self._long_texts.settled()  # the last words of the session may be among them
@@ -348,7 +348,7 @@ class Store:
         return await self._reader.do(versions.candidates)
 
     async def newest_live(self, upto: PolicyVersion, *, most: int) -> list[PolicyVersion]:
-        """The newest versions of a scope that have been live, up to this one; at most so many."""
+        """The newest versions of a scope that have been live, up to this one; at most this many."""
         return await self._reader.do(lambda sql: versions.newest_live(sql, upto, most))
 
     async def last_number(self, scope: str) -> int:
@@ -356,7 +356,7 @@ class Store:
         return await self._reader.do(lambda sql: versions.last_number(sql, scope))
 
     async def line(self, version: PolicyVersion, *, most: int) -> list[VersionRow]:
-        """A version and those it was made from, newest first, at most so many."""
+        """A version and those it was made from, newest first, at most this many."""
         return await self._reader.do(lambda sql: versions.line(sql, version, most))
 
     async def versions_of(self, scope: str) -> list[VersionRow]:
@@ -380,7 +380,8 @@ class Store:
         return await self._reader.do(lambda sql: ledger.rewards(sql, user, limit))
 
     async def _sound(self, read: Callable[[sqlite3.Connection], tuple[list[Row], list[str]]]) -> list[Row]:
-        """What was read. Turns that no longer hold what was written are dropped, so that no other waits behind them."""
+        """What was read. Turns that no longer hold what was written are dropped, so that no other has to wait for
+        them."""
         found, damaged = await self._reader.do(read)
         for turn in damaged:
             log.error("dropped turn=%s reason=damaged; `openclaw-rl check` tells what else is", turn)

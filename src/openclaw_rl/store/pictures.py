@@ -73,7 +73,7 @@ class PictureBook:
             )
         problem = await asyncio.to_thread(png_problem, data)
         if problem:
-            raise RequestError(f"the picture is no whole PNG: {problem}", fix="send the bytes of a PNG as the body")
+            raise RequestError(f"the picture is not a whole PNG: {problem}", fix="send the bytes of a PNG as the body")
         await self._writer.do(lambda tx: self._place(tx, name, data))
         async with self._counting:
             await asyncio.to_thread(self._make_room, name, len(data))
@@ -175,7 +175,7 @@ def stray_pictures(home: Path, sql: sqlite3.Connection) -> Iterator[Path]:
 
 
 def damaged_pictures(home: Path) -> Iterator[tuple[Path, str]]:
-    """Pictures that are no whole PNG, and what is wrong with each."""
+    """Pictures that are not whole PNGs, and what is wrong with each."""
     for path in sorted((home / FOLDER).glob("*/*" + _BEFORE)):
         with suppress(FileNotFoundError):  # removed meanwhile
             problem = png_problem(path.read_bytes())
@@ -223,7 +223,7 @@ def _folder_of(episode: str) -> str:
 
 
 def _step_of(path: Path) -> tuple[int, bool] | None:
-    """The step of a file, and whether it is of what was there after it; None for one that is no picture."""
+    """The step of a file, and whether it is of what was there after it; None for one that is not a picture."""
     for end in (_AFTER, _BEFORE):
         name = path.name.removesuffix(end)
         if name != path.name and name.isdecimal():

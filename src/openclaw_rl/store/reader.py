@@ -1,4 +1,4 @@
-"""Reads on a connection and a thread of their own, so that they do not wait behind writes.
+"""Reads on a connection and a thread of their own, so that they do not wait for writes.
 
 Each read sees all that was committed before it began, so a caller reads what it has written.
 """

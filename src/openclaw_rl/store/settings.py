@@ -22,7 +22,7 @@ class StoreSettings:
     """What is masked before a turn is stored, judged or learned from: keys, cards, emails; empty for nothing. Change it
     when other kinds of private text must not be stored."""
     keep_days: float = 0.0
-    """Turns of ended sessions are erased after so many days; what was learned stays. 0 keeps them. Change it when
+    """Turns of ended sessions are erased after this many days; what was learned stays. 0 keeps them. Change it when
     conversations must not be kept for ever."""
     pictures_mb: int = 512
     """The most megabytes of screenshots of agents' attempts; beyond it the oldest go, and 0 keeps none. Change it when

@@ -83,7 +83,7 @@ class Telemetry:
             if one.problem or one.dropped:
                 said = f"the sink {one.name} dropped {one.dropped} records, {one.waiting} wait"
                 said += f": {one.problem}" if one.problem else ""
-                found.append(Finding(Level.NOTE, "metrics", said, "serving and learning go on; see docs/metrics.md"))
+                found.append(Finding(Level.NOTE, "metrics", said, "serving and learning continue; see docs/metrics.md"))
         return found
 
     def close(self) -> None:

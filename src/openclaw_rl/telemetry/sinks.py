@@ -13,7 +13,7 @@ from openclaw_rl.telemetry.records import Record
 from openclaw_rl.telemetry.settings import SinkKind
 
 
-class Sink(Protocol):
+class RecordSink(Protocol):
     """Takes records."""
 
     def take(self, records: Sequence[Record]) -> None:
@@ -117,7 +117,7 @@ def wandb_sink(options: dict[str, str]) -> NumberSink:
     return NumberSink(write, run.finish)
 
 
-SINKS: dict[str, Callable[[dict[str, str]], Sink]] = {
+SINKS: dict[str, Callable[[dict[str, str]], RecordSink]] = {
     SinkKind.TENSORBOARD: tensorboard_sink,
     SinkKind.TRACKIO: trackio_sink,
     SinkKind.MLFLOW: mlflow_sink,

@@ -16,12 +16,12 @@ from collections.abc import Callable
 
 from openclaw_rl.core.logs import set_up_logging
 from openclaw_rl.telemetry.feeder import OK
-from openclaw_rl.telemetry.sinks import SINKS, Sink
+from openclaw_rl.telemetry.sinks import SINKS, RecordSink
 from openclaw_rl.telemetry.spans import span_sink
 
 OTEL = "otel"
 CLOSE_S = 10.0  # a library that does not end by itself is left then
-_OPENERS: dict[str, Callable[[dict[str, str]], Sink]] = {**SINKS, OTEL: span_sink}
+_OPENERS: dict[str, Callable[[dict[str, str]], RecordSink]] = {**SINKS, OTEL: span_sink}
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
     options = lines.get()
     if options is None:
         return
-    sink: Sink | None = None
+    sink: RecordSink | None = None
     try:
         sink = _OPENERS[sys.argv[1]](json.loads(options))
         print(OK, file=answers)
@@ -49,7 +49,7 @@ def main() -> None:
     os._exit(0)
 
 
-def _taken(sink: Sink, line: str) -> str:
+def _taken(sink: RecordSink, line: str) -> str:
     try:
         sink.take(json.loads(line))
     except Exception as problem:  # one record that is not taken must not end the others

@@ -78,7 +78,7 @@ def length(text: str) -> int:
 
 
 def telling(text: str, *without: str) -> set[str]:
-    """The words of a text that stand on none of the lists named: forbids, idle, blame, measures."""
+    """The words of a text that are on none of the lists named: forbids, idle, blame, measures."""
     lowered = text.casefold()
     for listed in without:
         phrases = _phrases(listed)
@@ -88,7 +88,7 @@ def telling(text: str, *without: str) -> set[str]:
 
 
 def holds(text: str, listed: str) -> bool:
-    """Whether a word of a list stands in a text."""
+    """Whether a word of a list is in a text."""
     phrases = _phrases(listed)
     return bool(_words(listed) & set(words_in(text))) or bool(phrases and phrases.search(text.casefold()))
 

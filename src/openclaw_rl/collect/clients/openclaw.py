@@ -28,7 +28,7 @@ SYSTEM_END = "<!-- /openclaw:"  # begins the mark behind the last part of the sy
 INTERNAL_KEY = re.compile(r"agent:[^:]+:(cron|subagent|acp|boot|helper|hook|internal-session-effects)(?::|\Z)")
 BLOCK_BEGIN = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
 BLOCK_END = "<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"
-_GOES_ON = "the client goes on with a user's turn"
+_GOES_ON = "the client continues with a user's turn"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from openclaw_rl.evals.client import Client, served_model
 from openclaw_rl.evals.demo.report import as_html, as_json, headline
-from openclaw_rl.evals.demo.view import View
+from openclaw_rl.evals.demo.view import DemoView
 from openclaw_rl.evals.learning import BEFORE, LearningRun, RunSettings
 from openclaw_rl.evals.people.users import Student
 from openclaw_rl.evals.records import LearningReport
@@ -34,7 +34,7 @@ async def run_demo(
     settings = RunSettings(sessions=sessions, problems=problems, stop_after=STAY)
     started, run = time.monotonic(), None
     try:
-        with tempfile.TemporaryDirectory(prefix="openclaw-rl-demo-") as home, View(console) as view:
+        with tempfile.TemporaryDirectory(prefix="openclaw-rl-demo-") as home, DemoView(console) as view:
             view.say(f"starting the server on the model {model}")
             async with serving(Path(home), model=model) as server:
                 name = await served_model(server.base_url, server.key)

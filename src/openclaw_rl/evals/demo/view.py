@@ -27,7 +27,7 @@ def shortened(text: str, limit: int = SHOWN) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-class View:
+class DemoView:
     """Shows events as they come. Use it as a context and call it with each."""
 
     def __init__(self, console: Console) -> None:

@@ -21,7 +21,7 @@ TOOLS = world.HOMEWORK_TOOLS
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AgentAnswer:
     """What the agent brought back: the model's replies, the last of which the user reads."""
 
     replies: tuple[ClientReply, ...]
@@ -58,7 +58,7 @@ class AskOptions:
 
 async def answered(
     client: Client, messages: list[ChatCompletionMessageParam], place: Workspace, manner: AskOptions, *, seed: int
-) -> Answer:
+) -> AgentAnswer:
     """The model's answer to the messages, which grow by what was said and what the tools gave."""
     place_before, failed = place.files(), place.failed
     replies: list[ClientReply] = []
@@ -79,7 +79,7 @@ async def answered(
             break
         for call in reply.calls:
             messages.append({"role": "tool", "tool_call_id": call.id, "content": place.run(call)})
-    return Answer(tuple(replies), place.files() != place_before, place.failed - failed)
+    return AgentAnswer(tuple(replies), place.files() != place_before, place.failed - failed)
 
 
 def _system(text: str) -> Sequence[ChatCompletionMessageParam]:

@@ -9,7 +9,7 @@ from random import Random
 from openai.types.chat import ChatCompletionMessageParam
 
 from openclaw_rl.evals.people import rules
-from openclaw_rl.evals.people.agent import Answer
+from openclaw_rl.evals.people.agent import AgentAnswer
 from openclaw_rl.evals.people.exercises import Exercises, GradedWork
 from openclaw_rl.evals.people.wishes import HiddenWish, WishKind
 from openclaw_rl.tiny import world
@@ -51,7 +51,7 @@ class Job:
         name, text = OTHER_FILE
         return {name: text} | ({self.path: "Homework\n"} if self.path else {})
 
-    def assess(self, answer: Answer, *, holds: bool = False) -> Assessment:
+    def assess(self, answer: AgentAnswer, *, holds: bool = False) -> Assessment:
         """The strict rule, held against an answer; `holds` says whether the file now holds the result."""
         text = answer.text
         odd = [*rules.oddities(text, answer.reasoning, shortest=SHORTEST.get(self.wish.kind, rules.SANE_CHARS[0]))]

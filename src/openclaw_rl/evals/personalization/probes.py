@@ -13,7 +13,7 @@ import msgspec
 from openai.types.chat import ChatCompletionMessageParam
 
 from openclaw_rl.evals.client import Client
-from openclaw_rl.evals.people.agent import Answer, AskOptions, answered
+from openclaw_rl.evals.people.agent import AgentAnswer, AskOptions, answered
 from openclaw_rl.evals.people.jobs import Assessment, Person
 from openclaw_rl.evals.people.workspace import workspace
 from openclaw_rl.evals.personalization.trials import FaultyReply, MeasuredShares, TrialSettings
@@ -123,7 +123,7 @@ class _Found:
     """What was asked, what came, and what it was worth."""
 
     asked: str
-    answer: Answer
+    answer: AgentAnswer
     worth: Assessment
 
 

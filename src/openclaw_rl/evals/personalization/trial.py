@@ -11,7 +11,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from openclaw_rl.core.message import Json
 from openclaw_rl.evals.client import Client, TurnNews
 from openclaw_rl.evals.learning import settle
-from openclaw_rl.evals.people.agent import Answer, AskOptions, answered
+from openclaw_rl.evals.people.agent import AgentAnswer, AskOptions, answered
 from openclaw_rl.evals.people.jobs import Assessment, Job, Person
 from openclaw_rl.evals.people.voices import Voice
 from openclaw_rl.evals.people.workspace import Workspace, workspace
@@ -50,7 +50,7 @@ class TrialConversation:
     name: str
     number: int
     messages: list[ChatCompletionMessageParam]
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[AgentAnswer] = field(default_factory=list)
     corrections: int = 0
     first: Assessment | None = None
     filed: bool | None = None
@@ -236,7 +236,7 @@ class TrialRun:
             self.tell(f"Again: {asked}", -1, "")
         return False
 
-    async def _answer(self, talk: TrialConversation, said: str) -> Answer:
+    async def _answer(self, talk: TrialConversation, said: str) -> AgentAnswer:
         talk.messages.append({"role": "user", "content": said})
         manner = AskOptions(
             session=talk.name,

@@ -57,7 +57,7 @@ class Marks:
 
     @cached_property
     def undecided(self) -> frozenset[str]:
-        """What a mark in the middle of text begins with, and the new lines that may stand in front of it."""
+        """What a mark in the middle of text begins with, and the new lines that may be in front of it."""
         return frozenset("\n").union(mark[0] for mark in (self.opens, *self.aside))
 
 

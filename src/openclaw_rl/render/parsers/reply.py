@@ -49,14 +49,14 @@ class Reply:
         return found
 
     def think(self, text: str) -> None:
-        """More thinking, as it stands in the answer."""
+        """More thinking, as it is in the answer."""
         if text:
             self.regions.settle(SpanKind.REASONING, len(text))
             self._reasoning.append(text)
             self._deltas.append(ReasoningDelta(text))
 
     def say(self, text: str) -> None:
-        """More text, as it stands in the answer."""
+        """More text, as it is in the answer."""
         if text:
             self.regions.settle(SpanKind.TEXT, len(text))
             self._text.append(text)

@@ -1,4 +1,4 @@
-"""Calls whose arguments stand in tags, one pair of key and value each, as text and not as JSON: GLM and Qwen3-Coder."""
+"""Calls whose arguments are in tags, one pair of key and value each, as text and not as JSON: GLM and Qwen3-Coder."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def qwen_coder(reply: Reply, tools: Sequence[Tool] | None, *, is_thinking: bool)
 class TaggedCall:
     """One such call, its arguments made JSON pair by pair.
 
-    A value is text where the tool's schema says so, or where it is no JSON; else it is the JSON that was written. What
+    A value is text where the tool's schema says so, or where it is not JSON; else it is the JSON that was written. What
     is cut or broken behind the first pair leaves the arguments' object open: nobody takes it for the whole call.
     """
 
@@ -149,4 +149,4 @@ class TaggedCall:
 
 
 def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")

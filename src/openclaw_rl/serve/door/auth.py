@@ -1,4 +1,4 @@
-"""API keys: who may ask and for what, told apart by name, compared in constant time."""
+"""API keys: who may ask and for what, distinguished by name, compared in constant time."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Keys:
         if not found or not found[0].is_valid:
             raise RequestError(
                 "the API key was revoked" if found else "the API key is not one of this server's",
-                fix="ask whoever runs the server for another"
+                fix="ask the owner of the server for another"
                 if found
                 else "check the key your client is configured with",
                 status=401,

@@ -1,4 +1,4 @@
-"""How many connections may be open at once: one too many is told to come again, before anything is read from it.
+"""How many connections may be open at once: one too many is asked to come again, before anything is read from it.
 
 And how many files and connections the process may have open at all.
 """

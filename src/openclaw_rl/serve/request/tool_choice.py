@@ -33,7 +33,7 @@ class ToolChoice:
     is_one: bool = False
 
     def offered(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
-        """The tools the model is told of. Raises RequestError for a name that none has, and where there are none."""
+        """The tools the model is given. Raises RequestError for a name that none has, and where there are none."""
         if self.calling is CallMode.NONE:
             return ()
         known = {tool.name for tool in tools}

@@ -24,7 +24,7 @@ from openclaw_rl.store.tables import turns, versions
 from openclaw_rl.store.tables.hints import HintBook
 from openclaw_rl.store.writer import Transaction, Writer
 
-WHY_GIVEN_UP = "its weights were not kept and could not be made again; it is made anew over the samples that are left"
+WHY_GIVEN_UP = "its weights were not kept and could not be made again; it is rebuilt over the samples that are left"
 
 
 class Phase(StrEnum):
@@ -66,7 +66,7 @@ class ForgottenInFlight:
         return self.goes_on(turn) or (turn.at_s <= self.at_s and self.is_theirs(turn))
 
     def goes_on(self, turn: Turn) -> bool:
-        """Whether the turn goes on from what is forgotten, or was answered behind a hint that is."""
+        """Whether the turn continues what is forgotten, or was answered with such a hint in its prompt."""
         return turn.parent in self.turns or any(item.id in self.hints for item in turn.carried)
 
     def is_theirs(self, turn: Turn) -> bool:
@@ -178,7 +178,7 @@ class ForgettingBook:
         await self._writer.do(lambda tx: _remade(tx.sql, held, old, step), is_synced=True)
 
     async def compact(self) -> float:
-        """Writes the store's file anew, without a byte of what is gone; gives for how many seconds nobody could write.
+        """Rewrites the store's file, without a byte of what is gone; gives for how many seconds nobody could write.
 
         Raises StoreError where somebody reads an earlier state for too long.
         """

@@ -100,7 +100,7 @@ def nearest_clean(rows: Iterable[VersionRow], version: PolicyVersion, gone: Coll
 
 
 def compact(path: Path) -> None:
-    """Writes the file anew, so that neither it nor its log holds a byte of a row that is gone. Blocks.
+    """Rewrites the file, so that neither it nor its log holds a byte of a row that is gone. Blocks.
 
     Nobody else may have it open.
     """
@@ -113,7 +113,7 @@ def compact(path: Path) -> None:
 
 
 def rewrite(sql: sqlite3.Connection) -> None:
-    """Writes all rows that are there into the file anew. What was there before still stands in its log."""
+    """Writes all rows that are there into the file again. What was there before is still in its log."""
     empty_log(sql)
     sql.execute("PRAGMA secure_delete=ON")
     sql.execute("VACUUM")
@@ -130,7 +130,7 @@ def empty_log(sql: sqlite3.Connection) -> bool:
 
 
 def _move_pins(sql: sqlite3.Connection, rows: list[VersionRow], gone: Collection[PolicyVersion]) -> None:
-    """A pin to a version that goes holds its nearest ancestor instead, and so does what training goes on from."""
+    """A pin to a version that goes holds its nearest ancestor instead, and so does what training continues from."""
     for scope, number, ahead in sql.execute("SELECT scope, number, ahead FROM pins").fetchall():
         pinned, head = (PolicyVersion(str(scope), int(each)) for each in (number, number if ahead is None else ahead))
         pinned, head = (nearest_clean(rows, each, gone) if each in gone else each for each in (pinned, head))

@@ -1,8 +1,8 @@
 """What goes when something is to be forgotten: the turns that hold it, what it said about others, and who learned it.
 
-A conversation comes again whole with every request, so what was said in a turn stands in every later turn of it. Those
-go too, and so does what the turn before was taught by these words: it is kept, but nobody has answered it any more.
-Hints that were drawn from any of it go, and the turns that were answered behind such a hint.
+A conversation comes again whole with every request, so what was said in a turn is in every later turn of it. Those go
+too, and so does what the turn before was taught by these words: it is kept, but nobody has answered it any more. Hints
+that were drawn from any of it go, and the turns that were answered with such a hint in the prompt.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ForgetTarget:
 @dataclass(frozen=True, slots=True)
 class ForgetSelection:
     """What goes. `unsaid` are turns that stay without what followed them, `unread` those that only lose their sample;
-    `thinned` keep one without what it says to requests that go, or behind hints of `words`. `versions` learned from any
+    `thinned` keep one without what it says to requests that go, or with hints of `words`. `versions` learned from any
     of it.
     """
 
@@ -101,7 +101,8 @@ def going(sql: sqlite3.Connection, what: ForgetTarget) -> ForgetSelection:
 
 
 def learners(rows: Iterable[VersionRow], turns: Collection[str], scope: str | None = None) -> tuple[VersionRow, ...]:
-    """The versions that learned from any of these turns, or stand on one that did, and all of `scope`; oldest first."""
+    """The versions that learned from any of these turns, or are based on one that did, and all of `scope`; oldest
+    first."""
     found: list[VersionRow] = []
     names = set()
     for row in rows:
@@ -180,7 +181,7 @@ def _episodes(sql: sqlite3.Connection, gone: Collection[str], what: ForgetTarget
 
 @dataclass(frozen=True, slots=True)
 class _SearchedTurn:
-    """A turn as the search needs it; `carried` are the ids and texts of the hints it was answered behind."""
+    """A turn as the search needs it; `carried` are the ids and texts of the hints that were in its prompt."""
 
     seq: int
     session: str
@@ -229,7 +230,7 @@ class _UserTurns:
             gone |= behind
 
     def _later(self, gone: set[str]) -> set[str]:
-        """What goes on from these turns, and what asked the same in their sessions."""
+        """What continues these turns, and what asked the same in their sessions."""
         found = set(gone)
         start: dict[str, int] = {}
         for name in self.order:
@@ -305,7 +306,7 @@ class _UserTurns:
 
 
 def _own_words(messages: tuple[Message, ...]) -> set[str]:
-    """The texts behind the last reply: what a request says that is new."""
+    """The texts after the last reply: what a request says that is new."""
     own: set[str] = set()
     for item in reversed(messages):
         if item.role is Role.ASSISTANT:

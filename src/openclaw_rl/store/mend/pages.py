@@ -26,13 +26,13 @@ BROKEN = (IndexError, struct.error, ValueError, OSError)  # what reading a damag
 
 @dataclass(frozen=True, slots=True)
 class PageRow:
-    """One row as it stands in a page; `rowid` is None in the tree of an index or of a table without one."""
+    """One row as it is in a page; `rowid` is None in the tree of an index or of a table without one."""
 
     rowid: int | None
     values: tuple[Value, ...]
 
 
-class PageFile:
+class DatabasePages:
     """The pages of a database file with its write-ahead log laid over them, until `close`. Raises OSError when made."""
 
     def __init__(self, path: Path) -> None:
@@ -64,7 +64,7 @@ class PageFile:
         return found
 
     def kind(self, number: int) -> int:
-        """The type byte of a page; 0 for what is no page of a tree."""
+        """The type byte of a page; 0 for what is not a page of a tree."""
         try:
             kind = self.page(number)[HEADER if number == 1 else 0]
         except BROKEN:
@@ -72,7 +72,7 @@ class PageFile:
         return kind if kind in (*LEAVES, *INNER) else 0
 
     def children(self, number: int) -> list[int]:
-        """The pages under an inner one, as far as they can be told."""
+        """The pages under an inner one, as far as they can be determined."""
         found: list[int] = []
         with contextlib.suppress(*BROKEN):
             page, at = self.page(number), HEADER if number == 1 else 0
@@ -163,7 +163,7 @@ class Tree:
     is_known_by_shape: bool = True
 
 
-def rows_of(file: PageFile, trees: Mapping[str, Tree]) -> Iterator[tuple[str, PageRow]]:
+def rows_of(file: DatabasePages, trees: Mapping[str, Tree]) -> Iterator[tuple[str, PageRow]]:
     """Every readable row with its table: first those the trees reach, then those of pages that nothing reaches."""
     reached: dict[int, str] = {}
     for name, tree in trees.items():
@@ -181,7 +181,7 @@ def rows_of(file: PageFile, trees: Mapping[str, Tree]) -> Iterator[tuple[str, Pa
                 yield owner, record
 
 
-def _reach(file: PageFile, root: int, name: str, reached: dict[int, str]) -> None:
+def _reach(file: DatabasePages, root: int, name: str, reached: dict[int, str]) -> None:
     waiting = [root]
     while waiting:
         number = waiting.pop()

@@ -10,7 +10,7 @@ from pathlib import Path
 from openclaw_rl.core.inside import move_aside, place_aside
 from openclaw_rl.errors import StoreError
 from openclaw_rl.store.connection import NAME, open_writer
-from openclaw_rl.store.mend.pages import PageFile, PageRow, Tree, Value, rows_of
+from openclaw_rl.store.mend.pages import DatabasePages, PageRow, Tree, Value, rows_of
 
 LOGS = ("-wal", "-shm")
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
@@ -100,7 +100,7 @@ def drop_parentless(sql: sqlite3.Connection, table: str) -> int:
 def _carried(aside: Path, new: sqlite3.Connection) -> int:
     """All rows that can be read and fit; afterwards none is left without the row it belongs to."""
     try:
-        file = PageFile(aside)
+        file = DatabasePages(aside)
     except OSError as problem:
         raise StoreError(
             f"{aside} cannot be read: {problem.strerror}",
@@ -128,7 +128,7 @@ def _carried(aside: Path, new: sqlite3.Connection) -> int:
     return carried
 
 
-def _held(file: PageFile) -> dict[str, tuple[int, str]]:
+def _held(file: DatabasePages) -> dict[str, tuple[int, str]]:
     """What the file says of its tables: where each tree begins, and the statement that made it."""
     found: dict[str, tuple[int, str]] = {}
     schema = Tree(1, lambda record: len(record.values) == 5, is_known_by_shape=False)
@@ -140,7 +140,7 @@ def _held(file: PageFile) -> dict[str, tuple[int, str]]:
 
 
 def _table_of(statement: str) -> _Table | None:
-    """The table that a statement makes; None where it is no such statement."""
+    """The table that a statement makes; None where it is not such a statement."""
     with contextlib.closing(sqlite3.connect(":memory:")) as sql:
         try:
             if not statement.lstrip().upper().startswith("CREATE TABLE"):

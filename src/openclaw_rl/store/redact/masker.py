@@ -1,6 +1,6 @@
 """Masks what is private in turns, next states and feedback before they are stored.
 
-What was served is not touched: the turn in memory keeps its ids and goes on exactly. On the disk, a turn that held
+What was served is not touched: the turn in memory keeps its ids and continues exactly. On the disk, a turn that held
 something private has marks in its text and no ids at all, since ids say what the text said; it is never learned from
 (docs/decisions/0006-redaction.md).
 """

@@ -71,7 +71,7 @@ class EpisodeBook:
     async def observe(self, name: str, index: int, shown: Sequence[Message], *, after: str | None = None) -> bool:
         """What the environment showed at step `index`: the next state of the latest step before it.
 
-        That of the turn `after`, where the request says which it goes on from. False where none waits for one.
+        That of the turn `after`, where the request says which it continues from. False where none waits for one.
         """
         heard = tuple(item for item in shown if item.role in (Role.USER, Role.TOOL))
         return bool(heard) and await self._writer.do(lambda tx: self._observe(tx, name, index, heard, after))
@@ -265,7 +265,7 @@ def _judge_steps(tx: Transaction, row: EpisodeRow, end: EpisodeEnd) -> None:
     """Each step's turn that waits becomes JUDGED. Its verdict is the environment's, and scores nothing by itself.
 
     A step that nothing was seen to follow is taken to be followed by the episode's end; of several answers to one step
-    that is the newest, and the others are NOT_FOLLOWED, as where one of them was gone on from.
+    that is the newest, and the others are NOT_FOLLOWED, as where one of them was continued from.
     """
     by_index: dict[int, list[StepRow]] = {}
     for step in row.steps:

@@ -141,7 +141,7 @@ def counts(sql: sqlite3.Connection) -> dict[str, int]:
 
 
 def takes(sql: sqlite3.Connection, step: EpisodeStep | None) -> bool:
-    """Whether a turn may be learned from as this step: its episode is open, or it is no step."""
+    """Whether a turn may be learned from as this step: its episode is open, or it is not a step."""
     if step is None:
         return True
     row = sql.execute("SELECT state FROM episodes WHERE id = ?", (plain(step.episode),)).fetchone()

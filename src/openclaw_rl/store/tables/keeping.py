@@ -69,13 +69,13 @@ class KeepingBook:
         await self._writer.do(lambda tx: versions.prune(tx.sql, version, None), is_synced=True)
 
     async def page(self, *, limit: int, before: PolicyVersion | None = None) -> list[VersionRow]:
-        """The newest versions, or the newest made before this one, at most so many; oldest first."""
+        """The newest versions, or the newest made before this one, at most this many; oldest first."""
         return await self._reader.do(lambda sql: page(sql, limit, before))
 
     async def erased(self, upto: PolicyVersion) -> dict[PolicyVersion, Erased]:
         """The pruned versions up to this one that cannot be made again, each with whose samples are erased.
 
-        That is the version itself, or the nearest pruned one it was made from or stands on that lacks any.
+        That is the version itself, or the nearest pruned one it was made from or is based on that lacks any.
         """
         found: dict[PolicyVersion, Erased] = {}
         seq = 0
@@ -117,7 +117,7 @@ def superfluous(sql: sqlite3.Connection, keep: Keep) -> list[PolicyVersion]:
 
 
 def page(sql: sqlite3.Connection, limit: int, before: PolicyVersion | None) -> list[VersionRow]:
-    """The newest versions, or the newest made before this one, at most so many; oldest first."""
+    """The newest versions, or the newest made before this one, at most this many; oldest first."""
     where, values = "", list[str | int]()
     if before is not None:
         where = "WHERE seq < (SELECT seq FROM versions WHERE scope = ? AND number = ?)"
@@ -130,7 +130,7 @@ def page(sql: sqlite3.Connection, limit: int, before: PolicyVersion | None) -> l
 
 
 def _ordered(sql: sqlite3.Connection) -> Iterator[PolicyVersion]:
-    """What is served, what is pinned, and what training goes on from behind a pin."""
+    """What is served, what is pinned, and what training continues from under a pin."""
     for question in (
         "SELECT scope, number FROM current",
         "SELECT scope, number FROM pins",

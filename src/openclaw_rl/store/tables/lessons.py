@@ -65,7 +65,7 @@ def drop(transaction: Transaction, turn: str, reason: DropReason, *, scope: str 
 def give_back(
     transaction: Transaction, turn: str, scope: str, step: str, *, most: int, is_counted: bool
 ) -> bool | None:
-    """What a step consumed in vain waits for the scope again, or is given up after so many times: then False.
+    """What a step consumed without effect waits for the scope again, or is given up after this many times: then False.
 
     None where the step is not what the scope learned it by, or it is gone. A rehearsal sample is not a correction
     that cannot be learned: it is given up as without signal.

@@ -29,13 +29,13 @@ class OrderBook:
         return (await self.pins()).get(scope)
 
     async def head(self, scope: str) -> PolicyVersion:
-        """Where training goes on from: what is served or, behind a pin, the newest version that passed the gate."""
+        """Where training continues from: what is served or, under a pin, the newest version that passed the gate."""
         return await self._reader.do(lambda sql: _head(sql, scope))
 
     async def pin(self, version: PolicyVersion, *, at_s: float) -> None:
         """From now on this version is served, and none that is trained takes its place.
 
-        Training goes on from what was served before. Raises ValueError for a version that cannot be served.
+        Training continues from what was served before. Raises ValueError for a version that cannot be served.
         """
 
         def work(tx: Transaction) -> None:
@@ -63,9 +63,9 @@ class OrderBook:
         return await self._writer.do(work, is_synced=True)
 
     async def go_on_from(self, version: PolicyVersion, *, instead_of: str) -> bool:
-        """The version's weights are there again, and what went on from an ancestor in its place goes on from it.
+        """The version's weights are there again, and what continued from an ancestor in its place continues from it.
 
-        That is what is served for the reason `instead_of`, or what training goes on from behind a pin. True where the
+        That is what is served for the reason `instead_of`, or what training continues from under a pin. True where the
         version is to be served from now on.
         """
 
@@ -87,7 +87,7 @@ class OrderBook:
         return await self._writer.do(work, is_synced=True)
 
     async def pass_behind_pin(self, row: VersionRow, *, why: str, metrics: Mapping[str, float]) -> None:
-        """The version passed the gate and is not served; training goes on from it."""
+        """The version passed the gate and is not served; training continues from it."""
 
         def work(tx: Transaction) -> None:
             versions.decide(tx, row.version, VersionStatus.LIVE, why, dict(metrics))
@@ -105,7 +105,7 @@ class OrderBook:
         return await self._reader.do(read)
 
     async def freeze(self, *, at_s: float) -> None:
-        """From now on no step is taken. Freezing twice is no error."""
+        """From now on no step is taken. Freezing twice is not an error."""
         order = "INSERT OR IGNORE INTO freezes VALUES (1, ?)"
         await self._writer.do(lambda tx: tx.sql.execute(order, (at_s,)).rowcount, is_synced=True)
 
@@ -120,7 +120,7 @@ def _pins(sql: sqlite3.Connection) -> dict[str, PolicyVersion]:
 
 
 def _head(sql: sqlite3.Connection, scope: str) -> PolicyVersion:
-    """A version that was forgotten meanwhile is no place to go on from."""
+    """A version that was forgotten meanwhile is not a place to continue from."""
     row = sql.execute("SELECT ahead FROM pins WHERE scope = ?", (plain(scope),)).fetchone()
     if row is not None and row[0] is not None:
         ahead = PolicyVersion(scope, int(row[0]))

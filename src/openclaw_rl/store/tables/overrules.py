@@ -26,7 +26,7 @@ COLUMNS = "overrules.turn, overrules.at_s, key_name, overrules.score, overrules.
 
 @dataclass(frozen=True, slots=True)
 class Overrule:
-    """One turn judged anew: by whose key and when, as what, and what the judge had said (None: nothing yet)."""
+    """One turn judged again: by whose key and when, as what, and what the judge had said (None: nothing yet)."""
 
     turn: str
     at_s: float
@@ -50,7 +50,7 @@ class OverruleBook:
         self._reader = reader
 
     async def add(self, said: Overrule) -> bool:
-        """Judges the turn anew; False where that is only noted, since a version has learned from the turn already.
+        """Judges the turn again; False where that is only noted, since a version has learned from the turn already.
 
         Raises ValueError for a turn that is not there, is a side turn or a step of an episode, or cannot be judged.
         """

@@ -42,7 +42,7 @@ def admit(transaction: Transaction, sample: Sample, scopes: Sequence[str] = (SHA
 
 
 def thin(sql: sqlite3.Connection, turn: str, gone: Collection[str], words: Collection[str]) -> None:
-    """Takes out of a sample what is said to other requests: those of turns that go, and behind hints of these words.
+    """Takes out of a sample what is said to other requests: those of turns that go, and with hints of these words.
 
     Steps that go are no longer among those that its own step is compared with.
     """

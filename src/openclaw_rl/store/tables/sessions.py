@@ -38,7 +38,7 @@ def see(sql: sqlite3.Connection, session: Session) -> None:
 def end(transaction: Transaction, session: str, *, why: str, at_s: float) -> None:
     """The conversation is over: no turn of it stays SERVED, steps of episodes aside.
 
-    A turn the user gave a thumb for keeps it as its next state. A sibling of a turn that was gone on from is
+    A turn the user gave a thumb for keeps it as its next state. A sibling of a turn that was continued from is
     NOT_FOLLOWED, any other has NO_NEXT_STATE. A step of an episode waits for the end of that.
     """
     sql = transaction.sql
@@ -96,7 +96,7 @@ def _has_followed_sibling(sql: sqlite3.Connection, turn: str, prefix: str) -> bo
 @dataclass(frozen=True, slots=True)
 class SessionStatus:
     """`asked` is the newest turn that was asked the same, `waiting` are those without a next state, newest first,
-    `before` the open sessions whose names are the family's, alone or with another number behind it.
+    `before` the open sessions whose names are the family's, alone or with another number after it.
     """
 
     asked: str | None
@@ -105,7 +105,7 @@ class SessionStatus:
 
 
 def standing(sql: sqlite3.Connection, session: str, prefix: str, family: str | None, limit: int) -> SessionStatus:
-    """How the session stands, its family's other sessions included."""
+    """The session's state, its family's other sessions included."""
     same = sql.execute(
         "SELECT id FROM turns WHERE prefix = ? AND session = ? ORDER BY seq DESC LIMIT 1", (prefix, plain(session))
     ).fetchone()
@@ -133,6 +133,6 @@ def _before(sql: sqlite3.Connection, name: str, session: str) -> tuple[str, ...]
 
 
 def _number(name: str, session: str) -> int | None:
-    """The number behind the name, counted from 1; 0 for the name alone, None for anything else."""
+    """The number after the name, counted from 1; 0 for the name alone, None for anything else."""
     rest = session[len(name) + 1 :]
     return 0 if session == name else int(rest) + 1 if rest.isdecimal() and len(rest) < 18 else None

@@ -1,4 +1,4 @@
-"""The judge's calls of each day, so that a restart is no way around a daily limit."""
+"""The judge's calls of each day, so that a restart does not get around a daily limit."""
 
 from __future__ import annotations
 

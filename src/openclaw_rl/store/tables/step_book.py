@@ -1,4 +1,4 @@
-"""What steps told of themselves, and samples that no step was taken for and that may yet wait for one again."""
+"""What steps reported, and samples that no step was taken for and that may yet wait for one again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StepBook:
         Only those that nothing was learned from. Raises ValueError for a reason that is final.
         """
         if reason not in TAKEN_BACK:
-            raise ValueError(f"what was dropped as {reason} is not taken back")
+            raise ValueError(f"what was dropped as {reason} cannot wait for a step again")
         return await self._writer.do(lambda tx: _take_back(tx, reason))
 
 

@@ -25,7 +25,7 @@ MOST_ALIKE = 64  # turns of one digest that are given: the same short exchange m
 
 @dataclass(frozen=True, slots=True)
 class ServedTurn:
-    """A turn as those need it who look for what a request goes on from."""
+    """A turn as those need it who look for what a request continues from."""
 
     turn: str
     session: str

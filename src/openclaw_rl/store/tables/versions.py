@@ -96,7 +96,7 @@ def candidates(sql: sqlite3.Connection) -> list[VersionRow]:
 
 
 def newest_of(sql: sqlite3.Connection, status: VersionStatus, most: int) -> list[VersionRow]:
-    """The newest versions that stand so, at most so many; oldest first."""
+    """The newest versions in this status, at most this many; oldest first."""
     asked = f"SELECT {COLUMNS} FROM versions WHERE status = ? ORDER BY seq DESC LIMIT ?"
     home = home_of(sql)
     return [_row_of(row, home) for row in reversed(sql.execute(asked, (status.value, most)).fetchall())]
@@ -110,7 +110,7 @@ def of_scope(sql: sqlite3.Connection, scope: str) -> list[VersionRow]:
 
 
 def newest_live(sql: sqlite3.Connection, upto: PolicyVersion, most: int) -> list[PolicyVersion]:
-    """The newest versions of a scope that have been live, up to this one; at most so many."""
+    """The newest versions of a scope that have been live, up to this one; at most this many."""
     rows = sql.execute(
         "SELECT number FROM versions WHERE scope = ? AND number <= ? AND status = ? ORDER BY number DESC LIMIT ?",
         (plain(upto.scope), upto.number, VersionStatus.LIVE.value, most),
@@ -125,7 +125,7 @@ def last_number(sql: sqlite3.Connection, scope: str) -> int:
 
 
 def line(sql: sqlite3.Connection, version: PolicyVersion, most: int) -> list[VersionRow]:
-    """A version and those it was made from, newest first, at most so many."""
+    """A version and those it was made from, newest first, at most this many."""
     found: list[VersionRow] = []
     row = get(sql, version)
     while row is not None and len(found) < most:
@@ -220,7 +220,7 @@ def _folder_text(sql: sqlite3.Connection, row: VersionRow) -> str | None:
     home = home_of(sql)
     own = version_folder(home, row.version)
     if row.folder.resolve() != own.resolve():
-        raise ValueError(f"version {row.version} lies in {row.folder}, not in {own}")
+        raise ValueError(f"version {row.version} is in {row.folder}, not in {own}")
     return str(own.relative_to(home))
 
 
@@ -249,7 +249,7 @@ def _row_of(row: Sequence[object], home: Path) -> VersionRow:
 
 
 def lineage(rows: Sequence[VersionRow], heads: Iterable[PolicyVersion]) -> list[VersionRow]:
-    """These versions and all that they were made from or stand on, oldest first, base models left out."""
+    """These versions and all that they were made from or are based on, oldest first, base models left out."""
     by_version = {row.version: row for row in rows}
     wanted: set[PolicyVersion] = set()
     open_ones = list(heads)

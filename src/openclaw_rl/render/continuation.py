@@ -1,4 +1,4 @@
-"""A new conversation that goes on from a served turn: which blocks keep their ids, and whether that is safe."""
+"""A new conversation that continues a served turn: which blocks keep their ids, and whether that is safe."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class BlockRenderer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ContinuedPrompt:
-    """The segments at the beginning that stay as and where they are, and the blocks behind them.
+    """The segments at the beginning that stay as and where they are, and the blocks after them.
 
     Each block has the ids and key it keeps, or None where it is to be encoded. `forms` are replies as they were read,
     by the keys under which they stand now. `shared` leading ids stand where they stood in the served prompt and reply;
