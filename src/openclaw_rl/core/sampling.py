@@ -40,7 +40,7 @@ class LogitAdjustment:
             if not -2.0 <= value <= 2.0:
                 raise ValueError(f"{name} is {value}: use a value between -2 and 2")
         if not 0.0 < self.repetition <= 10.0 or not math.isfinite(self.repetition):
-            raise ValueError(f"repetition_penalty is {self.repetition}: use more than 0 and at most 10")
+            raise ValueError(f"repetition_penalty is {self.repetition}: use a value above 0 and at most 10")
 
 
 @dataclass(frozen=True, slots=True)
