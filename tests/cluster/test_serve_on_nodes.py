@@ -105,12 +105,14 @@ async def test_pools_on_nodes_keep_their_address_when_a_node_is_lost(cluster: Ra
     program = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "openclaw_rl", *words),
         env=os.environ | {"OPENCLAW_RL_POOL_KEY": "of-this-test"},
-        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
     )
-    assert program.stdout is not None
+    assert program.stderr is not None
     try:
         async with asyncio.timeout(START_S):
-            urls = re.findall(r"http://[\d.:]+", (await program.stdout.readline()).decode())
+            while not (line := await program.stderr.readline()).startswith(b"environments at"):  # as the nodes' own say
+                assert line, "it ended"
+        urls = re.findall(r"http://[\d.:]+", line.decode())
         assert len(urls) == 2
         async with PoolClient(urls, key="of-this-test") as client:
             assert all([await server.status(fresh_s=0.0) for server in client.servers])

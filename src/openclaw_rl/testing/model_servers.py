@@ -7,9 +7,10 @@ know, so that nothing is sent that means nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ class ModelServer:
     cached: int = 0  # of each prompt, as the server says
     connections: set[object] = field(default_factory=set)  # over which answers were asked for
     adapters: dict[str, PolicyVersion] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=lambda: count(1_000))  # of the versions behind adapters
     asked: list[dict[str, Any]] = field(default_factory=list)
     forgets_prompts: bool = True  # whether it can be asked to
     flushed: int = 0
@@ -67,7 +69,7 @@ class ModelServer:
         rank = int(json.loads((folder / "adapter_config.json").read_text("utf-8")).get("r", 1))
         if rank > self.most_rank:
             return f"LoRA rank {rank} is greater than max_lora_rank {self.most_rank}."
-        version = PolicyVersion(SHARED, len(self.adapters) + 1_000)
+        version = PolicyVersion(SHARED, next(self.numbers))  # never one that was unloaded: answers may still run on it
         try:
             await self.engine.load(Adapter(folder, digest_of_folder(folder), version))
         except (AdapterError, OSError) as problem:
