@@ -58,6 +58,18 @@ async def test_a_wrong_end_is_scored_0_and_a_right_one_1(source: ScreenTasks) ->
     await env.aclose()
 
 
+@pytest.mark.parametrize("name", ["fields", "choices"])
+async def test_saving_a_form_as_it_is_earns_nothing(name: str, source: ScreenTasks) -> None:
+    for task in family_tasks(name, train=3, test=0):
+        env = ScreenEnv(source, EnvOptions())
+        await env.reset(task)
+        save = find(await env.screen.look(), "Save")
+        assert save is not None
+        step = await env.step([Action("click", {"ref": save.ref})])
+        assert step.done and step.reward == 0.0
+        await env.aclose()
+
+
 async def test_steps_earn_what_they_bring_closer_to_the_goal(source: ScreenTasks) -> None:
     (task,) = [one for one in family_tasks("mail", train=20, test=0) if one.instruction.startswith("Star")][:1]
     env = ScreenEnv(source, EnvOptions())

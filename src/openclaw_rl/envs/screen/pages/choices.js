@@ -1,7 +1,8 @@
 const build = (data) => {
   const picked = data.selects.map(({ name, options }) => [name, select(options)]);
-  let saved = {};
+  const values = () => Object.fromEntries(picked.map(([name, box]) => [name, box.value]));
+  let saved = values();
   draw(picked.map(([name, box]) => field(name, box)),
-    button("Save", () => { saved = Object.fromEntries(picked.map(([name, box]) => [name, box.value])); finish(); }));
+    button("Save", () => { saved = values(); finish(); }));
   return () => saved;
 };

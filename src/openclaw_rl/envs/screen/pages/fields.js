@@ -1,7 +1,8 @@
 const build = (data) => {
   const inputs = data.fields.map((name) => [name, h("input", { autocomplete: "off" })]);
-  let saved = {};
+  const values = () => Object.fromEntries(inputs.map(([name, input]) => [name, input.value.trim()]));
+  let saved = values();
   draw(inputs.map(([name, input]) => field(name, input)),
-    button("Save", () => { saved = Object.fromEntries(inputs.map(([name, input]) => [name, input.value.trim()])); finish(); }));
+    button("Save", () => { saved = values(); finish(); }));
   return () => saved;
 };
