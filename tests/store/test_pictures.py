@@ -74,7 +74,7 @@ async def test_what_is_no_whole_png_is_refused_and_leaves_nothing(tmp_path: Path
     assert said in png_problem(data)
     store = await Store.open(tmp_path)
     await an_episode(store, "k:one", steps=1)
-    with pytest.raises(RequestError, match="no whole PNG"):
+    with pytest.raises(RequestError, match="not a whole PNG"):
         await store.pictures.keep(PictureName("k:one", 0), data)
     assert await store.pictures.read(PictureName("k:one", 0)) == a_png(0)  # the one before stays
     with pytest.raises(RequestError, match="has taken no step 1"):
