@@ -11,6 +11,7 @@ from collections import OrderedDict
 from openclaw_rl.core.turn import Turn
 
 MOST = 20_000  # turns, and digests
+MOST_AFTER = 64  # digests of messages that followed one turn: it may be asked anew any number of times
 
 
 class Branches:
@@ -38,7 +39,7 @@ class Branches:
         if turn.parent is None:
             return
         self._turns[turn.id] = (turn.parent, message)
-        self._after[turn.parent] = [*self._after.get(turn.parent, ()), *message]
+        self._after[turn.parent] = [*self._after.get(turn.parent, ()), *message][-MOST_AFTER:]
         self._after.move_to_end(turn.parent)
         self._bound()
 
