@@ -38,6 +38,7 @@ from benchmarks.vllm_servers import (
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.engines.remote.client import RemoteEngine
+from openclaw_rl.engines.remote.http import IDLE_S
 from openclaw_rl.engines.settings import EngineKind, EngineSettings, RemoteSettings
 from openclaw_rl.evals.learning import RunSettings, learn
 from openclaw_rl.evals.people.users import Student
@@ -117,6 +118,14 @@ async def measured(python: str, place: Path, parts: list[str], seconds: float) -
     return figures
 
 
+def client() -> aiohttp.ClientSession:
+    """Waits as long as it takes, and uses no connection that a server may be about to close: one that was stopped for a
+    while closes those that were idle as soon as it goes on.
+    """
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_S)
+    return aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None))
+
+
 async def cold(python: str, place: Path, models: dict[str, Path]) -> Figures:
     """Seconds to the first token after a long prompt that nobody has read before, by model; one stream at a time."""
     figures: Figures = {}
@@ -128,7 +137,7 @@ async def cold(python: str, place: Path, models: dict[str, Path]) -> Figures:
         async with (
             vllm_alone(python, model, dtype=dtype, context=context, threads=threads) as vllm,
             local_engine(place / f"cold-{name}", model, threads=threads, dtype=dtype) as ours,
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as http,
+            client() as http,
         ):
             for number in range(-1, 2 if is_quick() else COLD_PAIRS):
                 found: dict[str, float] = {}
@@ -174,7 +183,7 @@ async def compared(
     `is_apart`: ours does not ask that vLLM.
     """
     figures: Figures = {}
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
+    async with client() as http:
 
         async def one(target: Target, width: int, number: int) -> float:
             if is_apart and target is ours:
@@ -214,7 +223,7 @@ async def compared(
 
 async def first_tokens(ours: Target, vllm: Target, seconds: float) -> Figures:
     """Milliseconds by which the first token comes later than from vLLM alone, one stream at a time."""
-    async with aiohttp.ClientSession() as http:
+    async with client() as http:
         extra: list[float] = []
         alone: list[float] = []
         until, number = time.perf_counter() + seconds / 2, 9000

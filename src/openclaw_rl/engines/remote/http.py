@@ -14,6 +14,7 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.errors import EngineError
 
 CONNECT_S = 5.0
+IDLE_S = 2.0  # a connection unused for longer is not used again: uvicorn, under vLLM and SGLang, closes it after 5 s
 DONE = b"data: [DONE]"
 ENGINE_IS_DEAD = "EngineCore encountered an issue"  # vLLM's server says so for a moment before it ends as well
 GONE = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, asyncio.TimeoutError, ConnectionError)
@@ -97,7 +98,8 @@ class ServerHttp:
         self, method: str, path: str, body: Mapping[str, Json] | None, timeout_s: float | None
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         if self._session is None:
-            self._session = aiohttp.ClientSession(headers=self._headers, connector=aiohttp.TCPConnector(limit=0))
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_S)
+            self._session = aiohttp.ClientSession(headers=self._headers, connector=connector)
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_S, sock_read=self._silent_s)
         data = None if body is None else msgspec.json.encode(body)
         headers = {} if body is None else {"Content-Type": "application/json"}
