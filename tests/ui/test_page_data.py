@@ -16,6 +16,7 @@ from openclaw_rl.core.message import Json, Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource, Vote
 from openclaw_rl.core.version import SHARED, PolicyVersion
+from openclaw_rl.errors import DiskError
 from openclaw_rl.serve.control.learning import headline
 from openclaw_rl.serve.remembered import Remembered
 from openclaw_rl.store.db import Store
@@ -76,6 +77,7 @@ TALKED: dict[str, Json] = {"ledger": {"main": 3}, "learns": True, "versions": []
         ({"versions": [_row(0, is_current=True), _row(1)]}, [], 2, "You went back to the base model: what later"),
         ({"versions": [_row(0), _row(1, is_current=True), _row(2)]}, [], 2, "You went back to version 1: what later"),
         ({"versions": [_row(0), _row(1, is_current=True)]}, [], 0, "Nothing to learn yet"),
+        ({"not_stored": "the disk is full"}, [_wish()], 1, "No: what was said last could not be stored. The disk is"),
     ],
 )
 def test_the_first_sentence_says_whether_it_is_learning(
@@ -250,6 +252,25 @@ async def test_events_come_when_something_changed(http: aiohttp.ClientSession, s
         await store.add_turn(a_turn("t"), chain="t")
         then = await _event(stream)
         assert then["turns"] == 1 and then != first
+
+
+async def test_an_event_says_that_nothing_can_be_stored_and_another_that_it_can_again(
+    http: aiohttp.ClientSession, store: Store
+) -> None:
+    async def pages(number: str) -> None:
+        await store._writer.alone(lambda sql: sql.execute(f"PRAGMA max_page_count={number}"))
+
+    async with asyncio.timeout(20), http.get("/v1/rl/events") as stream:
+        assert (await _event(stream))["not_stored"] == ""
+        await pages("1")  # no more than there are
+        with pytest.raises(DiskError):
+            await store.add_turn(a_turn("t", reply="long " * 30_000), chain="t")
+        assert "the disk is full" in str((await _event(stream))["not_stored"])
+        _, found = await ask(http, "GET", "/v1/rl/learning")
+        assert str(found["headline"]).startswith("No: what was said last could not be stored.")
+        await pages("1000000")
+        await store.add_turn(a_turn("t"), chain="t")
+        assert (await _event(stream))["not_stored"] == ""
 
 
 async def _event(stream: aiohttp.ClientResponse) -> dict[str, Json]:

@@ -80,8 +80,12 @@ def learning_findings(facts: StoreFacts, loop: Loop) -> tuple[Finding, ...]:
     return gathered(facts, loop, stages)
 
 
-def gathered(facts: StoreFacts, loop: Loop, stages: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The findings of all stages, after what is said of the server, and before them whether turns are learned from."""
+def gathered(
+    facts: StoreFacts, loop: Loop, stages: Sequence[Finding], home: Sequence[Finding] = ()
+) -> tuple[Finding, ...]:
+    """The findings about the folder, the server and all stages; and whether turns are learned from, where none of them
+    is to be mended.
+    """
     broken = [
         Finding(
             Level.MEND,
@@ -92,10 +96,10 @@ def gathered(facts: StoreFacts, loop: Loop, stages: Sequence[Finding]) -> tuple[
         for stage, why in loop.broken.items()
     ]
     if facts.count("main") + facts.count("side") == 0:
-        return (*broken, Finding(Level.NOTE, "serve", _nothing(facts), "point a client at the server"))
-    found = [*broken, *_served(loop), *stages]
+        return (*home, *broken, Finding(Level.NOTE, "serve", _nothing(facts), "point a client at the server"))
+    found = [*home, *broken, *_served(loop), *stages]
     if not any(item.level is Level.MEND for item in found):
-        found[:0] = _learns(facts, loop)
+        found[len(home) : len(home)] = _learns(facts, loop)
     return tuple(found)
 
 
@@ -152,7 +156,7 @@ def status_of(
     is what keeps requests from being distinguished.
     """
     stages = [*collect_findings(facts), *(found for report in reports for found in report.findings)]
-    found = (*home, *gathered(facts, loop, stages))
+    found = gathered(facts, loop, stages, home)
     return {
         "story": story(facts, loop),
         "warnings": [f"{item.said}: {item.fix}" if item.fix else item.said for item in found if item.is_warning],

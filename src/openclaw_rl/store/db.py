@@ -109,7 +109,7 @@ class Store:
         self.refusals = RefusalBook(self._writer, self._reader)
         self.episodes = EpisodeBook(self._writer, self._reader, masker)
         self.overrules = OverruleBook(self.hints, self._reader)
-        self.seen = SeenBook(self._reader)
+        self.seen = SeenBook(self._reader, self._writer)
         self.pictures = PictureBook(home, self._writer, self._reader, most_bytes=picture_bytes)
         self._is_closed = False
 

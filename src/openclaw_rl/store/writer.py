@@ -85,6 +85,7 @@ class Writer:
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._is_closed = False
         self._commits = 0
+        self.problem = ""  # why the last commit failed; empty once one succeeds
         # joined by `close`; a daemon, so that a program that never closes it can end: what it was told is committed
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
@@ -172,10 +173,12 @@ class Writer:
                 self._connection.execute("ROLLBACK")
             transaction.moved.clear()
             transaction.events.clear()
+            said = in_plain_words(problem) if isinstance(problem, sqlite3.Error | UnicodeDecodeError) else problem
+            self.problem = str(said)
             for job in jobs:
-                job.refuse(
-                    in_plain_words(problem) if isinstance(problem, sqlite3.Error | UnicodeDecodeError) else problem
-                )
+                job.refuse(said)
+        else:
+            self.problem = ""
         self._commits += 1
         by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
         for job in jobs:

@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 from openclaw_rl.trainers.objective import LossSums
 
 SMALLER, LARGER = 0.5, 1.3  # the rate's factors after a rise and after a fall
+AT_FIRST = 1.8  # its factor after a fall as long as no update was undone: the first rate is small for most models
 GENTLER = 0.3  # the share of the usual rate to begin with, for each time that what is learned was refused before
 LEARNED = 1e-3  # nats a token from the teacher: nothing is left to be learned
 LEAST, MOST = 1e-4, 20.0  # of the first rate: below nothing is to be gained any more, above it is not looked for
@@ -135,7 +136,8 @@ class Descent:
                 self.undo()
                 self._rate *= SMALLER
                 return False
-            self._rate = min(MOST * self._first, self._rate * LARGER)
+            larger = LARGER if self.undone else AT_FIRST
+            self._rate = min(MOST * self._first, self._rate * larger)
         self._point = self._here(distance)
         return True
 

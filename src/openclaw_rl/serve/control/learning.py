@@ -32,13 +32,13 @@ async def learning(request: web.Request, parts: ServeParts, key_name: str) -> we
     Made once for all who watch, and at most every other second while things change.
     """
     remembered = parts.memory.setdefault("learning", Remembered(2.0))
-    key = (await parts.store.seen.stamp(), parts.store.forgettings.begun)
+    key = (await parts.store.seen.stamp(), parts.store.forgettings.begun, parts.store.seen.not_stored)
     body = await remembered.of(key, lambda: _learning(parts))
     return web.Response(body=body, content_type="application/json")
 
 
 async def events(request: web.Request, parts: ServeParts, key_name: str) -> web.StreamResponse:
-    """Server-sent events: `changed` whenever something was committed, at most once a second."""
+    """Server-sent events: `changed` at most once a second, when something was committed or could not be."""
     response = web.StreamResponse(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
     response.content_type = "text/event-stream"
     await response.prepare(request)
@@ -58,7 +58,7 @@ async def events(request: web.Request, parts: ServeParts, key_name: str) -> web.
 
 async def _stamp(parts: ServeParts) -> bytes:
     turns, commits = await parts.store.seen.stamp()
-    return msgspec.json.encode({"turns": turns, "commits": commits})
+    return msgspec.json.encode({"turns": turns, "commits": commits, "not_stored": parts.store.seen.not_stored})
 
 
 async def _learning(parts: ServeParts) -> bytes:
@@ -69,6 +69,7 @@ async def _learning(parts: ServeParts) -> bytes:
     train, judge = status.get("train"), status.get("judge")
     found: dict[str, Json] = {
         **{name: status[name] for name in STATUS if name in status},
+        "not_stored": parts.store.seen.not_stored,
         "doing": _of(train, "doing"),
         "why_waiting": _of(train, "why_waiting"),
         "left_s": _of(train, "left_s"),
@@ -89,6 +90,8 @@ async def _learning(parts: ServeParts) -> bytes:
 def headline(found: Mapping[str, Json], taught: Sequence[TaughtWish], corrected: int) -> str:
     """Whether it is learning, in a sentence or two. `corrected` counts the replies of the last weeks that were."""
     ledger = found.get("ledger")
+    if why := found.get("not_stored"):
+        return f"No: what was said last could not be stored. {str(why)[:1].upper()}{str(why)[1:]}."
     if found.get("frozen_since"):
         return "Learning is paused by your order."
     if found.get("learns") is False:

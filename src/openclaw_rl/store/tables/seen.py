@@ -16,6 +16,7 @@ from openclaw_rl.store.codec import plain
 from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.tables import ledger, turns
 from openclaw_rl.store.tables.search import Search, last_words
+from openclaw_rl.store.writer import Writer
 
 SLICE_S = 0.02  # one read; who looks through more asks again
 WEEK_S = 7 * 86400.0
@@ -73,10 +74,16 @@ class WeekCount:
 
 
 class SeenBook:
-    """Reads alone."""
+    """Only reads; of the writer it knows whether it can write."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, writer: Writer) -> None:
         self._reader = reader
+        self._writer = writer
+
+    @property
+    def not_stored(self) -> str:
+        """Why what was to be stored last was not, as where the disk is full; empty where it was."""
+        return self._writer.problem
 
     async def stamp(self) -> tuple[int, int]:
         """Numbers that change when anything is committed; the first grows with each turn."""
