@@ -139,6 +139,7 @@ def _asked(parts: ServeParts, body: MessagesBody, facts: dict[str, Json], ignore
 
 def _answer(generation: Generation, model: str) -> web.Response:
     choice = generation.choices[0]
-    body = message_json(choice.turn, model, blocks_of(choice.reply(), choice.turn), usage_of(generation))
+    blocks = blocks_of(choice.reply(), choice.turn, choice.finish)
+    body = message_json(choice.turn, model, blocks, usage_of(generation))
     body["stop_reason"], body["stop_sequence"] = ending_of(choice)
     return web.Response(body=msgspec.json.encode(body), content_type="application/json", headers=generation.headers)
