@@ -60,6 +60,7 @@ CASES: list[tuple[str, dict[str, object], str | None]] = [
     (RESPONSES, {"tools": [{"type": "web_search"}, {"type": "sorcery"}]}, "tools.sorcery, tools.web_search"),
     (RESPONSES, {"reasoning": {"effort": "high"}}, "reasoning.effort"),
     (TEXT, {"sparkle": 1}, "sparkle"),
+    *((path, {"sparkle": None, "glitter": False, "seed": None}, "glitter") for path in WHOLE),
 ]
 
 
