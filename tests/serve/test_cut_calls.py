@@ -112,3 +112,17 @@ async def test_responses_mark_a_cut_call_as_incomplete(
         assert (text.status, call.status) == ("completed", "incomplete")
         assert (call.arguments if kind == "function" else call.input) == WHOLE[:size]
     assert [turn.completion.tokens for turn in server.book.turns] == [ids, ids]
+
+
+async def test_text_that_was_cut_behind_a_whole_call_is_what_is_incomplete(
+    server: Serving, client: AsyncOpenAI
+) -> None:
+    asked = {"model": "default", "input": "hello", "tools": [{"type": "function", "name": "write"}]}
+    server.says(f"{HEAD}{WHOLE}}}\n</tool_call>\nand then", ends=False)
+    whole = await client.responses.create(**asked)  # type: ignore[call-overload]
+    fetched = await client.responses.retrieve(whole.id)
+    for answer in (whole, fetched):
+        assert [(item.type, item.status) for item in answer.output] == [
+            ("message", "incomplete"),
+            ("function_call", "completed"),
+        ]
