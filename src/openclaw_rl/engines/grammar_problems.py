@@ -41,8 +41,8 @@ def problem_of(told: str, text: str, tried: Tried) -> str:
     """Why a grammar is refused. `tried` gives what the library says of another one, empty where it takes it."""
     found = _JSON.match(told)
     if found is None:
-        return _plain(told if text.startswith("{") else _PLACE.sub("", told))  # lines are those of a client's grammar
-    why = _plain(found[2])
+        return plain(told if text.startswith("{") else _PLACE.sub("", told))  # lines are those of a client's grammar
+    why = plain(found[2])
     for rule in _rules(text, int(found[1])):
         schema = _schema_in(rule)
         if isinstance(schema, dict):
@@ -55,7 +55,7 @@ def unquoted(told: str) -> str:
     return " ".join(_WHERE.sub("", _QUOTED.sub("", told)).split())
 
 
-def _plain(told: str) -> str:
+def plain(told: str) -> str:
     """The library's words in one line, without the grammar that it repeats and without what only it knows."""
     why = " ".join(_QUOTED.sub("", told).split())[:_MOST_CHARS]
     keys = _KEYS.match(why)
@@ -100,7 +100,7 @@ def _place(schema: dict[str, object], told: str, why: str, tried: Tried) -> str:
             left -= 1
             seen.add(at)
             answer = _JSON.match(tried(f"start: %json {json.dumps({**kept, **each})}"))
-            if answer is not None and _plain(answer[2]) == why:
+            if answer is not None and plain(answer[2]) == why:
                 pointer, inner = at, each
                 break
         else:
