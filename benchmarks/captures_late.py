@@ -11,7 +11,7 @@ import itertools
 import json
 import random
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from benchmarks.captures_made import CHAT, MESSAGES, Said, Talk, Tongue, chat_body, messages_body
@@ -21,17 +21,26 @@ from openclaw_rl.core.message import Json
 WORDS = Path(__file__).with_suffix(".toml")
 CUT = "\x1f"  # between two parts of one message's content
 Play = Callable[[Talk, Tongue], None]
+Wire = Callable[[Talk, list[Said], bool], dict[str, Json]]
+Client = tuple[str, dict[str, str], str, Wire, Play]  # path, headers, system text
 
 
 def late(seed: int) -> list[Labelled]:
     """The exchanges of the three clients, two conversations of each in each language."""
+    return played(CLIENTS, seed, with_tools=("kiln", "lantern"))
+
+
+def played(clients: Mapping[str, Client], seed: int, *, with_tools: Collection[str]) -> list[Labelled]:
+    """Two conversations of each of these clients in each language; those `with_tools` send tools."""
     found: list[Labelled] = []
-    for name, (path, headers, system, wire, play) in CLIENTS.items():
+    for name, (path, headers, system, wire, play) in clients.items():
         counter, listed = itertools.count(), list[Labelled]()
         for number, (code, words) in enumerate([*tomllib.loads(WORDS.read_text("utf-8")).items()] * 2):
             draw = random.Random(f"{seed}/{name}/{number}")
             tongue = Tongue(words, random.Random(f"{seed}/{name}/{number}/{code}"))
-            talk = Talk(name, f"{name}-{number}", wire, path, headers, system, name != "parlour", draw, listed, counter)
+            talk = Talk(
+                name, f"{name}-{number}", wire, path, headers, system, name in with_tools, draw, listed, counter
+            )
             play(talk, tongue)
         found += listed
     return found
@@ -184,7 +193,7 @@ def _in_editor(talk: Talk, words: str, number: int) -> None:
     talk.asks(words, text=f"=== editor ===\n{seen}\n> return parse(line)\n=== message ===\n{words}")
 
 
-CLIENTS: dict[str, tuple[str, dict[str, str], str, Callable[[Talk, list[Said], bool], dict[str, Json]], Play]] = {
+CLIENTS: dict[str, Client] = {
     "kiln": (CHAT, {"user-agent": "kiln/4.2"}, "You are Kiln, a careful builder. " * 20, _parts, kiln),
     "parlour": (CHAT, {"user-agent": "node"}, "Be friendly. Answer in the person's language.", chat_body, parlour),
     "lantern": (MESSAGES, {"user-agent": "lantern-vscode/0.9"}, "You help in an editor. " * 20, messages_body, lantern),

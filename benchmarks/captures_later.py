@@ -6,35 +6,19 @@ is a help desk's chat, which hands messages on as objects; Fathom an agent that 
 
 from __future__ import annotations
 
-import itertools
 import json
-import random
-import tomllib
-from collections.abc import Callable
 
-from benchmarks.captures_late import WORDS, typed
+from benchmarks.captures_late import Client, played, typed
 from benchmarks.captures_made import CHAT, RESPONSES, Said, Talk, Tongue, chat_body, responses_body
 from benchmarks.captures_replay import Labelled
-from openclaw_rl.core.message import Json
 
-Play = Callable[[Talk, Tongue], None]
-Wire = Callable[[Talk, list[Said], bool], dict[str, Json]]
 POLICY = "Company policy applies to every answer: no promises about dates, no legal advice, stay polite."
 AGAIN = "Deine letzte Antwort war kein gültiger Aufruf. Antworte mit genau einem Aufruf oder mit FERTIG."
 
 
 def later(seed: int) -> list[Labelled]:
     """The exchanges of both clients, two conversations of each in each language."""
-    found: list[Labelled] = []
-    for name, (path, headers, system, wire, play) in CLIENTS.items():
-        counter, listed = itertools.count(), list[Labelled]()
-        for number, (code, words) in enumerate([*tomllib.loads(WORDS.read_text("utf-8")).items()] * 2):
-            draw = random.Random(f"{seed}/{name}/{number}")
-            tongue = Tongue(words, random.Random(f"{seed}/{name}/{number}/{code}"))
-            talk = Talk(name, f"{name}-{number}", wire, path, headers, system, name == "fathom", draw, listed, counter)
-            play(talk, tongue)
-        found += listed
-    return found
+    return played(CLIENTS, seed, with_tools=("fathom",))
 
 
 def halyard(talk: Talk, tongue: Tongue) -> None:
@@ -97,7 +81,7 @@ def fathom(talk: Talk, tongue: Tongue) -> None:
     talk.answered(tongue.one("replies"))
 
 
-CLIENTS: dict[str, tuple[str, dict[str, str], str, Wire, Play]] = {
+CLIENTS: dict[str, Client] = {
     "halyard": (CHAT, {"user-agent": "python-httpx/0.28"}, "You answer customers of a shop. " * 10, chat_body, halyard),
     "fathom": (
         RESPONSES,

@@ -24,6 +24,7 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _TARGET = re.compile(r"^\s*(?:[A-Z]+=\S+ )*make ([a-z][a-z-]*)", re.MULTILINE)
 _COMMAND = re.compile(r"openclaw-rl((?: [a-z][a-z-]*)+)")
 _MESSAGE = re.compile(r"^- `([^`]+)`:", re.MULTILINE)
+_TEST = re.compile(r"`(?:tests/)?([a-z_/]+\.py)::(test_[a-z0-9_]+)`")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
@@ -117,6 +118,27 @@ def _commands(text: str) -> Iterator[list[str]]:
 def test_every_command_that_a_page_names_exists(page: Path) -> None:
     for words in _commands(page.read_text("utf-8")):
         assert _is_command(words), f"there is no command openclaw-rl {' '.join(words)}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_every_test_that_a_page_names_exists(page: Path) -> None:
+    named = set(_TEST.findall(page.read_text("utf-8")))
+    missing = [f"{file}::{name}" for file, name in named if name not in _tests_in(ROOT / "tests" / file)]
+    assert missing == []
+
+
+def test_the_clients_page_names_tests_for_each_failure_of_real_clients() -> None:
+    held = (ROOT / "docs" / "clients.md").read_text("utf-8").partition("which tests hold it")[2]
+    rows = [line for line in held.split("\n") if line.startswith("| ") and not line.startswith("| what")]
+    assert len(rows) == 19 and all(_TEST.search(row) for row in rows)
+    assert _tests_in(ROOT / "tests" / "nowhere.py") == frozenset()
+
+
+@cache
+def _tests_in(path: Path) -> frozenset[str]:
+    """The names of a file's tests."""
+    tree = ast.parse(path.read_text("utf-8") if path.is_file() else "")
+    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 @cache

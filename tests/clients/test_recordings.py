@@ -5,10 +5,14 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-from benchmarks.client_captures import read
+import pytest
+
+from benchmarks.client_captures import read, replayed
 from benchmarks.client_truth import Label, Made, found
+from benchmarks.http import bundled_model
 
 FOLDER = Path(__file__).parent / "fixtures"
+PAGE = Path(__file__).parents[2] / "docs" / "clients.md"
 
 
 def test_there_are_enough_recordings_of_enough_clients_and_each_can_be_read() -> None:
@@ -29,6 +33,26 @@ def test_no_recording_names_a_key_or_the_machine_it_was_made_on() -> None:
         text = gzip.decompress(path.read_bytes()).decode()
         for word in ("Bearer ", '"authorization"', '"x-api-key"', "/wo" + "rk/", "build/clients", "/root/"):
             assert word not in text, f"{path.name} holds {word}"
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.jsonl.gz")), ids=lambda path: path.name.split(".")[0])
+async def test_a_replay_finds_what_the_clients_page_says(path: Path) -> None:
+    model = bundled_model()
+    assert model is not None
+    figures = (await replayed([path], model))["by_client"]
+    assert isinstance(figures, dict)
+    ((name, counts),) = figures.items()
+    wrong = (
+        counts["links_wrong"] + counts["links_missed"],
+        counts["kinds"] - counts["kinds_right"],
+        counts["next_states_wrong"] + counts["program_words_taken"],
+        counts["refused"],
+    )
+    cells = [str(counts["exchanges"]), *(f"no ({number})" if number else "yes" for number in wrong)]
+    (row,) = [line for line in PAGE.read_text("utf-8").split("\n") if line.startswith(f"| {name} |")]
+    said = [cell.strip() for cell in row.strip("|").split("|")]
+    assert [said[1], *said[6:]] == cells
+    assert counts["kinds"] > 10 and counts["links"] > 2
 
 
 def _made(turn: str, *, parent: str | None = None, heard: str | None = None, kind: str = "main") -> Made:

@@ -190,6 +190,15 @@ async def test_requests_of_the_clients_own_are_side_by_name(tmp_path: Path, why:
         assert placed.why.startswith(f"side: {why};")
 
 
+@pytest.mark.parametrize(("words", "most", "kind"), [("test", 1, "side"), ("test", 16, "side"), ("test", 17, "main")])
+async def test_a_connection_test_is_side_with_the_least_answer_that_any_api_allows(
+    tmp_path: Path, words: str, most: int, kind: str
+) -> None:
+    async with serving(tmp_path) as served:
+        _, placed = await send(served, chat(("user", words), max_tokens=most), "so")
+        assert placed.kind == kind
+
+
 async def test_an_observation_that_an_agent_sends_as_a_user_is_a_tools(tmp_path: Path) -> None:
     system = (
         "You are a helpful assistant that can interact multiple times with a computer shell to solve programming tasks."

@@ -145,6 +145,13 @@ async def _messages(url: str) -> None:
         async with claude.messages.stream(**asked, tools=tools, tool_choice=choice) as stream:  # type: ignore[arg-type]
             final = await stream.get_final_message()
         assert [block.name for block in final.content if block.type == "tool_use"] == ["weather"]
+        for most in range(4, 60, 8):  # cut in thinking, before the name, or within the arguments
+            cut = await claude.messages.create(
+                **{**asked, "max_tokens": most}, tools=tools, tool_choice={"type": "tool", "name": "weather"}
+            )  # type: ignore[call-overload]
+            given = [block.input for block in cut.content if block.type == "tool_use"]
+            assert cut.stop_reason in ("max_tokens", "tool_use")
+            assert all(set(each) <= {"city", "days"} for each in given)
         schema = Answer.model_json_schema()
         held = await claude.messages.create(
             **asked, extra_body={"output_config": {"format": {"type": "json_schema", "schema": schema}}}

@@ -110,7 +110,7 @@ async def test_thinking_is_counted_in_the_usage(server: Serving, client: AsyncOp
 
 async def test_wishes_without_effect_are_counted(server: Serving) -> None:
     server.says("x")
-    wishes = {"store": True, "service_tier": "flex", "verbosity": "low", "safety_identifier": "x", "prediction": None}
+    wishes = {"store": True, "service_tier": "flex", "verbosity": "low", "safety_identifier": "x", "prediction": {}}
     assert (await _post(server, {"messages": HELLO, "tools": [READ], **wishes}))[0] == 200
     async with aiohttp.ClientSession() as http, http.get(f"{server.url}/metrics") as answer:
         told = await answer.text()

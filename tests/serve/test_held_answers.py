@@ -91,6 +91,24 @@ async def test_every_api_takes_biases_and_penalties(renderer: ChatRenderer, tmp_
     assert server.engine.asked[0].sampling.leaning == LogitAdjustment(((5, 3.5),), 1.0, -1.0, 1.5)
 
 
+@pytest.mark.parametrize("stop", ["EN", ["never", "EN"]], ids=str)
+@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize("path", PATHS)
+async def test_every_api_takes_stop_texts(server: Serving, path: str, is_streamed: bool, stop: Json) -> None:
+    ids = server.says("weEND and more")
+    body = {**PATHS[path], "stop": stop, "stream": is_streamed}
+    async with (
+        aiohttp.ClientSession(headers=KEY) as http,
+        http.post(f"{server.url}/v1/{path}", json=body) as answer,
+    ):
+        told = await answer.text()
+    assert answer.status == 200 and "END" not in told and "more" not in told
+    assert "x-openclaw-rl-ignored" not in answer.headers
+    turn = server.book.turns[0]
+    assert turn.reply.text == "we"
+    assert turn.completion.tokens == ids[: len(turn.completion.tokens)]
+
+
 FORMAT: dict[str, Json] = {"type": "json_schema", "name": "x", "schema": SCHEMA, "strict": True}
 ANTHROPIC = {"name": "read", "input_schema": SCHEMA}
 RESPONSES = {"type": "function", **READ}

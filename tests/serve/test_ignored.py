@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Mapping
 from dataclasses import replace
 
 import aiohttp
 import msgspec
 import pytest
+import typing_extensions
+from anthropic.types import beta
+from openai.types import responses
 from serve_doubles import Serving, serving
 
 from openclaw_rl.render.passes import names_read
@@ -60,6 +64,7 @@ CASES: list[tuple[str, dict[str, object], str | None]] = [
     (RESPONSES, {"tools": [{"type": "web_search"}, {"type": "sorcery"}]}, "tools.sorcery, tools.web_search"),
     (RESPONSES, {"reasoning": {"effort": "high"}}, "reasoning.effort"),
     (TEXT, {"sparkle": 1}, "sparkle"),
+    *((path, {"sparkle": None, "glitter": False, "seed": None}, "glitter") for path in WHOLE),
 ]
 
 
@@ -159,6 +164,28 @@ async def test_tools_that_a_client_runs_by_an_agreed_schema_are_told_of(renderer
     assert "undo_edit" in str(told["str_replace_editor"].parameters)
     assert "undo_edit" not in str(told["str_replace_based_edit_tool"].parameters)
     assert "800 by 600" in told["computer"].description
+
+
+def _kinds(union: object) -> set[str]:
+    """The kinds of the tools that an official client knows."""
+    kinds = [
+        typing_extensions.get_type_hints(tool).get("type")
+        for tool in typing.get_args(union)
+        if typing_extensions.is_typeddict(tool)
+    ]
+    return {name for kind in kinds for name in typing.get_args(kind) if isinstance(name, str)}
+
+
+async def test_no_tool_that_the_official_clients_know_costs_the_request(renderer: ChatRenderer, store: Store) -> None:
+    whole = {"name": "x", "display_width_px": 800, "display_height_px": 600, "parameters": SCHEMA, "tools": []}
+    asked = [(MESSAGES, kind) for kind in sorted(_kinds(beta.BetaToolUnionParam))]
+    asked += [(RESPONSES, kind) for kind in sorted(_kinds(responses.ToolParam))]
+    assert len(asked) > 30
+    async with serving(renderer, store, change=lambda parts: replace(parts, context_length=16384)) as server:
+        for path, kind in [*asked, (CHAT, "not_known_yet"), (MESSAGES, "not_known_yet"), (RESPONSES, "not_known_yet")]:
+            told = await _ask(server, path, {"tools": [{"type": kind, **whole}]})
+            assert (told is None) == bool(server.book.turns[-1].tools) or kind == "namespace", kind
+            assert told in (None, f"tools.{kind}"), kind
 
 
 def test_a_dated_tool_with_a_schema_of_its_own_is_a_plain_one() -> None:

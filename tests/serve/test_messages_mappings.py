@@ -173,7 +173,8 @@ async def test_what_has_no_effect_is_taken_and_counted(server: Serving) -> None:
 REFUSED: list[tuple[dict[str, object], str]] = [
     ({"output_format": {"type": "json_schema", "schema": {}}}, "cannot constrain an answer to a format"),
     ({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, "cannot constrain an answer to a format"),
-    ({"stop": ["x"]}, "stop_sequences"),
+    ({"stop": [""]}, "stop holds an empty text"),
+    ({"stop_sequences": ["x"] * 9, "stop": ["y"] * 8}, "stop_sequences holds 17"),
     ({"stop_sequences": [""]}, "stop_sequences holds an empty text"),
     ({"stop_sequences": ["x"] * 17}, "stop_sequences holds 17"),
     ({"tools": READ, "tool_choice": {"type": "tool", "name": "read"}}, "force a tool call"),

@@ -82,3 +82,5 @@ async def test_a_test_of_the_connection_is_answered(server: Serving, path: str, 
     server.says("hello")
     async with aiohttp.ClientSession(headers=KEY) as http, http.post(server.url + path, json=body) as answer:
         assert answer.status == 200 and "x-openclaw-rl-ignored" not in answer.headers
+    most = body.get("max_tokens", body.get("max_output_tokens"))
+    assert [arrival.max_tokens for arrival in server.book.arrivals] == ([] if most is None else [most])

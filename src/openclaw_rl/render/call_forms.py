@@ -46,7 +46,10 @@ def call_form(family: Family, lark: Lark, tools: Sequence[CallableTool], *, is_f
 
 def _each(lark: Lark, tools: Sequence[CallableTool], before: str, between: str) -> str:
     """The name of a tool between two expressions, and its arguments as JSON."""
-    ways = [f"{lark.text(tool.name)} {between} {lark.json(_arguments(tool))}".strip() for tool in tools]
+    ways = [
+        f"{lark.text(tool.name)} {between} {lark.json(_arguments(tool), of=f'the tool {tool.name}')}".strip()
+        for tool in tools
+    ]
     return f"{before} {any_of(ways)}"
 
 

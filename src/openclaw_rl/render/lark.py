@@ -58,9 +58,15 @@ class Lark:
         parts = " ".join(f"& ~/(?s:.*){regex_of(each)}(?s:.*)/" for each in without)
         return self.terminal(f"/(?s:.*)/ {parts}".strip())
 
-    def json(self, schema: Mapping[str, Json] | bool, whitespace: str = WHITESPACE) -> str:
-        """JSON of this schema; `whitespace` may stand where JSON allows it, nothing where it is empty."""
-        return self.rule(f"%json {json.dumps(prepared(schema, whitespace), ensure_ascii=False)}")
+    def json(self, schema: Mapping[str, Json] | bool, whitespace: str = WHITESPACE, *, of: str = "") -> str:
+        """JSON of this schema; `whitespace` may stand where JSON allows it, nothing where it is empty.
+
+        `of` says whose schema it is, for the message if the library refuses it.
+        """
+        found = prepared(schema, whitespace)
+        if isinstance(found, dict) and (of or "$comment" in found):
+            found = {**found, "$comment": of}
+        return self.rule(f"%json {json.dumps(found, ensure_ascii=False)}")
 
     def written(self, start: str) -> str:
         """The grammar that begins with this expression."""

@@ -82,13 +82,14 @@ def _call(lark: Lark, tool: CallableTool, tags: TagGrammar) -> str:
     required = [str(name) for name in needed] if isinstance(needed, list) else []
     pairs = []
     for name in (*held, *(name for name in required if name not in held)):
-        pair = f"{tags.key(name)} {_value(lark, tags, held.get(name, {}), schema)}"
+        of = f"the argument {name} of the tool {tool.name}"
+        pair = f"{tags.key(name)} {_value(lark, tags, held.get(name, {}), schema, of=of)}"
         pairs.append(pair if name in required else f"({pair})?")
     return lark.rule(" ".join((head, *pairs)))
 
 
-def _value(lark: Lark, tags: TagGrammar, told: Json, whole: Mapping[str, Json]) -> str:
-    """One value, and what closes it."""
+def _value(lark: Lark, tags: TagGrammar, told: Json, whole: Mapping[str, Json], *, of: str) -> str:
+    """One value, and what closes it. `of` says what it is."""
     if not isinstance(told, dict) or not set(told) - _NOTES:
         return _text(lark, tags, {}, is_told=True)  # anything: whatever it is read as
     definitions = {name: whole[name] for name in ("$defs", "definitions") if name in whole}
@@ -97,7 +98,7 @@ def _value(lark: Lark, tags: TagGrammar, told: Json, whole: Mapping[str, Json]) 
         if way.get("type") == "string":
             ways.append(_text(lark, tags, way, is_told=told.get("type") == "string"))
         else:
-            ways.append(f"{lark.json({**definitions, **way})} {_closing(lark, tags)}")
+            ways.append(f"{lark.json({**definitions, **way}, of=of)} {_closing(lark, tags)}")
     return any_of(ways)
 
 

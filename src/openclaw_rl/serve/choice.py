@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from openclaw_rl.core.completion import Completion, Finish, SampledToken, SpanKind, completion_of
+from openclaw_rl.core.completion import Completion, Finish, SampledToken, Span, SpanKind, completion_of
 from openclaw_rl.core.message import Message, TextPart
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.render.parsers import CallDelta, ReplyDelta, StreamParser, TextDelta
@@ -28,6 +28,11 @@ class Choice:
         self._said: list[str] = []
         self._calls_shown = 0
         self._has_ended = False
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """What its tokens are."""
+        return self._parser.spans()
 
     @property
     def stop_met(self) -> str | None:
@@ -63,7 +68,7 @@ class Choice:
     def completion(self, version: PolicyVersion) -> Completion:
         """The tokens as sampled, those after a stop text included."""
         assert self.finish is not None
-        return replace(completion_of(self.sampled, version, self.finish), spans=self._parser.spans())
+        return replace(completion_of(self.sampled, version, self.finish), spans=self.spans)
 
     def reply(self) -> Message:
         """The answer as the client saw it."""
@@ -76,12 +81,13 @@ class Choice:
 
     def count(self, kind: SpanKind) -> int:
         """How many of the tokens are of this kind."""
-        return sum(span.stop - span.start for span in self._parser.spans() if span.kind is kind)
+        return sum(span.stop - span.start for span in self.spans if span.kind is kind)
 
     def said(self) -> list[SampledToken]:
         """The tokens of its text, those after a stop text included."""
-        spans = self._parser.spans()
-        return [token for span in spans if span.kind is SpanKind.TEXT for token in self.sampled[span.start : span.stop]]
+        return [
+            token for span in self.spans if span.kind is SpanKind.TEXT for token in self.sampled[span.start : span.stop]
+        ]
 
     @property
     def reason(self) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from openclaw_rl.core.sampling import Grammar
+from openclaw_rl.engines.grammar_problems import problem_of
 from openclaw_rl.engines.local.guides import Guide
 from openclaw_rl.engines.local.recent import Recent
 from openclaw_rl.errors import RequestError
@@ -82,10 +84,15 @@ class Grammars:
                     raise _refused(f"the tokenizer of {self._source.parent.name} cannot be read: {error}") from error
             tokenizer = self._tokenizer
         limits = LLParserLimits(verbose_errors=False)
-        made = LLMatcher(tokenizer, _in_lark(text), log_level=0, limits=limits)
+
+        def tried(grammar: str) -> str:
+            return LLMatcher(tokenizer, grammar, log_level=0, limits=limits).get_error()
+
+        text = _in_lark(text)
+        made = LLMatcher(tokenizer, text, log_level=0, limits=limits)
         if made.is_error():
-            raise _refused(_first_lines(made.get_error()))
-        _follow(made.deep_copy())
+            raise _refused(problem_of(made.get_error(), text, tried))
+        _follow(made.deep_copy(), text, tried)
         return made
 
 
@@ -111,7 +118,7 @@ def _in_lark(text: str) -> str:
     return json.dumps(held)
 
 
-def _follow(matcher: LLMatcher) -> None:
+def _follow(matcher: LLMatcher, text: str, tried: Callable[[str], str]) -> None:
     """Goes some steps along the grammar: what is too wide for the library shows there. Raises RequestError."""
     for _ in range(PROBED):
         found = matcher.compute_ff_tokens()
@@ -120,7 +127,7 @@ def _follow(matcher: LLMatcher) -> None:
         if token < 0 or matcher.is_stopped() or not matcher.consume_token(token):
             break
     if matcher.is_error():
-        raise _refused(_first_lines(matcher.get_error()))
+        raise _refused(problem_of(matcher.get_error(), text, tried))
     if matcher.is_stopped() and not matcher.is_accepting():
         raise _refused("no answer could ever be complete")
 
@@ -131,9 +138,3 @@ def _refused(why: str) -> RequestError:
         fix="simplify the schema or grammar, or leave it out",
         code="unsupported_format",
     )
-
-
-def _first_lines(told: str) -> str:
-    """The library's own words, without the grammar that it repeats below them."""
-    lines = [line.strip() for line in told.splitlines() if line.strip(" ^")]
-    return " ".join(lines[:4])[:400]

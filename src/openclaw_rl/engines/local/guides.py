@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from openclaw_rl.engines.grammar_problems import plain
+
 if TYPE_CHECKING:
     from llguidance import LLMatcher
 
@@ -79,7 +81,7 @@ class Guide:
     def _catch_up(self) -> None:
         taken, self._taken = self._taken, []
         if taken and self._matcher.try_consume_tokens(taken) < len(taken):
-            self.problem = f"the grammar cannot be followed: {self._matcher.get_error()}"
+            self.problem = f"the grammar cannot be followed: {plain(self._matcher.get_error())}"
 
     def go_on(self, said: Sequence[int]) -> None:
         """The answer begins with these tokens, which were sampled before."""
@@ -96,7 +98,7 @@ class Guide:
                 _allow(words, end)
         left = int(np.bitwise_count(words.view(np.uint32)).sum())
         if not left:
-            self.problem = self._matcher.get_error() or "the grammar leaves no token"
+            self.problem = plain(self._matcher.get_error()) or "the grammar leaves no token"
         return left
 
 

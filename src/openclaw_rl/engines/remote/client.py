@@ -24,6 +24,7 @@ from openclaw_rl.core.host import Host
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Grammar, Sampling
 from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.engines.grammar_problems import unquoted
 from openclaw_rl.engines.limits import check_prompt, check_score, check_version
 from openclaw_rl.engines.remote.checks import TEXT, check_server
 from openclaw_rl.engines.remote.dialect import Ask, Dialect, Piece
@@ -285,7 +286,7 @@ class RemoteEngine:
             raise _full(problem.problem) from problem
         if problem.status >= 500:
             raise EngineError(f"{replica.http.url}: {problem.problem}", fix="see the server's messages") from problem
-        raise RequestError(problem.problem, fix="change the request", code="engine_refused") from problem
+        raise RequestError(unquoted(problem.problem), fix="change the request", code="engine_refused") from problem
 
     async def _place(self, prompt: Prompt) -> Replica:
         """The server for this prompt. Raises EngineError where none comes up in time."""

@@ -85,7 +85,8 @@ def check_parameters(
             continue
         found = refused.get(name) or _REFUSED.get(name)
         if found is None:
-            ignored.append(name)
+            if bytes(raw) != b"null":  # which asks for nothing
+                ignored.append(name)
         elif value_of(raw) not in found[0]:
             raise unsupported(name, found[1])
     return ignored

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import msgspec
 
-from openclaw_rl.core.completion import SampledToken
-from openclaw_rl.core.message import Json, Message
+from openclaw_rl.core.completion import Finish, SampledToken
+from openclaw_rl.core.message import Json, Message, is_too_deep
 from openclaw_rl.render.parsers import ArgumentsDelta, CallDelta, ReasoningDelta, ReplyDelta, TextDelta
 from openclaw_rl.serve.choice import Choice
 from openclaw_rl.serve.failures import as_anthropic
@@ -99,8 +100,8 @@ def message_json(turn: str, model: str, content: list[Json], usage: Json) -> dic
     }
 
 
-def blocks_of(reply: Message, turn: str) -> list[Json]:
-    """A reply as blocks; thinking is signed with its turn."""
+def blocks_of(reply: Message, turn: str, finish: Finish | None) -> list[Json]:
+    """A reply as blocks; thinking is signed with its turn. Of a call that was cut, the input is what it holds whole."""
     found: list[Json] = []
     if reply.reasoning is not None:
         found.append({"type": "thinking", "thinking": reply.reasoning, "signature": turn})
@@ -109,8 +110,38 @@ def blocks_of(reply: Message, turn: str) -> list[Json]:
     for call in reply.tool_calls:
         parsed = call.parsed()
         given: Json = parsed if isinstance(parsed, dict) else {"arguments": call.arguments}
+        if given is not parsed and finish is Finish.LENGTH and call is reply.tool_calls[-1]:
+            given = written_input(call.arguments)
         found.append({"type": "tool_use", "id": call.id, "name": call.name, "input": given})
     return found
+
+
+def written_input(arguments: str) -> dict[str, Json]:
+    """The members of an object that are whole where its text was cut, as clients make them of a stream's fragments."""
+    if is_too_deep(arguments):
+        return {}
+    closers: list[str] = []
+    ways = list[tuple[int, str]]()  # ends of a text that may be whole, and what closes it there
+    in_string = is_escaped = False
+    for at, char in enumerate(arguments):
+        if in_string:
+            in_string, is_escaped = is_escaped or char != '"', char == "\\" and not is_escaped
+        elif char == '"':
+            in_string = True
+        elif char == ",":
+            ways.append((at, "".join(reversed(closers))))
+        elif char in "{[":
+            closers.append("}" if char == "{" else "]")
+            ways.append((at + 1, "".join(reversed(closers))))
+        elif char in "}]" and closers:
+            closers.pop()
+    for end, rest in ((len(arguments), "".join(reversed(closers))), *reversed(ways[-2:])):
+        try:
+            found: Json = json.loads(arguments[:end] + rest, strict=False)
+        except ValueError:
+            continue
+        return found if isinstance(found, dict) else {}
+    return {}
 
 
 def ending_of(choice: Choice) -> tuple[str, str | None]:

@@ -15,7 +15,6 @@ from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.apis.chat.wire import SamplingSpec, facts_of, fields_of
 from openclaw_rl.serve.apis.messages.chunks import MessageChunks, blocks_of, ending_of, message_json, usage_of
 from openclaw_rl.serve.apis.messages.wire import (
-    REFUSED,
     CountTokensBody,
     MessageParam,
     MessagesBody,
@@ -63,7 +62,7 @@ async def count_tokens(request: web.Request, parts: ServeParts, key_name: str) -
 def _read(parts: ServeParts, raw: bytes) -> tuple[MessagesBody, GenerationRequest]:
     """The body and what it asks for. Raises RequestError."""
     raw, fields = fields_of(raw)
-    ignored = check_parameters(fields, _TAKEN, REFUSED)
+    ignored = check_parameters(fields, _TAKEN)
     check_sizes(fields)
     body = parsed_in_pieces(raw, fields, MessagesBody, "messages", MessageParam, most=parts.context_length)
     ignored += passed_over(body)
@@ -73,7 +72,7 @@ def _read(parts: ServeParts, raw: bytes) -> tuple[MessagesBody, GenerationReques
 
 def _count(parts: ServeParts, raw: bytes) -> int:
     raw, fields = fields_of(raw)
-    check_parameters(fields, _COUNTED, REFUSED)
+    check_parameters(fields, _COUNTED)
     check_sizes(fields)
     facts_of(fields)  # of a wrong type or size they are refused here as they would be there
     body = parsed_in_pieces(raw, fields, CountTokensBody, "messages", MessageParam, most=MOST_COUNTED)
@@ -111,9 +110,9 @@ def _asked(parts: ServeParts, body: MessagesBody, facts: dict[str, Json], ignore
         raise RequestError(
             f"max_tokens is {body.max_tokens}", fix="an answer has at least one token", param="max_tokens"
         )
-    spec = SamplingSpec(
-        temperature=body.temperature, top_p=body.top_p, top_k=body.top_k, stop=list(body.stop_sequences or ())
-    )
+    also = (body.stop,) if isinstance(body.stop, str) else body.stop or ()
+    stops = [*(body.stop_sequences or ()), *also]
+    spec = SamplingSpec(temperature=body.temperature, top_p=body.top_p, top_k=body.top_k, stop=stops)
     choice, unseen, tools = body.tool_choice, Placeholders(), offered(body)
     has_one_call = choice is not None and bool(choice.disable_parallel_tool_use)
     strict = {tool.name for tool in body.tools or () if tool.strict}
@@ -127,7 +126,7 @@ def _asked(parts: ServeParts, body: MessagesBody, facts: dict[str, Json], ignore
             spec, parts.defaults, parts.eos_ids, max_tokens=body.max_tokens, top_logprobs=0, extras=body
         ),
         max_tokens=body.max_tokens,
-        stops=stops_of(spec, "stop_sequences"),
+        stops=stops_of(spec, "stop_sequences" if body.stop_sequences else "stop"),
         has_one_call=has_one_call,
         form=answer_form(tools, choice_of(body), strict, held, has_one_call=has_one_call),
         options=options.values,
@@ -139,6 +138,7 @@ def _asked(parts: ServeParts, body: MessagesBody, facts: dict[str, Json], ignore
 
 def _answer(generation: Generation, model: str) -> web.Response:
     choice = generation.choices[0]
-    body = message_json(choice.turn, model, blocks_of(choice.reply(), choice.turn), usage_of(generation))
+    blocks = blocks_of(choice.reply(), choice.turn, choice.finish)
+    body = message_json(choice.turn, model, blocks, usage_of(generation))
     body["stop_reason"], body["stop_sequence"] = ending_of(choice)
     return web.Response(body=msgspec.json.encode(body), content_type="application/json", headers=generation.headers)

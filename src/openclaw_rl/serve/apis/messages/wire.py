@@ -14,15 +14,10 @@ from openclaw_rl.serve.apis.messages.tools import ToolParam, is_elsewhere, tools
 from openclaw_rl.serve.request import tool_choice
 from openclaw_rl.serve.request.extras import Extras
 from openclaw_rl.serve.request.names import MOST_CALL_ID, check_name
-from openclaw_rl.serve.request.params import Refused
 from openclaw_rl.serve.request.thinking import Options, ThinkingRequest, options_of
 from openclaw_rl.serve.request.unseen import Placeholders, data_facts, own_line, text_in
 
 _EMPTY: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-# What this API alone may ask for and cannot have: the values that ask for nothing, and why not.
-REFUSED: Refused = {
-    "stop": ((None, []), "the parameter is called stop_sequences in this API"),
-}
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
 
 
@@ -109,6 +104,7 @@ class MessagesBody(CountTokensBody, kw_only=True):
     max_tokens: int
     stream: bool | None = None
     stop_sequences: list[str] | None = None
+    stop: str | list[str] | None = None  # as OpenAI's APIs call them
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None

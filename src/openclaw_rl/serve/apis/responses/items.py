@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from openclaw_rl.core.completion import Finish, SpanKind
+from openclaw_rl.core.completion import Finish, Span, SpanKind
 from openclaw_rl.core.message import Json, Message, Role, Tool, ToolCall
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.serve.apis.responses.tools import input_of, shape_of, tools_as_sent
@@ -62,9 +62,9 @@ def call_item(names: ItemNames, number: int, call: ToolCall, status: str, *, sha
 
 
 def output_of(
-    reply: Message, turn: str, finish: Finish, *, shown: Mapping[str, Json], logprobs: list[Json]
+    reply: Message, turn: str, finish: Finish, *, spans: Sequence[Span], shown: Mapping[str, Json], logprobs: list[Json]
 ) -> list[Json]:
-    """The items of a whole answer to what `shown` says was asked. Where it was cut, the last one is incomplete."""
+    """The items of a whole answer to what `shown` says was asked. Where it was cut, the one that was is incomplete."""
     names = ItemNames(turn)
     found: list[dict[str, Json]] = []
     if reply.reasoning:
@@ -74,7 +74,10 @@ def output_of(
     for number, call in enumerate(reply.tool_calls):
         found.append(call_item(names, number, call, COMPLETED, shapes=shown.get("tool_shapes")))
     if found and finish is not Finish.STOP:
-        found[-1]["status"] = INCOMPLETE
+        kinds = [span.kind for span in spans if span.kind is not SpanKind.MARK]
+        messages = [item for item in found if item["type"] == "message"]
+        cut = messages[-1] if messages and kinds[-1:] == [SpanKind.TEXT] else found[-1]  # text may follow a call
+        cut["status"] = INCOMPLETE
     return [*found]
 
 
@@ -108,7 +111,9 @@ def fetched(turn: Turn) -> dict[str, Json]:
         **_head(turn.id, turn.messages, turn.tools, turn.shown),
         "created_at": int(turn.at_s),
         **_ending(completion.finish, turn.shown),
-        "output": output_of(turn.reply, turn.id, completion.finish, shown=turn.shown, logprobs=[]),
+        "output": output_of(
+            turn.reply, turn.id, completion.finish, spans=completion.spans, shown=turn.shown, logprobs=[]
+        ),
         "usage": _usage(len(turn.prompt), cached, len(completion.tokens), thought),
     }
 

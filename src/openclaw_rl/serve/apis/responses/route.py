@@ -267,6 +267,7 @@ def _answer(generation: Generation, *, has_logprobs: bool) -> web.Response:
     choice = generation.choices[0]
     assert choice.finish is not None
     logprobs = token_entries(choice.said(), generation.parts.renderer.table) if has_logprobs else []
-    output = output_of(choice.reply(), choice.turn, choice.finish, shown=generation.asked.shown, logprobs=logprobs)
+    shown, spans = generation.asked.shown, choice.spans
+    output = output_of(choice.reply(), choice.turn, choice.finish, spans=spans, shown=shown, logprobs=logprobs)
     body = msgspec.json.encode(ended(generation, output))
     return web.Response(body=body, content_type="application/json", headers=generation.headers)
