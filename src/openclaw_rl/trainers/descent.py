@@ -18,10 +18,11 @@ from torch.optim import Optimizer
 from openclaw_rl.trainers.objective import LossSums
 
 SMALLER, LARGER = 0.5, 1.3  # the rate's factors after a rise and after a fall
-AT_FIRST = 1.8  # its factor after a fall as long as no update was undone: the first rate is small for most models
+AT_FIRST = 1.5  # its factor after a fall until an update is undone: the first rate is small for most models
 GENTLER = 0.3  # the share of the usual rate to begin with, for each time that what is learned was refused before
 LEARNED = 1e-3  # nats a token from the teacher: nothing is left to be learned
-LEAST, MOST = 1e-4, 20.0  # of the first rate: below nothing is to be gained any more, above it is not looked for
+NEARLY, SLOW = 0.06, 0.9  # the share of the distance at which a step ends if an update leaves more than `SLOW` of it
+LEAST, MOST = 1e-4, 67.0  # of the first rate: below nothing is to be gained any more, above it is not looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,8 @@ def walked(
     enough: float,
     arrived: Callable[[int, float], None] = lambda updates, share: None,
 ) -> DescentResult:
-    """Takes at most so many updates beside those it undoes, until the distance is this share of what it was.
+    """Takes at most so many updates beside those it undoes, until the distance is this share of what it was, or nearly
+    so and an update hardly lowers it.
 
     `measure` leaves the gradient in the weights; `distance` reads how far off they are. The last update is looked at
     too, so no step ends farther off than it could have. Each time `arrived` hears how many updates are kept and what
@@ -73,6 +75,7 @@ def walked(
             walk.not_finite = found.not_finite
             break
         is_first = False
+        before = walk.distance
         is_kept = descent.arrived(found.tally.distill if found.norm is not None else math.inf)
         if is_kept:
             walk.distance = found.tally.distill
@@ -81,7 +84,8 @@ def walked(
             break
         descent.update()
         walk.updates += 1
-        if is_kept and found.tally.distill < (max(enough * walk.first.distill, LEARNED) if enough else 0.0):
+        share = max(enough, NEARLY) if walk.distance > SLOW * before else enough
+        if is_kept and enough and walk.distance < max(share * walk.first.distill, LEARNED):
             break  # so little was left before this update
     if descent.can_undo and walk.not_finite is None and not descent.is_over:
         if (last := distance()) <= walk.distance:
