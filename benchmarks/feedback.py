@@ -31,7 +31,7 @@ CORRECTIONS = 24
 PATIENCE_S = 120.0
 POLL_S = 0.02
 STYLES = (world.Style.NATURAL, world.Style.FRIENDLY, world.Style.DETAILED)
-PARTS = ("judge", "hint", "wait", "teacher_and_step", "gate_and_swap")
+PARTS = ("judge", "hint", "wait", "step", "demonstrations_gate_and_swap")
 
 
 async def measured(server: Server, count: int) -> tuple[list[dict[str, float]], int]:
@@ -104,8 +104,8 @@ async def one_correction(
         "judge": judge,
         "hint": hint,
         "wait": max(0.0, judged - judge - hint),
-        "teacher_and_step": step,
-        "gate_and_swap": rest,
+        "step": step,
+        "demonstrations_gate_and_swap": rest,
     }
 
 

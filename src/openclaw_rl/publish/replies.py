@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -37,7 +38,7 @@ class Trials:
 
     async def replies(self, turns: Sequence[Turn], version: PolicyVersion) -> list[TrialReply]:
         """A reply to each turn's prompt. Raises EngineError or RequestError where the engine cannot be asked now."""
-        return [await self._reply(turn, version) for turn in turns]
+        return await asyncio.gather(*(self._reply(turn, version) for turn in turns))
 
     async def _reply(self, turn: Turn, version: PolicyVersion) -> TrialReply:
         exploded = 2 * len(turn.completion.tokens) + 32
