@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.plan.shape import ModelShape
-from openclaw_rl.plan.takes import Means, Role, policy, teacher, trainer
+from openclaw_rl.plan.takes import MemorySettings, ProcessMemory, policy, teacher, trainer
 
 GIB = 1 << 30
 FREE = 0.97  # of a card's memory: the driver and the screen have the rest
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PlanQuestion:
     """What is to be planned."""
 
     model: ModelShape
-    means: Means
+    means: MemorySettings
     gpus: int
     memory: int  # bytes of one GPU, or of the machine if there is none
     judge: ModelShape | None = None
@@ -44,7 +44,7 @@ class Device:
 
     name: str
     size: int
-    roles: tuple[Role, ...]
+    roles: tuple[ProcessMemory, ...]
 
     @property
     def taken(self) -> int:
@@ -71,7 +71,7 @@ class Placing:
         return all(device.fits for device in self.devices)
 
 
-def placed(asked: Question) -> Placing:
+def placed(asked: PlanQuestion) -> Placing:
     """Where everything goes. The largest role has the first GPU; each other one goes where most is left."""
     devices = _devices(asked)
     fits = all(device.fits for device in devices)
@@ -82,22 +82,22 @@ def placed(asked: Question) -> Placing:
     return Placing(devices, tuple(_settings(asked, devices)), () if fits else tuple(_changes(asked)))
 
 
-def roles(asked: Question) -> list[Role]:
+def roles(asked: PlanQuestion) -> list[ProcessMemory]:
     """Policy, trainer (with a teacher of its own in its process), and a judge of its own."""
     found = [policy(asked.model, asked.means)]
     taking = trainer(asked.model, asked.means)
     if asked.teacher is not None:
         own = teacher(asked.teacher, asked.means)
-        taking = Role("trainer and teacher", (*taking.items, *own.items))
+        taking = ProcessMemory("trainer and teacher", (*taking.items, *own.items))
     found.append(taking)
     if asked.judge is not None:
         found.append(policy(asked.judge, replace(asked.means, versions=0), name="judge"))
     return found
 
 
-def _devices(asked: Question) -> tuple[Device, ...]:
+def _devices(asked: PlanQuestion) -> tuple[Device, ...]:
     names = [f"cuda:{index}" for index in range(asked.gpus)] or ["cpu"]
-    held: dict[str, list[Role]] = {name: [] for name in names}
+    held: dict[str, list[ProcessMemory]] = {name: [] for name in names}
     for role in roles(asked):
         least = min(names, key=lambda name: sum(one.size for one in held[name]))
         held[least].append(role)
@@ -105,7 +105,7 @@ def _devices(asked: Question) -> tuple[Device, ...]:
     return tuple(Device(name, size, tuple(held[name])) for name in names)
 
 
-def _settings(asked: Question, devices: tuple[Device, ...]) -> Iterator[tuple[str, str]]:
+def _settings(asked: PlanQuestion, devices: tuple[Device, ...]) -> Iterator[tuple[str, str]]:
     means = asked.means
     for device in devices:
         for role in device.roles:
@@ -121,7 +121,7 @@ def _settings(asked: Question, devices: tuple[Device, ...]) -> Iterator[tuple[st
     yield "trainer.rank", str(means.rank)
 
 
-def _changes(asked: Question) -> Iterator[str]:
+def _changes(asked: PlanQuestion) -> Iterator[str]:
     """What would make it fit, each alone first, then together; at last what this machine cannot hold."""
     alone = list(_tries(asked))
     found = False
@@ -145,7 +145,7 @@ def _changes(asked: Question) -> Iterator[str]:
     )
 
 
-def _tries(asked: Question) -> Iterator[tuple[str, Question]]:
+def _tries(asked: PlanQuestion) -> Iterator[tuple[str, PlanQuestion]]:
     means = asked.means
     if means.dtype == "float32":
         yield "bfloat16 (--dtype bfloat16)", replace(asked, means=replace(means, dtype="bfloat16"))
@@ -169,7 +169,7 @@ def _tries(asked: Question) -> Iterator[tuple[str, Question]]:
         yield f"{asked.gpus + 1} GPUs", replace(asked, gpus=asked.gpus + 1)
 
 
-def _both(first: Means, second: Means) -> Means:
+def _both(first: MemorySettings, second: MemorySettings) -> MemorySettings:
     """The smaller of both in everything that can be smaller."""
     order = ("auto", "8bit", "4bit")
     return replace(

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.plan.shape import ModelShape
-from openclaw_rl.plan.takes import BYTES, Means
+from openclaw_rl.plan.takes import BYTES, MemorySettings
 
 EFFICIENCY = 0.4  # of a card's largest number of operations: what large products reach in practice
 STEP_OVERHEAD_S = 0.010  # of a decode step on a GPU: launching kernels (13 ms a step were measured on an H100 for 4 B)
@@ -80,7 +80,7 @@ class Forecast:
     staleness: float  # versions
 
 
-def forecast(shape: ModelShape, means: Means, card: Card, habits: Habits, *, is_shared: bool) -> Forecast:
+def forecast(shape: ModelShape, means: MemorySettings, card: Card, habits: Habits, *, is_shared: bool) -> Forecast:
     """What these users get. With `is_shared` engine and trainer are on one device, and halve it while a step runs."""
     read = _bytes_read(shape, means)
     compute = 2.0 * shape.active * means.users / card.flops
@@ -111,7 +111,7 @@ def forecast(shape: ModelShape, means: Means, card: Card, habits: Habits, *, is_
     )
 
 
-def _bytes_read(shape: ModelShape, means: Means) -> float:
+def _bytes_read(shape: ModelShape, means: MemorySettings) -> float:
     share = {"auto": BYTES[means.dtype], "8bit": 1.0, "4bit": 0.5625}[means.weights]
     low = min(shape.lowered, shape.active)
     weights = low * share + (shape.active - low) * means.number
