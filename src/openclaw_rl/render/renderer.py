@@ -20,7 +20,6 @@ from openclaw_rl.core.prompt import Prompt, Segment
 from openclaw_rl.core.sampling import Grammar
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.render.block import BlockKey, PromptBlock, read_key
-from openclaw_rl.render.call_ids import with_nine_letters
 from openclaw_rl.render.continuation import ContinuedPrompt, continued
 from openclaw_rl.render.detokenise import TokenBytes
 from openclaw_rl.render.encoding import TooManyTokens, count, longest_token
@@ -30,6 +29,7 @@ from openclaw_rl.render.held import BoundedCache
 from openclaw_rl.render.manner import settled
 from openclaw_rl.render.matching import alike
 from openclaw_rl.render.parsers import Family, StreamParser, family_of, opens_thinking, parser_of, writes_fences
+from openclaw_rl.render.parsers.mistral import with_nine_letters
 from openclaw_rl.render.parsers.plain import PlainParser
 from openclaw_rl.render.settings import RenderSettings
 from openclaw_rl.render.shape import RenderedBlocks, is_append_only, shape_of
