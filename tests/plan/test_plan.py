@@ -106,20 +106,20 @@ def test_the_engines_share_is_worked_by_hand(four_billion: Path) -> None:
 
 def test_the_trainers_share_is_worked_by_hand(four_billion: Path) -> None:
     shape = read_shape(four_billion)
-    means = MemorySettings(is_gpu=True, rank=16)
+    settings = MemorySettings(is_gpu=True, rank=16)
     lora = 16 * 36 * ((2560 + 4096) + 2 * (2560 + 1024) + (4096 + 2560) + 3 * (2560 + 9728))
-    found = _sizes(trainer(shape, means))
+    found = _sizes(trainer(shape, settings))
     assert found["LoRA and optimiser"] == lora * 12
     assert found["scopes in memory"] == lora * 12 * 2
-    few = _sizes(trainer(shape, replace(means, weights="4bit")))
+    few = _sizes(trainer(shape, replace(settings, weights="4bit")))
     # half a byte and a 4-byte scale for 64 of the linear layers' weights; the embedding stays
     assert few["base weights in 4 bits"] == shape.linear // 2 + 4 * shape.linear // 64
     assert few["weights in all bits"] == 2 * (shape.embedding + shape.small)
-    again = _sizes(trainer(shape, replace(means, recompute_layers=True)))
+    again = _sizes(trainer(shape, replace(settings, recompute_layers=True)))
     # 4 replies of 512: 2.2 hidden states of 2,560 a layer; 16 rows of logits; gradient and the point to go back to
     assert again["a step"] == 2048 * 36 * 5632 * 2 + 16 * 151_936 * 4 * 6 + lora * 20
     # one reply of 64: reading 8,192 tokens of prompt takes more
-    short = _sizes(trainer(shape, replace(means, samples=1, reply=64)))
+    short = _sizes(trainer(shape, replace(settings, samples=1, reply=64)))
     assert short["a step"] == 8192 * (6 * 2560 + 6 * 9728) * 2
 
 
@@ -147,7 +147,7 @@ def test_what_does_not_fit_says_what_would_help(four_billion: Path) -> None:
     assert not found.fits
     assert [change[:6] for change in found.changes] == ["8 bits", "4 bits", "2 GPUs"]
     assert all("then it fits" in change for change in found.changes)
-    changed = placed(replace(asked, means=replace(asked.means, weights="4bit")))
+    changed = placed(replace(asked, settings=replace(asked.settings, weights="4bit")))
     assert changed.fits and ("engine.weights", "4bit") in changed.settings
     hopeless = placed(replace(asked, memory=GIB))
     assert "even with all of these" in hopeless.changes[0] and "vllm" in hopeless.changes[1]
@@ -157,8 +157,8 @@ def test_speeds_are_worked_by_hand() -> None:
     shape = ModelShape("m", "llama", 64, 1, 2, 2, 32, 100, 4096, True, 0, 0, (), 0)
     assert shape.active == 6400
     card = Card("slow", 1e6, 1e6)
-    means = MemorySettings(is_gpu=False, dtype="float32", users=2, context=100)
-    found = forecast(shape, means, card, Habits(prompt=10, reply=4, pause_s=1.0), is_shared=False)
+    settings = MemorySettings(is_gpu=False, dtype="float32", users=2, context=100)
+    found = forecast(shape, settings, card, Habits(prompt=10, reply=4, pause_s=1.0), is_shared=False)
     # read: 6,400 x 4 bytes, and 2 users x 100 tokens x 128 numbers x 4 bytes; computed: 2 x 6,400 x 2 operations
     assert found.decode_ms == pytest.approx(1e3 * (25_600 + 102_400) / 1e6)
     # 2 x 6,400 x 10 tokens at 0.4 of a million operations a second, half of both users' before one's own

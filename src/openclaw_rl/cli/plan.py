@@ -52,12 +52,12 @@ def plan(
     from openclaw_rl.plan.simulation import Habits, forecast
 
     shape = _shape(model)
-    means = _means(shape, gpus=gpus, users=users, context=context, weights=weights, dtype=dtype, rank=rank)
+    settings = _memory_settings(shape, gpus=gpus, users=users, context=context, weights=weights, dtype=dtype, rank=rank)
     own_judge, own_teacher = (_shape(name) if name else None for name in (judge, teacher))
-    asked = PlanQuestion(shape, means, gpus, int(memory * GIB), own_judge, own_teacher)
+    asked = PlanQuestion(shape, settings, gpus, int(memory * GIB), own_judge, own_teacher)
     found = placed(asked)
     is_shared = len(found.devices) == 1
-    expected = forecast(shape, means, _card(card, gpus, bandwidth, flops), Habits(), is_shared=is_shared)
+    expected = forecast(shape, settings, _card(card, gpus, bandwidth, flops), Habits(), is_shared=is_shared)
     if as_json:
         print(json.dumps(as_table(asked, found, expected)))
     else:
@@ -96,10 +96,10 @@ def as_table(asked: PlanQuestion, found: Placing, expected: Forecast) -> dict[st
 
 def lines(asked: PlanQuestion, found: Placing, expected: Forecast, *, explain: bool) -> Iterator[str]:
     """The same for people."""
-    shape, means = asked.model, asked.means
+    shape, settings = asked.model, asked.settings
     experts = f", {shape.active / 1e9:.2f} billion for each token" if shape.experts else ""
     yield f"{shape.name}: {shape.total / 1e9:.3g} billion weights{experts}"
-    yield f"{means.users} users of {means.context} tokens each, {means.dtype}"
+    yield f"{settings.users} users of {settings.context} tokens each, {settings.dtype}"
     yield f"All numbers are {COMPUTED}."
     for device in found.devices:
         yield ""
@@ -112,7 +112,7 @@ def lines(asked: PlanQuestion, found: Placing, expected: Forecast, *, explain: b
         yield "It fits. Settings for it:"
         yield from (f"  {name} = {value}" for name, value in found.settings)
     yield ""
-    yield from _forecast_lines(expected, asked.means.users)
+    yield from _forecast_lines(expected, asked.settings.users)
 
 
 def _device_lines(device: Device, *, explain: bool) -> Iterator[str]:
@@ -135,7 +135,7 @@ def _forecast_lines(expected: Forecast, users: int) -> Iterator[str]:
     yield f"  one every {expected.seconds_between_steps:.0f} s; a sample is {expected.staleness:.1f} versions old"
 
 
-def _means(
+def _memory_settings(
     shape: ModelShape, *, gpus: int, users: int, context: int, weights: str, dtype: str, rank: int
 ) -> MemorySettings:
     from openclaw_rl.errors import ConfigError
