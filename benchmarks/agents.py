@@ -25,7 +25,7 @@ from benchmarks.transfer import product_digest
 from openclaw_rl.agents.endpoint import PolicyEndpoint
 from openclaw_rl.agents.entries import local_envs
 from openclaw_rl.agents.training import TrainingPlan
-from openclaw_rl.agents.trial import SMALL, Trial, TrialPlan
+from openclaw_rl.agents.trial import SMALL, AgentTrial, TrialPlan
 from openclaw_rl.core.message import Json
 from openclaw_rl.envs.box.probe import BoxKind
 from openclaw_rl.envs.open import EnvOptions
@@ -99,7 +99,7 @@ async def one(setting: Setting, way: str, seed: int, *, model: Path, episodes: i
         options = EnvOptions(score_steps=setting in SCORED and WAYS[way].scores_steps)
         plain = await stack.enter_async_context(local_envs(setting.value, BoxKind.AUTO))
         scored = await stack.enter_async_context(local_envs(setting.value, BoxKind.AUTO, options))
-        trial = Trial(endpoint, scored, plan, lambda words: progress(f"  {words}"))
+        trial = AgentTrial(endpoint, scored, plan, lambda words: progress(f"  {words}"))
         measuring = replace(trial, open_env=plain)
         before = await measuring.measure("before")
         trained = await trial.train()

@@ -37,7 +37,7 @@ from openclaw_rl.teach.floods import DailyCounts
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.testing.turns import a_sample, a_turn
 from openclaw_rl.tiny.world import bundled_model
-from openclaw_rl.train.fairness import most_of_one, shared_fairly
+from openclaw_rl.train.schedule import most_of_one, shared_fairly
 from openclaw_rl.train.settings import TrainSettings
 
 CASES = Path(__file__).with_name("attacks.jsonl")

@@ -25,7 +25,7 @@ from benchmarks.common import finish, is_quick
 from openclaw_rl.agents.endpoint import PolicyEndpoint
 from openclaw_rl.agents.entries import EnvOpener, TaskEntry, local_envs
 from openclaw_rl.agents.training import Training, TrainingPlan
-from openclaw_rl.agents.trial import Measured, Trial, TrialPlan, words_of
+from openclaw_rl.agents.trial import AgentTrial, Measured, TrialPlan, words_of
 from openclaw_rl.agents.view import RunView
 from openclaw_rl.core.message import Json
 from openclaw_rl.envs.box.probe import BoxKind
@@ -140,7 +140,7 @@ async def run(setting: Setting, *, episodes: int, times: int, seed: int, box: Bo
         opener = await stack.enter_async_context(local_envs(setting.value, box))
         told = lambda words: console.print(f"  {words}")  # noqa: E731
         seen: dict[str, list[WatchedEpisode]] = {"before": [], "after": []}
-        trial = Trial(endpoint, watching(opener, seen["before"]), plan, told)
+        trial = AgentTrial(endpoint, watching(opener, seen["before"]), plan, told)
         console.print("attempting unseen tasks, to know what it can do before")
         before = await trial.measure("before")
         console.print(f"before: {_words(before.figures['unseen'])} unseen tasks solved; now it learns by itself")

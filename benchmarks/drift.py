@@ -32,8 +32,8 @@ from openclaw_rl.core.turn import Turn, TurnKind
 from openclaw_rl.core.version import BASE
 from openclaw_rl.engines.local.client import LocalEngine
 from openclaw_rl.engines.settings import EngineSettings
-from openclaw_rl.render.call_ids import with_nine_letters
 from openclaw_rl.render.parsers import Family
+from openclaw_rl.render.parsers.mistral import with_nine_letters
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.testing.families import STAND_INS, VOCAB
 from openclaw_rl.testing.rewriting import Rewriting, ThinkingTreatment, claimed, is_honest

@@ -18,7 +18,7 @@ from statistics import median
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
 from benchmarks.memory import HINT, MIB, REPLY, Load, MadeModel, made_model, measured
 from openclaw_rl.plan.shape import read_shape
-from openclaw_rl.plan.takes import Means, policy, trainer, without_process
+from openclaw_rl.plan.takes import MemorySettings, policy, trainer, without_process
 
 TINY = MadeModel(192, 4, 4096)
 SMALL = MadeModel(384, 6, 8192)
@@ -42,11 +42,11 @@ def case(place: Path, made: MadeModel, load: Load) -> Figures:
     """Mebibytes planned and measured, and by how much the plan is off."""
     model = made_model(place, made)
     shape = read_shape(model)
-    means = Means(
+    settings = MemorySettings(
         is_gpu=False, dtype=load.dtype, weights=load.weights, users=load.users, context=load.context, rank=load.rank,
         reply=REPLY, samples=1, versions=0, scopes=0,
     )  # fmt: skip
-    planned = [without_process(role).size / MIB for role in (policy(shape, means), trainer(shape, means))]
+    planned = [without_process(role).size / MIB for role in (policy(shape, settings), trainer(shape, settings))]
     found = measured(model, load)
     figures: Figures = {"model": str(made), "weights_m": round(shape.total / 1e6, 1), "load": str(load)}
     for name, plan, seen in zip(("engine", "trainer"), planned, found, strict=True):

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.house import names_twice
+
 ROOT = Path(__file__).parent.parent
 MOST_LINES_OF_A_FILE = 400
 MOST_LINES_OF_A_FUNCTION = 60
@@ -47,6 +49,10 @@ def _faults(path: Path) -> Iterator[str]:
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_files_and_functions_are_of_a_size_a_reader_can_hold(folder: str) -> None:
     assert [fault for path in sorted((ROOT / folder).rglob("*.py")) for fault in _faults(path)] == []
+
+
+def test_a_class_name_is_defined_in_one_module() -> None:
+    assert names_twice() == {}
 
 
 def test_nothing_names_a_package_registry_or_a_place_on_the_machine_it_was_written_on() -> None:

@@ -14,7 +14,7 @@ from benchmarks import demo_agent
 from openclaw_rl.agents.endpoint import PolicyEndpoint
 from openclaw_rl.agents.entries import TaskEntry
 from openclaw_rl.agents.training import TrainingPlan
-from openclaw_rl.agents.trial import Trial, TrialPlan
+from openclaw_rl.agents.trial import AgentTrial, TrialPlan
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.envs.task import Env, Observation, Task
 
@@ -52,7 +52,7 @@ async def test_measuring_records_nothing_and_training_records_each_episode(tmp_p
         policy_server(tmp_path / "home", two_then_submit) as server,
         PolicyEndpoint(server.url, KEY, patience_s=5.0) as endpoint,
     ):
-        trial = Trial(endpoint, reach, plan, heard.append)
+        trial = AgentTrial(endpoint, reach, plan, heard.append)
         before = await trial.measure("before")
         assert await server.parts.store.episodes.page(limit=50) == []
         trained = await trial.train()

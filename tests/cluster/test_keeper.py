@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from openclaw_rl.cluster import keeper
-from openclaw_rl.cluster.node import Node, digest_of
+from openclaw_rl.cluster.node import NodeActor, digest_of
 from openclaw_rl.testing.ray_nodes import is_alive
 
 SOURCE = Path(keeper.__file__).read_text("utf-8")
-# An actor that is killed: it starts a keeper as Node.start does, and says what that said.
+# An actor that is killed: it starts a keeper as NodeActor.start does, and says what that said.
 ACTOR = """
 import subprocess, sys, time
 kept = subprocess.Popen([sys.executable, "-c", {source!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -95,7 +95,7 @@ async def test_files_that_are_not_on_a_node_are_sent_once_and_checked(
     (there / "inner" / "weights").write_bytes(bytes(range(256)))
     names = ("config.json", "inner/weights")
     digest = digest_of(there, names)
-    node = Node(SOURCE)
+    node = NodeActor(SOURCE)
     for is_kept in (False, True):
         assert await node.found(str(there), names, digest, is_kept) == str(there)  # a disk that both read
         assert await node.found("/elsewhere", names, digest, is_kept) == ""
@@ -116,7 +116,7 @@ async def test_files_that_are_not_on_a_node_are_sent_once_and_checked(
     (there / "config.json").write_text("[]")
     assert await node.found(str(there), names, digest, False) == ""
     await node.end()
-    assert await Node(SOURCE).found("/elsewhere", names, digest, True) == place  # what is kept outlasts it
+    assert await NodeActor(SOURCE).found("/elsewhere", names, digest, True) == place  # what is kept outlasts it
 
 
 async def test_without_ray_the_start_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 from claw_requests import BLOCK, READ, RULES, STAMP, SYSTEM, ask, asked, first, kind, request, runtime, said
 from conversation import reply, serving, user
 
-from openclaw_rl.collect.clients.openclaw_words import SUMMARY
+from openclaw_rl.collect.clients.openclaw import SUMMARY
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import Message, Role, TextPart, ToolCall, message
 from openclaw_rl.core.turn import TurnKind

@@ -10,7 +10,7 @@ from claw_requests import ask as ask_claw
 from conversation import reply, serving, user
 from wire import TOOLS, called, calling, chat, result, send
 
-from openclaw_rl.collect.clients.openclaw_words import SUMMARY
+from openclaw_rl.collect.clients.openclaw import SUMMARY
 from openclaw_rl.collect.clients.rules import AnyClient, known_clients
 from openclaw_rl.collect.evidence import align, call_key, is_same_reply, part_of
 from openclaw_rl.core.message import Message, Role, ToolCall, message

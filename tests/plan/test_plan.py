@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from openclaw_rl.cli import app
 from openclaw_rl.errors import ConfigError, ModelError
-from openclaw_rl.plan.placing import GIB, Question, placed
+from openclaw_rl.plan.placing import GIB, PlanQuestion, placed
 from openclaw_rl.plan.shape import ModelShape, read_shape
 from openclaw_rl.plan.simulation import CARDS, Card, Habits, forecast
-from openclaw_rl.plan.takes import Means, Role, policy, trainer
+from openclaw_rl.plan.takes import MemorySettings, ProcessMemory, policy, trainer
 from openclaw_rl.weights.lowbits import LowBitsLinear, lower
 
 SIZES: dict[str, object] = {
@@ -89,13 +89,13 @@ def test_a_token_meets_only_the_experts_that_are_chosen(tmp_path: Path) -> None:
     assert shape.lora(8) == 4 * 8 * ((128 + 128) + 2 * (128 + 64) + (128 + 128))
 
 
-def _sizes(role: Role) -> dict[str, int]:
+def _sizes(role: ProcessMemory) -> dict[str, int]:
     return {item.name: item.size for item in role.items}
 
 
 def test_the_engines_share_is_worked_by_hand(four_billion: Path) -> None:
     shape = read_shape(four_billion)
-    found = _sizes(policy(shape, Means(is_gpu=True, users=3, context=5000)))
+    found = _sizes(policy(shape, MemorySettings(is_gpu=True, users=3, context=5000)))
     assert found["base weights"] == 2 * shape.total == 2 * 4_022_468_096
     # 5,000 tokens lie in a block of 8,192; 36 layers x 8 heads x 128 x 2 numbers of 2 bytes
     assert found["keys and values"] == 3 * 8192 * 36 * 8 * 128 * 2 * 2
@@ -106,48 +106,48 @@ def test_the_engines_share_is_worked_by_hand(four_billion: Path) -> None:
 
 def test_the_trainers_share_is_worked_by_hand(four_billion: Path) -> None:
     shape = read_shape(four_billion)
-    means = Means(is_gpu=True, rank=16)
+    settings = MemorySettings(is_gpu=True, rank=16)
     lora = 16 * 36 * ((2560 + 4096) + 2 * (2560 + 1024) + (4096 + 2560) + 3 * (2560 + 9728))
-    found = _sizes(trainer(shape, means))
+    found = _sizes(trainer(shape, settings))
     assert found["LoRA and optimiser"] == lora * 12
     assert found["scopes in memory"] == lora * 12 * 2
-    few = _sizes(trainer(shape, replace(means, weights="4bit")))
+    few = _sizes(trainer(shape, replace(settings, weights="4bit")))
     # half a byte and a 4-byte scale for 64 of the linear layers' weights; the embedding stays
     assert few["base weights in 4 bits"] == shape.linear // 2 + 4 * shape.linear // 64
     assert few["weights in all bits"] == 2 * (shape.embedding + shape.small)
-    again = _sizes(trainer(shape, replace(means, recompute_layers=True)))
+    again = _sizes(trainer(shape, replace(settings, recompute_layers=True)))
     # 4 replies of 512: 2.2 hidden states of 2,560 a layer; 16 rows of logits; gradient and the point to go back to
     assert again["a step"] == 2048 * 36 * 5632 * 2 + 16 * 151_936 * 4 * 6 + lora * 20
     # one reply of 64: reading 8,192 tokens of prompt takes more
-    short = _sizes(trainer(shape, replace(means, samples=1, reply=64)))
+    short = _sizes(trainer(shape, replace(settings, samples=1, reply=64)))
     assert short["a step"] == 8192 * (6 * 2560 + 6 * 9728) * 2
 
 
 def test_float32_on_a_cpu_is_laid_out_twice_for_the_trainer(four_billion: Path) -> None:
     shape = read_shape(four_billion)
-    found = _sizes(trainer(shape, Means(is_gpu=False, dtype="float32")))
+    found = _sizes(trainer(shape, MemorySettings(is_gpu=False, dtype="float32")))
     assert found["base weights"] == 4 * (2 * (shape.linear + shape.embedding) + shape.embedding + shape.small)
 
 
 def test_roles_go_where_most_is_left(four_billion: Path) -> None:
     shape = read_shape(four_billion)
-    two = placed(Question(shape, Means(is_gpu=True), 2, 24 * GIB, judge=shape))
+    two = placed(PlanQuestion(shape, MemorySettings(is_gpu=True), 2, 24 * GIB, judge=shape))
     assert two.devices[0].roles[0].name == "policy"
     assert sorted(role.name for device in two.devices for role in device.roles) == ["judge", "policy", "trainer"]
     assert ("trainer.device", "cuda:1") in two.settings
-    own = placed(Question(shape, Means(is_gpu=True), 1, 80 * GIB, teacher=shape))
+    own = placed(PlanQuestion(shape, MemorySettings(is_gpu=True), 1, 80 * GIB, teacher=shape))
     assert [role.name for role in own.devices[0].roles] == ["policy", "trainer and teacher"]
     assert own.fits and own.changes == ()
 
 
 def test_what_does_not_fit_says_what_would_help(four_billion: Path) -> None:
     shape = read_shape(four_billion)
-    asked = Question(shape, Means(is_gpu=True, users=2, context=8192), 1, 20 * GIB)
+    asked = PlanQuestion(shape, MemorySettings(is_gpu=True, users=2, context=8192), 1, 20 * GIB)
     found = placed(asked)
     assert not found.fits
     assert [change[:6] for change in found.changes] == ["8 bits", "4 bits", "2 GPUs"]
     assert all("then it fits" in change for change in found.changes)
-    changed = placed(replace(asked, means=replace(asked.means, weights="4bit")))
+    changed = placed(replace(asked, settings=replace(asked.settings, weights="4bit")))
     assert changed.fits and ("engine.weights", "4bit") in changed.settings
     hopeless = placed(replace(asked, memory=GIB))
     assert "even with all of these" in hopeless.changes[0] and "vllm" in hopeless.changes[1]
@@ -157,8 +157,8 @@ def test_speeds_are_worked_by_hand() -> None:
     shape = ModelShape("m", "llama", 64, 1, 2, 2, 32, 100, 4096, True, 0, 0, (), 0)
     assert shape.active == 6400
     card = Card("slow", 1e6, 1e6)
-    means = Means(is_gpu=False, dtype="float32", users=2, context=100)
-    found = forecast(shape, means, card, Habits(prompt=10, reply=4, pause_s=1.0), is_shared=False)
+    settings = MemorySettings(is_gpu=False, dtype="float32", users=2, context=100)
+    found = forecast(shape, settings, card, Habits(prompt=10, reply=4, pause_s=1.0), is_shared=False)
     # read: 6,400 x 4 bytes, and 2 users x 100 tokens x 128 numbers x 4 bytes; computed: 2 x 6,400 x 2 operations
     assert found.decode_ms == pytest.approx(1e3 * (25_600 + 102_400) / 1e6)
     # 2 x 6,400 x 10 tokens at 0.4 of a million operations a second, half of both users' before one's own
@@ -173,7 +173,8 @@ def test_speeds_are_worked_by_hand() -> None:
 def test_more_users_get_fewer_tokens_each_and_more_together(four_billion: Path) -> None:
     shape = read_shape(four_billion)
     few, many = (
-        forecast(shape, Means(is_gpu=True, users=users), CARDS["h100"], Habits(), is_shared=False) for users in (1, 32)
+        forecast(shape, MemorySettings(is_gpu=True, users=users), CARDS["h100"], Habits(), is_shared=False)
+        for users in (1, 32)
     )
     assert few.tokens_a_second_each > many.tokens_a_second_each
     assert few.tokens_a_second_most < many.tokens_a_second_most
@@ -196,9 +197,9 @@ def test_an_attention_that_is_not_known_is_refused(tmp_path: Path) -> None:
 def test_a_question_that_makes_no_sense_is_refused(four_billion: Path) -> None:
     shape = read_shape(four_billion)
     with pytest.raises(ConfigError, match="40960"):
-        Question(shape, Means(is_gpu=True, context=50_000), 1, GIB)
+        PlanQuestion(shape, MemorySettings(is_gpu=True, context=50_000), 1, GIB)
     with pytest.raises(ConfigError, match="GPUs"):
-        Question(shape, Means(is_gpu=True), -1, GIB)
+        PlanQuestion(shape, MemorySettings(is_gpu=True), -1, GIB)
 
 
 def test_the_command_prints_how_each_number_came_about(four_billion: Path) -> None:

@@ -20,7 +20,7 @@ from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionStatus
 from openclaw_rl.testing.trainer import ScriptedTrainer
 from openclaw_rl.train.costs import Costs
-from openclaw_rl.train.under_way import StepInProgress, left_s, told
+from openclaw_rl.train.step_parts import StepInProgress, left_s, progress_in_words
 
 TIMEOUT_S, LIMIT_S = 1800.0, 600.0
 FAST = 1e-3  # seconds a token and its attention to a thousand before it
@@ -259,7 +259,7 @@ UNDER_WAY = StepInProgress(samples=1, tokens=12_000.0, seconds=90.0)
     ],
 )
 def test_how_far_a_step_has_come_is_said_in_words(progress: StepProgress | None, words: str) -> None:
-    assert told(progress, UNDER_WAY) == words
+    assert progress_in_words(progress, UNDER_WAY) == words
 
 
 def test_before_any_step_was_measured_nobody_says_how_long_it_takes() -> None:

@@ -15,7 +15,7 @@ from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.teach.floods import DAY_S, DailyCounts
 from openclaw_rl.teach.settings import TeachSettings
-from openclaw_rl.train.fairness import apart, most_of_one, shared_fairly
+from openclaw_rl.train.schedule import apart, most_of_one, shared_fairly
 from openclaw_rl.train.settings import TrainSettings
 
 

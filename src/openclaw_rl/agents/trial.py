@@ -52,7 +52,7 @@ class Measured:
 
 
 @dataclass(slots=True)
-class Trial:
+class AgentTrial:
     """One server's trial. `tell` hears what is going on, in words: now and then, and not for every attempt."""
 
     endpoint: PolicyEndpoint

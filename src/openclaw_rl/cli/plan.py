@@ -13,10 +13,10 @@ import typer
 from openclaw_rl.core.message import Json
 
 if TYPE_CHECKING:
-    from openclaw_rl.plan.placing import Device, Placing, Question
+    from openclaw_rl.plan.placing import Device, Placing, PlanQuestion
     from openclaw_rl.plan.shape import ModelShape
     from openclaw_rl.plan.simulation import Card, Forecast
-    from openclaw_rl.plan.takes import Bits, Means
+    from openclaw_rl.plan.takes import Bits, MemorySettings
 
 app = typer.Typer()
 GIB = 1 << 30
@@ -48,16 +48,16 @@ def plan(
     Nothing is loaded: the numbers follow from the model's config.json. docs/plan.md has the formulas, and how far off
     they were wherever that could be measured.
     """
-    from openclaw_rl.plan.placing import Question, placed
+    from openclaw_rl.plan.placing import PlanQuestion, placed
     from openclaw_rl.plan.simulation import Habits, forecast
 
     shape = _shape(model)
-    means = _means(shape, gpus=gpus, users=users, context=context, weights=weights, dtype=dtype, rank=rank)
+    settings = _memory_settings(shape, gpus=gpus, users=users, context=context, weights=weights, dtype=dtype, rank=rank)
     own_judge, own_teacher = (_shape(name) if name else None for name in (judge, teacher))
-    asked = Question(shape, means, gpus, int(memory * GIB), own_judge, own_teacher)
+    asked = PlanQuestion(shape, settings, gpus, int(memory * GIB), own_judge, own_teacher)
     found = placed(asked)
     is_shared = len(found.devices) == 1
-    expected = forecast(shape, means, _card(card, gpus, bandwidth, flops), Habits(), is_shared=is_shared)
+    expected = forecast(shape, settings, _card(card, gpus, bandwidth, flops), Habits(), is_shared=is_shared)
     if as_json:
         print(json.dumps(as_table(asked, found, expected)))
     else:
@@ -66,7 +66,7 @@ def plan(
         raise typer.Exit(1)
 
 
-def as_table(asked: Question, found: Placing, expected: Forecast) -> dict[str, Json]:
+def as_table(asked: PlanQuestion, found: Placing, expected: Forecast) -> dict[str, Json]:
     """All of it, in bytes; every item with how it was computed."""
     devices: list[Json] = [
         {
@@ -94,12 +94,12 @@ def as_table(asked: Question, found: Placing, expected: Forecast) -> dict[str, J
     }
 
 
-def lines(asked: Question, found: Placing, expected: Forecast, *, explain: bool) -> Iterator[str]:
+def lines(asked: PlanQuestion, found: Placing, expected: Forecast, *, explain: bool) -> Iterator[str]:
     """The same for people."""
-    shape, means = asked.model, asked.means
+    shape, settings = asked.model, asked.settings
     experts = f", {shape.active / 1e9:.2f} billion for each token" if shape.experts else ""
     yield f"{shape.name}: {shape.total / 1e9:.3g} billion weights{experts}"
-    yield f"{means.users} users of {means.context} tokens each, {means.dtype}"
+    yield f"{settings.users} users of {settings.context} tokens each, {settings.dtype}"
     yield f"All numbers are {COMPUTED}."
     for device in found.devices:
         yield ""
@@ -112,7 +112,7 @@ def lines(asked: Question, found: Placing, expected: Forecast, *, explain: bool)
         yield "It fits. Settings for it:"
         yield from (f"  {name} = {value}" for name, value in found.settings)
     yield ""
-    yield from _forecast_lines(expected, asked.means.users)
+    yield from _forecast_lines(expected, asked.settings.users)
 
 
 def _device_lines(device: Device, *, explain: bool) -> Iterator[str]:
@@ -135,9 +135,11 @@ def _forecast_lines(expected: Forecast, users: int) -> Iterator[str]:
     yield f"  one every {expected.seconds_between_steps:.0f} s; a sample is {expected.staleness:.1f} versions old"
 
 
-def _means(shape: ModelShape, *, gpus: int, users: int, context: int, weights: str, dtype: str, rank: int) -> Means:
+def _memory_settings(
+    shape: ModelShape, *, gpus: int, users: int, context: int, weights: str, dtype: str, rank: int
+) -> MemorySettings:
     from openclaw_rl.errors import ConfigError
-    from openclaw_rl.plan.takes import Means
+    from openclaw_rl.plan.takes import MemorySettings
 
     bits: dict[str, Bits] = {"auto": "auto", "8bit": "8bit", "4bit": "4bit"}
     if weights not in bits:
@@ -146,7 +148,7 @@ def _means(shape: ModelShape, *, gpus: int, users: int, context: int, weights: s
         raise ConfigError(f"--dtype is {dtype!r}", fix="use one of auto, float32, bfloat16")
     if dtype == "auto":
         dtype = "float32" if not gpus and shape.total < SMALL else "bfloat16"
-    return Means(
+    return MemorySettings(
         is_gpu=gpus > 0,
         dtype=dtype,
         weights=bits[weights],

@@ -61,7 +61,7 @@ class Forget:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartProcess:
     """Start a process. Answered by None."""
 
     place: Place
@@ -83,11 +83,11 @@ class End:
     place: Place
 
 
-Call = Join | Place | Send | Forget | Start | Wait | End
+Call = Join | Place | Send | Forget | StartProcess | Wait | End
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class CallFailure:
     """Why a call cannot be answered; `is_setting`: something the user set is wrong."""
 
     problem: str

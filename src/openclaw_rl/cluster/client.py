@@ -12,7 +12,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from openclaw_rl.cluster.calls import Call, End, Forget, Join, Joined, Place, Placed, Problem, Send, Start, Wait
+from openclaw_rl.cluster.calls import (
+    Call,
+    CallFailure,
+    End,
+    Forget,
+    Join,
+    Joined,
+    Place,
+    Placed,
+    Send,
+    StartProcess,
+    Wait,
+)
 from openclaw_rl.cluster.roles import Group
 from openclaw_rl.core import pipe
 from openclaw_rl.errors import ClusterError, ConfigError, OpenClawRLError
@@ -121,7 +133,7 @@ class Cluster:
             found = await answer
         finally:
             self._asked.pop(number, None)
-        if isinstance(found, Problem):
+        if isinstance(found, CallFailure):
             kind = ConfigError if found.is_setting else ClusterError
             raise kind(found.problem, fix=found.fix)
         return found
@@ -138,7 +150,7 @@ class Cluster:
         self.joined = None
         for answer in self._asked.values():
             if not answer.done():
-                answer.set_result(Problem(f"what speaks with the cluster ended with {code}"))
+                answer.set_result(CallFailure(f"what speaks with the cluster ended with {code}"))
 
 
 class NodeHost:
@@ -186,7 +198,7 @@ class NodeHost:
         Where the command is the Python of this program, the node's own is taken.
         """
         words = tuple("" if word == sys.executable and not at else word for at, word in enumerate(command))
-        await self._ask(Start(self._place, words, self.environment | dict(environment)))
+        await self._ask(StartProcess(self._place, words, self.environment | dict(environment)))
         self._waiting = asyncio.create_task(self._ended())
 
     async def wait(self) -> str:

@@ -14,13 +14,13 @@ import sys
 import threading
 from typing import BinaryIO
 
-from openclaw_rl.cluster.calls import Call, End, Forget, Join, Place, Problem, Send, Start, Wait
+from openclaw_rl.cluster.calls import Call, CallFailure, End, Forget, Join, Place, Send, StartProcess, Wait
 from openclaw_rl.core import pipe
 from openclaw_rl.core.logs import set_up_logging
 from openclaw_rl.errors import ConfigError, OpenClawRLError
 
 log = logging.getLogger(__name__)
-NOT_INSTALLED = Problem(
+NOT_INSTALLED = CallFailure(
     "Ray is not installed here",
     "run `pip install 'openclaw-rl[ray]'`, and then `pip install ray==...` of the cluster's release",
     True,
@@ -61,10 +61,10 @@ async def _serve(answers: BinaryIO) -> None:
         try:
             found = await _answer(cluster, call)
         except OpenClawRLError as problem:
-            found = Problem(problem.problem, problem.fix, isinstance(problem, ConfigError))
+            found = CallFailure(problem.problem, problem.fix, isinstance(problem, ConfigError))
         except Exception as problem:  # the edge of a call: whoever asked must hear of it
             log.exception("the call broke")
-            found = Problem(f"{type(problem).__name__}: {problem}")
+            found = CallFailure(f"{type(problem).__name__}: {problem}")
         pipe.write(answers, (number, found))
 
     while (said := await calls.get()) is not None:
@@ -74,7 +74,9 @@ async def _serve(answers: BinaryIO) -> None:
                 cluster = RayCluster.join(call)
                 pipe.write(answers, (number, await cluster.reserve(call)))
             except OpenClawRLError as problem:
-                pipe.write(answers, (number, Problem(problem.problem, problem.fix, isinstance(problem, ConfigError))))
+                pipe.write(
+                    answers, (number, CallFailure(problem.problem, problem.fix, isinstance(problem, ConfigError)))
+                )
             continue
         task = asyncio.create_task(answer(number, call))
         running.add(task)
@@ -97,7 +99,7 @@ async def _answer(cluster: object, call: Call) -> object:
             return await cluster.wait(call.place)
         case Forget():
             await cluster.forget(call)
-        case Start():
+        case StartProcess():
             await cluster.start(call)
         case End():
             await cluster.end(call.place)

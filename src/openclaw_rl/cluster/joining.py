@@ -17,8 +17,8 @@ from ray.util.placement_group import PlacementGroup, get_placement_group, placem
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from openclaw_rl.cluster import keeper, node
-from openclaw_rl.cluster.calls import Forget, Join, Joined, Place, Placed, Send, Start
-from openclaw_rl.cluster.node import PIECE, Node, digest_of
+from openclaw_rl.cluster.calls import Forget, Join, Joined, Place, Placed, Send, StartProcess
+from openclaw_rl.cluster.node import PIECE, NodeActor, digest_of
 from openclaw_rl.cluster.roles import Group, NodeRoom, check_room
 from openclaw_rl.errors import ClusterError, ConfigError
 
@@ -83,7 +83,7 @@ class RayCluster:
         await self.end(place)
         group = self._groups[place.role]
         where = PlacementGroupSchedulingStrategy(self._room[place.role], place.number)
-        made = ray.remote(Node).options(
+        made = ray.remote(NodeActor).options(
             num_cpus=group.cpus, num_gpus=group.gpus, max_restarts=0, max_task_retries=0, scheduling_strategy=where
         )
         self._actors[place] = actor = made.remote(self._keeper)
@@ -122,7 +122,7 @@ class RayCluster:
         if digest is not None:
             await self._asked(call.place, self._actor(call.place).forget.remote(digest))
 
-    async def start(self, start: Start) -> None:
+    async def start(self, start: StartProcess) -> None:
         """Starts a process in its place."""
         await self._asked(start.place, self._actor(start.place).start.remote(start.command, start.environment))
 

@@ -31,7 +31,7 @@ def digest_of(folder: Path, names: Sequence[str]) -> str:
     return total.hexdigest()
 
 
-class Node:
+class NodeActor:
     """One place on a node. `keeper` is the text of keeper.py."""
 
     def __init__(self, keeper: str) -> None:

@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.plan.shape import ModelShape
-from openclaw_rl.plan.takes import Means, Role, policy, teacher, trainer
+from openclaw_rl.plan.takes import MemorySettings, ProcessMemory, policy, teacher, trainer
 
 GIB = 1 << 30
 FREE = 0.97  # of a card's memory: the driver and the screen have the rest
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PlanQuestion:
     """What is to be planned."""
 
     model: ModelShape
-    means: Means
+    settings: MemorySettings
     gpus: int
     memory: int  # bytes of one GPU, or of the machine if there is none
     judge: ModelShape | None = None
@@ -29,11 +29,11 @@ class Question:
             raise ConfigError(
                 f"{self.gpus} GPUs with {self.memory / GIB:g} GiB each", fix="give --gpus 0 or more, --memory above 0"
             )
-        if min(self.means.users, self.means.context, self.means.rank, self.means.reply) < 1:
+        if min(self.settings.users, self.settings.context, self.settings.rank, self.settings.reply) < 1:
             raise ConfigError("users, context, reply and rank are at least 1", fix="give larger numbers")
-        if self.means.context > self.model.context:
+        if self.settings.context > self.model.context:
             raise ConfigError(
-                f"a context of {self.means.context} tokens is more than the model's {self.model.context}",
+                f"a context of {self.settings.context} tokens is more than the model's {self.model.context}",
                 fix=f"give --context {self.model.context} at most",
             )
 
@@ -44,7 +44,7 @@ class Device:
 
     name: str
     size: int
-    roles: tuple[Role, ...]
+    roles: tuple[ProcessMemory, ...]
 
     @property
     def taken(self) -> int:
@@ -71,33 +71,33 @@ class Placing:
         return all(device.fits for device in self.devices)
 
 
-def placed(asked: Question) -> Placing:
+def placed(asked: PlanQuestion) -> Placing:
     """Where everything goes. The largest role has the first GPU; each other one goes where most is left."""
     devices = _devices(asked)
     fits = all(device.fits for device in devices)
-    if asked.gpus and not fits and not asked.means.recompute_layers:  # as the trainer does by itself on a full GPU
-        asked = replace(asked, means=replace(asked.means, recompute_layers=True))
+    if asked.gpus and not fits and not asked.settings.recompute_layers:  # as the trainer does by itself on a full GPU
+        asked = replace(asked, settings=replace(asked.settings, recompute_layers=True))
         devices = _devices(asked)
         fits = all(device.fits for device in devices)
     return Placing(devices, tuple(_settings(asked, devices)), () if fits else tuple(_changes(asked)))
 
 
-def roles(asked: Question) -> list[Role]:
+def roles(asked: PlanQuestion) -> list[ProcessMemory]:
     """Policy, trainer (with a teacher of its own in its process), and a judge of its own."""
-    found = [policy(asked.model, asked.means)]
-    taking = trainer(asked.model, asked.means)
+    found = [policy(asked.model, asked.settings)]
+    taking = trainer(asked.model, asked.settings)
     if asked.teacher is not None:
-        own = teacher(asked.teacher, asked.means)
-        taking = Role("trainer and teacher", (*taking.items, *own.items))
+        own = teacher(asked.teacher, asked.settings)
+        taking = ProcessMemory("trainer and teacher", (*taking.items, *own.items))
     found.append(taking)
     if asked.judge is not None:
-        found.append(policy(asked.judge, replace(asked.means, versions=0), name="judge"))
+        found.append(policy(asked.judge, replace(asked.settings, versions=0), name="judge"))
     return found
 
 
-def _devices(asked: Question) -> tuple[Device, ...]:
+def _devices(asked: PlanQuestion) -> tuple[Device, ...]:
     names = [f"cuda:{index}" for index in range(asked.gpus)] or ["cpu"]
-    held: dict[str, list[Role]] = {name: [] for name in names}
+    held: dict[str, list[ProcessMemory]] = {name: [] for name in names}
     for role in roles(asked):
         least = min(names, key=lambda name: sum(one.size for one in held[name]))
         held[least].append(role)
@@ -105,23 +105,23 @@ def _devices(asked: Question) -> tuple[Device, ...]:
     return tuple(Device(name, size, tuple(held[name])) for name in names)
 
 
-def _settings(asked: Question, devices: tuple[Device, ...]) -> Iterator[tuple[str, str]]:
-    means = asked.means
+def _settings(asked: PlanQuestion, devices: tuple[Device, ...]) -> Iterator[tuple[str, str]]:
+    settings = asked.settings
     for device in devices:
         for role in device.roles:
             part = {"policy": "engine", "judge": "judge"}.get(role.name, "trainer")
             yield f"{part}.device", device.name
-    yield "engine.dtype", means.dtype
-    yield "trainer.dtype", means.dtype
-    if means.weights != "auto":
-        yield "engine.weights", means.weights
-    cache = next(one for one in policy(asked.model, means).items if one.name == "keys and values")
+    yield "engine.dtype", settings.dtype
+    yield "trainer.dtype", settings.dtype
+    if settings.weights != "auto":
+        yield "engine.weights", settings.weights
+    cache = next(one for one in policy(asked.model, settings).items if one.name == "keys and values")
     yield "engine.cache_bytes", str(cache.size)
-    yield "engine.max_rows", str(max(16, means.users))
-    yield "trainer.rank", str(means.rank)
+    yield "engine.max_rows", str(max(16, settings.users))
+    yield "trainer.rank", str(settings.rank)
 
 
-def _changes(asked: Question) -> Iterator[str]:
+def _changes(asked: PlanQuestion) -> Iterator[str]:
     """What would make it fit, each alone first, then together; at last what this machine cannot hold."""
     alone = list(_tries(asked))
     found = False
@@ -134,7 +134,7 @@ def _changes(asked: Question) -> Iterator[str]:
         return
     least = asked
     for what, changed in alone:  # more GPUs come last
-        least = replace(changed, means=_both(least.means, changed.means), gpus=max(least.gpus, changed.gpus))
+        least = replace(changed, settings=_both(least.settings, changed.settings), gpus=max(least.gpus, changed.gpus))
         devices = _devices(least)
         if all(device.fits for device in devices):
             yield f"all of these together, up to {what}: then it fits ({_fullest(devices)})"
@@ -145,31 +145,34 @@ def _changes(asked: Question) -> Iterator[str]:
     )
 
 
-def _tries(asked: Question) -> Iterator[tuple[str, Question]]:
-    means = asked.means
-    if means.dtype == "float32":
-        yield "bfloat16 (--dtype bfloat16)", replace(asked, means=replace(means, dtype="bfloat16"))
-    if means.weights == "auto":
-        yield "8 bits (engine.weights = 8bit)", replace(asked, means=replace(means, weights="8bit"))
-    if means.weights != "4bit":
-        yield "4 bits (engine.weights = 4bit)", replace(asked, means=replace(means, weights="4bit"))
-    if not means.recompute_layers:
-        again = replace(means, recompute_layers=True)
-        yield "trainer.recompute_layers = true", replace(asked, means=again)
-    if means.max_tokens_per_pass > 512:
-        less = replace(means, max_tokens_per_pass=512)
-        yield "trainer.max_tokens_per_pass = 512", replace(asked, means=less)
+def _tries(asked: PlanQuestion) -> Iterator[tuple[str, PlanQuestion]]:
+    settings = asked.settings
+    if settings.dtype == "float32":
+        yield "bfloat16 (--dtype bfloat16)", replace(asked, settings=replace(settings, dtype="bfloat16"))
+    if settings.weights == "auto":
+        yield "8 bits (engine.weights = 8bit)", replace(asked, settings=replace(settings, weights="8bit"))
+    if settings.weights != "4bit":
+        yield "4 bits (engine.weights = 4bit)", replace(asked, settings=replace(settings, weights="4bit"))
+    if not settings.recompute_layers:
+        again = replace(settings, recompute_layers=True)
+        yield "trainer.recompute_layers = true", replace(asked, settings=again)
+    if settings.max_tokens_per_pass > 512:
+        less = replace(settings, max_tokens_per_pass=512)
+        yield "trainer.max_tokens_per_pass = 512", replace(asked, settings=less)
     for share in (2, 4, 8):
-        if means.context // share >= 1024:
-            shorter = replace(means, context=means.context // share)
-            yield f"a context of {means.context // share} tokens", replace(asked, means=shorter)
-    if means.users > 1:
-        yield f"{means.users // 2} users at the same time", replace(asked, means=replace(means, users=means.users // 2))
+        if settings.context // share >= 1024:
+            shorter = replace(settings, context=settings.context // share)
+            yield f"a context of {settings.context // share} tokens", replace(asked, settings=shorter)
+    if settings.users > 1:
+        yield (
+            f"{settings.users // 2} users at the same time",
+            replace(asked, settings=replace(settings, users=settings.users // 2)),
+        )
     if asked.gpus:
         yield f"{asked.gpus + 1} GPUs", replace(asked, gpus=asked.gpus + 1)
 
 
-def _both(first: Means, second: Means) -> Means:
+def _both(first: MemorySettings, second: MemorySettings) -> MemorySettings:
     """The smaller of both in everything that can be smaller."""
     order = ("auto", "8bit", "4bit")
     return replace(

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.plan.shape import ModelShape
-from openclaw_rl.plan.takes import BYTES, Means
+from openclaw_rl.plan.takes import BYTES, MemorySettings
 
 EFFICIENCY = 0.4  # of a card's largest number of operations: what large products reach in practice
 STEP_OVERHEAD_S = 0.010  # of a decode step on a GPU: launching kernels (13 ms a step were measured on an H100 for 4 B)
@@ -80,17 +80,17 @@ class Forecast:
     staleness: float  # versions
 
 
-def forecast(shape: ModelShape, means: Means, card: Card, habits: Habits, *, is_shared: bool) -> Forecast:
+def forecast(shape: ModelShape, settings: MemorySettings, card: Card, habits: Habits, *, is_shared: bool) -> Forecast:
     """What these users get. With `is_shared` engine and trainer are on one device, and halve it while a step runs."""
-    read = _bytes_read(shape, means)
-    compute = 2.0 * shape.active * means.users / card.flops
-    overhead = STEP_OVERHEAD_S if means.is_gpu else 0.0
+    read = _bytes_read(shape, settings)
+    compute = 2.0 * shape.active * settings.users / card.flops
+    overhead = STEP_OVERHEAD_S if settings.is_gpu else 0.0
     decode_s = max(read / card.bandwidth, compute) + overhead
     prompt_s = 2.0 * shape.active * habits.prompt / (card.flops * EFFICIENCY)
-    answer_s = prompt_s * means.users / 2 + habits.reply * decode_s
-    turns = means.users / (answer_s + habits.pause_s)  # a second
+    answer_s = prompt_s * settings.users / 2 + habits.reply * decode_s
+    turns = settings.users / (answer_s + habits.pause_s)  # a second
     arriving = turns * habits.corrected
-    read_once = means.context + 2 * habits.reply
+    read_once = settings.context + 2 * habits.reply
     work = read_once + 3 * habits.updates * habits.reply
     sample_s = 2.0 * shape.active * work / (card.flops * EFFICIENCY) * (2.0 if is_shared else 1.0)
     load = min(0.95, arriving * sample_s)
@@ -101,7 +101,7 @@ def forecast(shape: ModelShape, means: Means, card: Card, habits: Habits, *, is_
         card=card.name,
         decode_ms=1e3 * decode_s,
         tokens_a_second_each=1.0 / decode_s,
-        tokens_a_second_most=means.users / decode_s,
+        tokens_a_second_most=settings.users / decode_s,
         answer_s=answer_s,
         turns_a_minute=60.0 * turns,
         step_s=step_s,
@@ -111,8 +111,8 @@ def forecast(shape: ModelShape, means: Means, card: Card, habits: Habits, *, is_
     )
 
 
-def _bytes_read(shape: ModelShape, means: Means) -> float:
-    share = {"auto": BYTES[means.dtype], "8bit": 1.0, "4bit": 0.5625}[means.weights]
+def _bytes_read(shape: ModelShape, settings: MemorySettings) -> float:
+    share = {"auto": BYTES[settings.dtype], "8bit": 1.0, "4bit": 0.5625}[settings.weights]
     low = min(shape.lowered, shape.active)
-    weights = low * share + (shape.active - low) * means.number
-    return weights + means.users * means.context * shape.kv_numbers * means.number
+    weights = low * share + (shape.active - low) * settings.number
+    return weights + settings.users * settings.context * shape.kv_numbers * settings.number

@@ -30,7 +30,7 @@ CUDA_SLACK = 0.06  # of a process's memory: what torch's allocator keeps and can
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class MemoryItem:
     """One number of bytes, what it is for, and how it was computed."""
 
     name: str
@@ -39,11 +39,11 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
+class ProcessMemory:
     """A process, or a part of one, and what it takes."""
 
     name: str
-    items: tuple[Item, ...]
+    items: tuple[MemoryItem, ...]
 
     @property
     def size(self) -> int:
@@ -52,7 +52,7 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class MemorySettings:
     """The settings that memory depends on, by the names they have in the configuration."""
 
     is_gpu: bool
@@ -74,75 +74,75 @@ class Means:
         return BYTES[self.dtype]
 
 
-def policy(shape: ModelShape, means: Means, *, name: str = "policy") -> Role:
+def policy(shape: ModelShape, settings: MemorySettings, *, name: str = "policy") -> ProcessMemory:
     """The engine: it answers, scores for the gate and, without a judge of its own, judges."""
-    numbers = means.number
-    block = block_of(min(means.context, shape.context))
-    tokens = means.users * block
-    rows = min(CHUNK, means.users * means.context)
+    numbers = settings.number
+    block = block_of(min(settings.context, shape.context))
+    tokens = settings.users * block
+    rows = min(CHUNK, settings.users * settings.context)
     items = [
-        *_weights(shape, means, copies=_engine_copies(means)),
-        _adapters(shape, means),
-        Item(
+        *_weights(shape, settings, copies=_engine_copies(settings)),
+        _adapters(shape, settings),
+        MemoryItem(
             "keys and values",
             tokens * shape.kv_numbers * numbers,
-            f"{means.users} users x {block} tokens (a block of the cache) x {shape.kv_numbers} numbers "
+            f"{settings.users} users x {block} tokens (a block of the cache) x {shape.kv_numbers} numbers "
             f"x {numbers} bytes",
         ),
-        Item(
+        MemoryItem(
             "activations",
             rows * engine_width(shape) * numbers,
             f"{rows} tokens in a pass x {engine_width(shape)} numbers alive in a layer x {numbers} bytes",
         ),
-        Item(
+        MemoryItem(
             "logits",
-            means.users * shape.vocabulary * 4 * DRAW_COPIES,
-            f"{means.users} rows x {shape.vocabulary} x 4 bytes x {DRAW_COPIES} (logits, logarithms, sorting)",
+            settings.users * shape.vocabulary * 4 * DRAW_COPIES,
+            f"{settings.users} rows x {shape.vocabulary} x 4 bytes x {DRAW_COPIES} (logits, logarithms, sorting)",
         ),
-        *_read_back(shape, means),
+        *_read_back(shape, settings),
     ]
-    return Role(name, tuple(_with_device(items, means, "engine")))
+    return ProcessMemory(name, tuple(_with_device(items, settings, "engine")))
 
 
-def trainer(shape: ModelShape, means: Means) -> Role:
+def trainer(shape: ModelShape, settings: MemorySettings) -> ProcessMemory:
     """The trainer: base weights once for policy and teacher, LoRA with its optimiser, and one step's activations."""
-    numbers, lora = means.number, shape.lora(means.rank)
-    before = min(means.context, shape.context)
+    numbers, lora = settings.number, shape.lora(settings.rank)
+    before = min(settings.context, shape.context)
     items = [
-        *_weights(shape, means, copies=_trainer_copies(means), has_own_head=_trainer_copies(means) > 1),
-        Item(
+        *_weights(shape, settings, copies=_trainer_copies(settings), has_own_head=_trainer_copies(settings) > 1),
+        MemoryItem(
             "LoRA and optimiser",
             lora * 4 * LORA_HELD,
-            f"{lora} weights of rank {means.rank} x 4 bytes x {LORA_HELD} (weight, two moments)",
+            f"{lora} weights of rank {settings.rank} x 4 bytes x {LORA_HELD} (weight, two moments)",
         ),
-        Item(
+        MemoryItem(
             "scopes in memory",
-            lora * 4 * LORA_HELD * means.scopes,
-            f"{lora} x 4 bytes x {LORA_HELD} (weight, two moments) x {means.scopes} scopes",
+            lora * 4 * LORA_HELD * settings.scopes,
+            f"{lora} x 4 bytes x {LORA_HELD} (weight, two moments) x {settings.scopes} scopes",
         ),
-        Item(
+        MemoryItem(
             "prompts as keys and values",
             before * shape.kv_numbers * numbers,
             f"{before} tokens x {shape.kv_numbers} numbers x {numbers} bytes",
         ),
-        _step(shape, means),
-        *_read_back(shape, means),
+        _step(shape, settings),
+        *_read_back(shape, settings),
     ]
-    return Role("trainer", tuple(_with_device(items, means, "trainer")))
+    return ProcessMemory("trainer", tuple(_with_device(items, settings, "trainer")))
 
 
-def _step(shape: ModelShape, means: Means) -> Item:
+def _step(shape: ModelShape, settings: MemorySettings) -> MemoryItem:
     """What a step needs at its fullest: reading everything once, or the backward pass and the point to go back to."""
-    numbers = means.number
-    read = min(READ_AT_ONCE * means.max_tokens_per_pass, means.context, shape.context)
+    numbers = settings.number
+    read = min(READ_AT_ONCE * settings.max_tokens_per_pass, settings.context, shape.context)
     reading = read * trainer_width(shape) * numbers
-    learned = min(means.max_tokens_per_pass, means.samples * means.reply)
-    kept = kept_width(shape, is_again=means.recompute_layers)
+    learned = min(settings.max_tokens_per_pass, settings.samples * settings.reply)
+    kept = kept_width(shape, is_again=settings.recompute_layers)
     rows = min(learned, max(16, LOGITS // shape.vocabulary))
-    lora = shape.lora(means.rank)
+    lora = shape.lora(settings.rank)
     logits = rows * shape.vocabulary * 4 * LOGIT_COPIES
     learning = learned * shape.layers * kept * numbers + logits + lora * 4 * LORA_POINT
-    return Item(
+    return MemoryItem(
         "a step",
         max(reading, learning),
         f"the larger of reading ({read} tokens x {trainer_width(shape)} numbers alive in a layer x {numbers} bytes) "
@@ -152,17 +152,19 @@ def _step(shape: ModelShape, means: Means) -> Item:
     )
 
 
-def teacher(shape: ModelShape, means: Means) -> Role:
+def teacher(shape: ModelShape, settings: MemorySettings) -> ProcessMemory:
     """A teacher of its own, in the trainer's process: its weights, and what it keeps of a text that it reads."""
-    read = min(READ_AT_ONCE * means.max_tokens_per_pass, means.context)
+    read = min(READ_AT_ONCE * settings.max_tokens_per_pass, settings.context)
     width = trainer_width(shape)
-    reading = Item("reading", read * width * means.number, f"{read} tokens x {width} numbers x {means.number} bytes")
-    return Role("teacher", (*_weights(shape, means, copies=1), reading))
+    reading = MemoryItem(
+        "reading", read * width * settings.number, f"{read} tokens x {width} numbers x {settings.number} bytes"
+    )
+    return ProcessMemory("teacher", (*_weights(shape, settings, copies=1), reading))
 
 
-def without_process(role: Role) -> Role:
+def without_process(role: ProcessMemory) -> ProcessMemory:
     """The role without its share for a process that has no model yet."""
-    return Role(role.name, tuple(item for item in role.items if item.name != PROCESS))
+    return ProcessMemory(role.name, tuple(item for item in role.items if item.name != PROCESS))
 
 
 def block_of(tokens: int) -> int:
@@ -192,24 +194,26 @@ def kept_width(shape: ModelShape, *, is_again: bool) -> int:
     return 8 * shape.hidden + attention + 4 * shape.between
 
 
-def _weights(shape: ModelShape, means: Means, *, copies: int, has_own_head: bool | None = None) -> Iterator[Item]:
-    numbers = means.number
-    low = 0 if means.weights == "auto" else shape.lowered
+def _weights(
+    shape: ModelShape, settings: MemorySettings, *, copies: int, has_own_head: bool | None = None
+) -> Iterator[MemoryItem]:
+    numbers = settings.number
+    low = 0 if settings.weights == "auto" else shape.lowered
     whole = shape.linear - low
     if low:
-        bits = 8 if means.weights == "8bit" else 4
+        bits = 8 if settings.weights == "8bit" else 4
         rows = sum(one.count * one.outputs for one in shape.matrices if not one.is_expert and one.inputs % BLOCK == 0)
         scales = 4 * (rows if bits == 8 else low // BLOCK)
         what = "a row" if bits == 8 else "64 weights"
-        yield Item(
+        yield MemoryItem(
             f"base weights in {bits} bits", low * bits // 8 + scales, f"{low} x {bits}/8 bytes, and 4 bytes for {what}"
         )
-    is_own = not means.is_gpu if has_own_head is None else has_own_head
+    is_own = not settings.is_gpu if has_own_head is None else has_own_head
     head = shape.head or (shape.embedding if is_own else 0)
     size = (whole + head) * copies + shape.embedding + shape.small
     copied = f" x {copies} (two layouts)" if copies > 1 else ""
     tied = "" if shape.head or not is_own else " (laid out again although the embedding is tied)"
-    yield Item(
+    yield MemoryItem(
         "base weights" if not low else "weights in all bits",
         size * numbers,
         f"(linear {whole} + head {head}{tied}){copied} + embedding {shape.embedding} + norms {shape.small}, "
@@ -217,20 +221,20 @@ def _weights(shape: ModelShape, means: Means, *, copies: int, has_own_head: bool
     )
 
 
-def _engine_copies(means: Means) -> int:
+def _engine_copies(settings: MemorySettings) -> int:
     """On a CPU float32 weights have two layouts, for few rows and for more, unless one was timed fastest for both."""
-    return _trainer_copies(means)
+    return _trainer_copies(settings)
 
 
-def _trainer_copies(means: Means) -> int:
+def _trainer_copies(settings: MemorySettings) -> int:
     """On a CPU float32 weights are laid out once for the forward and once for the backward pass."""
-    return 2 if not means.is_gpu and means.dtype == "float32" else 1
+    return 2 if not settings.is_gpu and settings.dtype == "float32" else 1
 
 
-def _adapters(shape: ModelShape, means: Means) -> Item:
+def _adapters(shape: ModelShape, settings: MemorySettings) -> MemoryItem:
     """The engine's stacks: q, k and v share one, gate and up too, so their upper halves are as wide as all of them."""
     slots = 2
-    while slots < means.versions:
+    while slots < settings.versions:
         slots *= 2
     sums = {one.name: (one.count, one.inputs, one.outputs) for one in shape.matrices if not one.is_expert}
     numbers = 0
@@ -238,25 +242,27 @@ def _adapters(shape: ModelShape, means: Means) -> Item:
         parts = [sums[name] for name in names if name in sums]
         if parts:
             numbers += parts[0][0] * len(parts) * (parts[0][1] + sum(outputs for _, _, outputs in parts))
-    total = slots * means.rank * numbers if means.versions else 0
-    return Item(
+    total = slots * settings.rank * numbers if settings.versions else 0
+    return MemoryItem(
         "adapters",
-        total * means.number,
-        f"{slots} slots x rank {means.rank} x {numbers} numbers in and out x {means.number} bytes",
+        total * settings.number,
+        f"{slots} slots x rank {settings.rank} x {numbers} numbers in and out x {settings.number} bytes",
     )
 
 
-def _read_back(shape: ModelShape, means: Means) -> Iterator[Item]:
-    if means.weights != "auto":
+def _read_back(shape: ModelShape, settings: MemorySettings) -> Iterator[MemoryItem]:
+    if settings.weights != "auto":
         size = 2 * shape.widest
-        yield Item("a layer read back", size * means.number, f"2 x {shape.widest} weights x {means.number} bytes")
+        yield MemoryItem(
+            "a layer read back", size * settings.number, f"2 x {shape.widest} weights x {settings.number} bytes"
+        )
 
 
-def _with_device(items: list[Item], means: Means, part: str) -> Iterator[Item]:
+def _with_device(items: list[MemoryItem], settings: MemorySettings, part: str) -> Iterator[MemoryItem]:
     yield from items
-    if not means.is_gpu:
-        yield Item(PROCESS, LIBRARIES[part], f"a process of the {part} without a model: measured")
+    if not settings.is_gpu:
+        yield MemoryItem(PROCESS, LIBRARIES[part], f"a process of the {part} without a model: measured")
     else:
         total = sum(item.size for item in items)
-        yield Item("CUDA context", CUDA_CONTEXT, "a process's own share, known of such cards; not measured here")
-        yield Item("allocator", int(CUDA_SLACK * total), f"{CUDA_SLACK:.0%} of the above, assumed")
+        yield MemoryItem("CUDA context", CUDA_CONTEXT, "a process's own share, known of such cards; not measured here")
+        yield MemoryItem("allocator", int(CUDA_SLACK * total), f"{CUDA_SLACK:.0%} of the above, assumed")

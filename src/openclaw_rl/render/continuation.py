@@ -11,10 +11,9 @@ from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.message import Json, Message, Role, Tool
 from openclaw_rl.core.prompt import Segment
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.render.block import BlockKey, PromptBlock, Run, read_key
 from openclaw_rl.render.detokenise import TokenBytes
 from openclaw_rl.render.matching import matching, with_served_ids
-from openclaw_rl.render.shape import RenderedBlocks, TemplateShape
+from openclaw_rl.render.shape import BlockKey, PromptBlock, RenderedBlocks, Run, TemplateShape, read_key
 
 _EMPTY_THINK = re.compile(r"(?:<think>|\[THINK\])\s*(?:(?:</think>|\[/THINK\])\s*)?\Z")
 REWRITTEN: Literal["rewritten"] = "rewritten"

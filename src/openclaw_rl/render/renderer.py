@@ -19,21 +19,19 @@ from openclaw_rl.core.message import Json, Message, Tool
 from openclaw_rl.core.prompt import Prompt, Segment
 from openclaw_rl.core.sampling import Grammar
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.render.block import BlockKey, PromptBlock, read_key
-from openclaw_rl.render.call_ids import with_nine_letters
 from openclaw_rl.render.continuation import ContinuedPrompt, continued
 from openclaw_rl.render.detokenise import TokenBytes
 from openclaw_rl.render.encoding import TooManyTokens, count, longest_token
 from openclaw_rl.render.ends import ends_of_replies
 from openclaw_rl.render.forms import AnswerForm, Speech, grammar_of
 from openclaw_rl.render.held import BoundedCache
-from openclaw_rl.render.manner import settled
 from openclaw_rl.render.matching import alike
 from openclaw_rl.render.parsers import Family, StreamParser, family_of, opens_thinking, parser_of, writes_fences
+from openclaw_rl.render.parsers.mistral import with_nine_letters
 from openclaw_rl.render.parsers.plain import PlainParser
 from openclaw_rl.render.settings import RenderSettings
-from openclaw_rl.render.shape import RenderedBlocks, is_append_only, shape_of
-from openclaw_rl.render.template import ChatTemplate, user_opening
+from openclaw_rl.render.shape import BlockKey, PromptBlock, RenderedBlocks, is_append_only, read_key, shape_of
+from openclaw_rl.render.template import ChatTemplate, settled, user_opening
 
 log = logging.getLogger(__name__)
 Piece = tuple[Sequence[int], str]  # ids and the key of what they render

@@ -1,4 +1,4 @@
-"""The HTTP server: which path is answered by what, who needs a key, and how errors leave."""
+"""The HTTP server: which path is answered by what, who needs a key, which pages may ask, and how errors leave."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from openclaw_rl.serve.control import routes as control
 from openclaw_rl.serve.control.export import export
 from openclaw_rl.serve.control.routes import answer
 from openclaw_rl.serve.door.auth import Caller
-from openclaw_rl.serve.door.origins import allow_origins
 from openclaw_rl.serve.failures import Handler, answer_errors, error_response
+from openclaw_rl.serve.notes import IGNORED, PLACEHOLDERS, TURN, VERSION
 from openclaw_rl.serve.openapi import Answering, Route, described
 from openclaw_rl.serve.parts import ALIAS, ServeParts
 from openclaw_rl.serve.request.names import check_headers, check_name
@@ -30,6 +30,9 @@ from openclaw_rl.serve.settings import ServeSettings
 
 _SETTINGS = web.AppKey("settings", ServeSettings)
 NOBODY = Caller("", frozenset())  # who asks where no key is needed
+_ALLOWED = web.AppKey("allowed_origins", frozenset)
+_HEADERS = "Authorization, Content-Type, X-Api-Key, X-Session-Id, X-User-Id, X-Agent-Id, X-Turn-Type, X-Session-Done"
+_SHOWN = ", ".join((TURN, VERSION, IGNORED, PLACEHOLDERS))  # of an answer, which a page may read
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -222,3 +225,34 @@ async def received(request: web.Request, settings: ServeSettings) -> None:
             fix="send as many bytes as Content-Length names, or whole chunks",
             code="invalid_body",
         ) from problem
+
+
+def allow_origins(app: web.Application, origins: tuple[str, ...]) -> None:
+    """Lets the pages of these origins in; without any, a browser keeps every page from reading an answer."""
+    if not origins:
+        return
+    app[_ALLOWED] = frozenset(origins)
+    app.middlewares.append(_preflight)
+    app.on_response_prepare.append(_allow)
+
+
+@web.middleware
+async def _preflight(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answers what a browser asks before it sends a page's request."""
+    is_asked = request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
+    if not is_asked or request.headers.get("Origin") not in request.app[_ALLOWED]:
+        return await handler(request)
+    headers = {
+        "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE",
+        "Access-Control-Allow-Headers": _HEADERS,
+        "Access-Control-Max-Age": "600",
+    }
+    return web.Response(status=204, headers=headers)
+
+
+async def _allow(request: web.Request, response: web.StreamResponse) -> None:
+    origin = request.headers.get("Origin")
+    if origin is not None and origin in request.app[_ALLOWED]:
+        response.headers["Access-Control-Allow-Origin"] = origin
+        response.headers["Access-Control-Expose-Headers"] = _SHOWN
+        response.headers["Vary"] = "Origin"

@@ -17,6 +17,7 @@ from openclaw_rl.core.hint import PlacedHint, with_hints
 from openclaw_rl.core.message import Json, Message, TextPart, Tool
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Grammar, Sampling
+from openclaw_rl.core.to_end import to_end
 from openclaw_rl.core.turn import Arrival, Placement, Turn, TurnKind
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import ContextError, EngineError, RequestError
@@ -138,9 +139,9 @@ class Generation:
         except (asyncio.CancelledError, ClientGone):
             for choice in self.choices:
                 choice.cancel()
-            await self._commit()
+            await to_end(self._enter())
             raise
-        await self._commit()
+        await to_end(self._enter())
 
     async def _in_flight(self, sink: Sink) -> None:
         self.parts.metrics.sampling += len(self.choices)
@@ -188,19 +189,8 @@ class Generation:
             raise EngineError("the engine ended an answer without saying why", fix="see the server's log")
         sink.piece(choice, choice.end(), ())
 
-    async def _commit(self) -> None:
-        """Enters all turns, also where whoever waits is cancelled meanwhile: that rises once they are in."""
-        entering, stopped = asyncio.ensure_future(self._enter()), None
-        while not entering.done():
-            try:
-                await asyncio.shield(entering)
-            except asyncio.CancelledError as cancelled:
-                stopped = cancelled
-        entering.result()
-        if stopped is not None:
-            raise stopped
-
     async def _enter(self) -> None:
+        """Enters all turns."""
         self.ended_s = self.parts.clock()
         metrics, group = self.parts.metrics, self.choices[0].turn if len(self.choices) > 1 else None
         metrics.prompt_tokens.inc(len(self.prompt))

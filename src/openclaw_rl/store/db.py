@@ -41,13 +41,12 @@ from openclaw_rl.store.tables.effects import EffectBook
 from openclaw_rl.store.tables.episode_book import EpisodeBook
 from openclaw_rl.store.tables.hints import HintBook
 from openclaw_rl.store.tables.keeping import KeepingBook
-from openclaw_rl.store.tables.lessons import RefusalBook
+from openclaw_rl.store.tables.lessons import RefusalBook, StepBook
 from openclaw_rl.store.tables.order_book import OrderBook
 from openclaw_rl.store.tables.overrules import OverruleBook
 from openclaw_rl.store.tables.overview import overview
 from openclaw_rl.store.tables.seen import SeenBook
 from openclaw_rl.store.tables.sessions import SessionStatus, standing
-from openclaw_rl.store.tables.step_book import StepBook
 from openclaw_rl.store.tables.turns import ServedTurn
 from openclaw_rl.store.writer import Transaction, Writer
 

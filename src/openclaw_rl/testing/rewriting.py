@@ -11,8 +11,8 @@ from enum import StrEnum
 from openclaw_rl.core.message import Json, Message, Role, TextPart, ToolCall
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.render.block import read_key
 from openclaw_rl.render.detokenise import TokenBytes
+from openclaw_rl.render.shape import read_key
 
 _EMPTY_THINK = re.compile(r"<think>\s*(?:</think>\s*)?\Z")
 

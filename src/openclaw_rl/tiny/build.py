@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from openclaw_rl.render.template import read_template
 from openclaw_rl.tiny import ordinary, scores, train, vocabulary
 from openclaw_rl.tiny.corpus import sample, second_sample
-from openclaw_rl.tiny.train import ModelShape, Progress, Schedule
+from openclaw_rl.tiny.train import Progress, Schedule, TinyShape
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -28,7 +28,7 @@ CHECKPOINT = "checkpoint.pt"
 class Recipe:
     """Everything a build depends on but the seed and the Python it runs on."""
 
-    shape: ModelShape
+    shape: TinyShape
     schedule: Schedule
     second: Schedule  # from the weights of the first, with more of what judges hear
     world_samples: int = 800  # read by the tokenizer's training
@@ -37,9 +37,9 @@ class Recipe:
     longest: int = scores.MAX_NEW  # tokens of an answer, when scoring
 
 
-FULL = Recipe(ModelShape(), Schedule(), Schedule(steps=3600, easy_share=0.0, warmup=40, matrix_lr=0.01, other_lr=2e-3))
+FULL = Recipe(TinyShape(), Schedule(), Schedule(steps=3600, easy_share=0.0, warmup=40, matrix_lr=0.01, other_lr=2e-3))
 SHORT = Recipe(  # seconds: shows that the recipe runs, teaches nothing
-    ModelShape(vocabulary=600, hidden=32, layers=2, inner=64, heads=2, kv_heads=1, head_dim=16),
+    TinyShape(vocabulary=600, hidden=32, layers=2, inner=64, heads=2, kv_heads=1, head_dim=16),
     Schedule(steps=3, step_tokens=1024, micro_tokens=2048, warmup=1, checkpoint_every=2),
     Schedule(steps=2, easy_share=0.0, step_tokens=1024, micro_tokens=2048, warmup=1, checkpoint_every=2),
     world_samples=30,

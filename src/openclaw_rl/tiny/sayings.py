@@ -10,7 +10,7 @@ from functools import lru_cache
 from random import Random
 
 from openclaw_rl.tiny import wordings
-from openclaw_rl.tiny.wordings import WISHES, PartsShare, Wording, is_kept, parts, table
+from openclaw_rl.tiny.wordings import PartsShare, Wording, is_kept, parts, table
 
 OTHERS = {"other": -1, "plus": 1, "zero": 0, "minus": -1}  # what holds none of the known wishes, and its score
 _QUOTES = (*((('"', '"'),) * 5), ("'", "'"), ("“", "”"), ("“", "”"), ("„", "“"), ("«", "»"), *((("", ""),) * 6))
@@ -85,12 +85,6 @@ def called(rng: Random) -> str:
     return made.lower() if rng.random() < 0.12 else made
 
 
-def literals_taught() -> list[str]:
-    """The names and phrases that are written out."""
-    held = _literals()
-    return [text for name in ("phrases", "first", "nicknames") for text in held[name]]
-
-
 @lru_cache
 def _literals() -> Mapping[str, list[str]]:
     return table("literals")  # type: ignore[return-value]
@@ -119,8 +113,3 @@ def _cased(rng: Random, text: str) -> str:
     elif text[-1:] in ".!" and rng.random() < 0.4:
         text = text[:-1]
     return text
-
-
-def wishes_taught(code: str) -> tuple[str, ...]:
-    """The wishes that a language's file has messages for."""
-    return tuple(wish for wish in WISHES if wish in table(f"said_{code}"))

@@ -23,7 +23,7 @@ GRAIN = 128
 
 
 @dataclass(frozen=True, slots=True)
-class ModelShape:
+class TinyShape:
     """The model's size."""
 
     vocabulary: int = 4096
@@ -73,7 +73,7 @@ class Progress:
     digest: str = ""  # of all ids read so far
 
 
-def new_model(shape: ModelShape, seed: int, eos: int, pad: int) -> Qwen3ForCausalLM:
+def new_model(shape: TinyShape, seed: int, eos: int, pad: int) -> Qwen3ForCausalLM:
     """A model of the shape with fresh weights."""
     import torch
     from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM

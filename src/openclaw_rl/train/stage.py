@@ -28,9 +28,8 @@ from openclaw_rl.train.affordable import ScopeTurns
 from openclaw_rl.train.costs import KEPT, Costs
 from openclaw_rl.train.settings import TrainSettings
 from openclaw_rl.train.status import TrainStatus, train_findings
-from openclaw_rl.train.step_parts import StepParts
+from openclaw_rl.train.step_parts import StepParts, left_s, progress_in_words
 from openclaw_rl.train.steps import ScopeSteps, StepOutcome, StepReadiness
-from openclaw_rl.train.under_way import left_s, told
 
 log = logging.getLogger(__name__)
 POLL_S = 2.0
@@ -95,7 +94,7 @@ class TrainStage:
         held = self._status
         if held.is_training:
             progress, under_way = self.trainer.progress, self._parts.under_way
-            how_far = told(progress, under_way)
+            how_far = progress_in_words(progress, under_way)
             doing = step_over(under_way.samples, self._training) if under_way.samples else held.doing
             doing = f"{doing}: {how_far}" if how_far else doing
             return replace(held, doing=doing, progress=progress, left_s=left_s(progress, under_way))

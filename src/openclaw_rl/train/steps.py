@@ -25,10 +25,9 @@ from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
 from openclaw_rl.train import folders
 from openclaw_rl.train.affordable import BatchPlanner
 from openclaw_rl.train.costs import MeasuredStep, StepWork
-from openclaw_rl.train.fairness import apart, most_of_one, shared_fairly
 from openclaw_rl.train.rehearsal import RehearsalBudget, again, fitting, is_asked_for, wished_since
 from openclaw_rl.train.retry import Retries
-from openclaw_rl.train.schedule import Moment, batch, outdated, why_waiting
+from openclaw_rl.train.schedule import Moment, apart, batch, most_of_one, outdated, shared_fairly, why_waiting
 from openclaw_rl.train.step_parts import StepParts
 
 log = logging.getLogger(__name__)

@@ -9,9 +9,8 @@ import torch
 from torch import tensor
 
 from openclaw_rl.core.sampling import LogitAdjustment, Sampling
-from openclaw_rl.engines.local.leanings import LogitAdjuster
 from openclaw_rl.engines.local.masks import Masks
-from openclaw_rl.engines.local.sampler import Draw, sample
+from openclaw_rl.engines.local.sampler import Draw, LogitAdjuster, sample
 
 LOGITS = tensor([[2.0, 1.0, -1.0, 0.0]])
 

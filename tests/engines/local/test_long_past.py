@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 from torch.testing import assert_close
 
-from openclaw_rl.engines.local.long_past import attend_in_two, is_worth_it
+from openclaw_rl.engines.local.attention import attend_in_two, is_worth_it
 
 
 def drawn(*shape: int, dtype: torch.dtype) -> torch.Tensor:

@@ -10,17 +10,17 @@ from openclaw_rl.core.message import Json, Tool
 from openclaw_rl.envs.box.sandbox import Boxes
 from openclaw_rl.envs.open import EnvOptions
 from openclaw_rl.envs.screen.env import ScreenEnv
-from openclaw_rl.envs.screen.screen import ActionError, Judgement, Node, View
+from openclaw_rl.envs.screen.screen import ActionError, Judgement, ScreenNode, View
 from openclaw_rl.envs.screen.tools import BY_ELEMENT, SUBMIT, by_number, whole
 from openclaw_rl.envs.task import Action, Failure, Task
 
 SEEN = (
-    Node("text", "Total"),
-    Node("button", "Ship", 1),
-    Node("button", "Cancel", 2),
-    Node("textbox", "Note", 3),
-    Node("button", "Cancel", 4),
-    Node("button", "7", 5),
+    ScreenNode("text", "Total"),
+    ScreenNode("button", "Ship", 1),
+    ScreenNode("button", "Cancel", 2),
+    ScreenNode("textbox", "Note", 3),
+    ScreenNode("button", "Cancel", 4),
+    ScreenNode("button", "7", 5),
 )
 
 
@@ -45,8 +45,8 @@ class ListScreen:
 
     async def look(self) -> View:
         self.looks += 1
-        return View((*(Node("button", f"old {number}", number) for number in range(1, self.looks)),
-                     Node("button", "Go", self.looks)))  # fmt: skip
+        return View((*(ScreenNode("button", f"old {number}", number) for number in range(1, self.looks)),
+                     ScreenNode("button", "Go", self.looks)))  # fmt: skip
 
     async def picture(self) -> bytes:
         return b""

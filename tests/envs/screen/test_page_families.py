@@ -7,7 +7,7 @@ import json
 import pytest
 
 from openclaw_rl.envs.screen.families.catalogue import FAMILIES
-from openclaw_rl.envs.screen.families.family import PAGES, Family, judged, page_task, split_of
+from openclaw_rl.envs.screen.families.family import PAGES, PageFamily, judged, page_task, split_of
 from openclaw_rl.envs.screen.screen import PageError
 from openclaw_rl.envs.screen.tasks import family_tasks
 from openclaw_rl.envs.task import Split
@@ -23,21 +23,21 @@ def test_there_are_twenty_families_and_each_has_its_page() -> None:
 
 
 @ALL
-def test_a_seed_gives_the_same_task_again_and_others_give_others(family: Family) -> None:
+def test_a_seed_gives_the_same_task_again_and_others_give_others(family: PageFamily) -> None:
     plans = [family.plan(seed, Split.TRAIN) for seed in range(30)]
     assert plans == [family.plan(seed, Split.TRAIN) for seed in range(30)]
     assert len({plan.key for plan in plans}) >= 12
 
 
 @ALL
-def test_no_content_is_in_both_splits(family: Family) -> None:
+def test_no_content_is_in_both_splits(family: PageFamily) -> None:
     keys = {split: {family.plan(seed, split).key for seed in range(100)} for split in Split}
     assert keys[Split.TRAIN].isdisjoint(keys[Split.TEST])
     assert all(split_of(family.name, key) is split for split, found in keys.items() for key in found)
 
 
 @ALL
-def test_the_start_of_a_task_is_not_its_goal_and_the_page_does_not_hold_the_goal(family: Family) -> None:
+def test_the_start_of_a_task_is_not_its_goal_and_the_page_does_not_hold_the_goal(family: PageFamily) -> None:
     plan = family.plan(3, Split.TEST)
     assert judged({"state": {}, "isOver": False}, plan.wanted).reward == 0.0
     html = page_task(family.name, plan).site.texts["task.html"]

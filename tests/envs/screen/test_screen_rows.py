@@ -9,7 +9,7 @@ import pytest
 
 from openclaw_rl.envs.open import open_env
 from openclaw_rl.envs.screen.env import ScreenEnv
-from openclaw_rl.envs.screen.screen import ActionError, Events, Node, View
+from openclaw_rl.envs.screen.screen import ActionError, Events, ScreenNode, View
 from openclaw_rl.envs.screen.site import Site
 from openclaw_rl.envs.screen.solving import find
 from openclaw_rl.envs.screen.tasks import ScreenTasks
@@ -125,10 +125,10 @@ def test_notes_are_few_and_all_are_counted() -> None:
 
 def test_a_move_finds_what_it_needs_in_its_row() -> None:
     nodes = (
-        Node("text", "Ann", row=1),
-        Node("button", "Ship", 1, row=1),
-        Node("text", "Ben", row=2),
-        Node("button", "Ship", 2, row=2),
+        ScreenNode("text", "Ann", row=1),
+        ScreenNode("button", "Ship", 1, row=1),
+        ScreenNode("text", "Ben", row=2),
+        ScreenNode("button", "Ship", 2, row=2),
     )
     found = find(View(nodes), "Ship", role="button", row="Ben")
     assert found is not None and found.ref == 2

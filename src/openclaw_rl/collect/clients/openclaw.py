@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from openclaw_rl.collect.clients import openclaw_words as words_of
 from openclaw_rl.collect.clients.by_rules import system_text
 from openclaw_rl.core.message import Message, Role, TextPart
 from openclaw_rl.core.turn import Arrival, TurnKind
@@ -28,6 +27,25 @@ SYSTEM_END = "<!-- /openclaw:"  # begins the mark behind the last part of the sy
 INTERNAL_KEY = re.compile(r"agent:[^:]+:(cron|subagent|acp|boot|helper|hook|internal-session-effects)(?::|\Z)")
 BLOCK_BEGIN = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
 BLOCK_END = "<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"
+# `[Tue 2031-02-04 09:15 Europe/Rome] `; a channel may name its sender in front, and weekdays have names in any language
+STAMP = re.compile(
+    r"\[(?:[^\]\n]{1,80} )?[^\W\d_]{1,12}\.? \d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?(?: ?[AaPp][Mm])?(?: [^\]\n]{1,40})?\] "
+)
+SUMMARY = "The conversation history before this point was compacted into the following summary:"
+QUEUED = re.compile(r"(?:\A|\n\n)\[Queued user message[^\]\n]*\]\n")
+QUEUED_BEGIN = "[Queued user message"
+CONTINUE = "Continue the current task from the existing transcript"
+BACKGROUND = "A background task completed"
+
+# The client's own words in a user's message. These go on with what a user asked for:
+NUDGES = (CONTINUE, "<turn_aborted>", "The previous attempt did not produce", "This turn ended before a reply")
+# These begin an errand; the first ones may stand behind a time stamp too:
+MARKED_ERRANDS = ("[OpenClaw heartbeat poll]", "[Subagent Context]", "[cron:")
+TOLD_ERRANDS = (
+    "Follow the heartbeat monitor",
+    "A scheduled reminder has been triggered",
+    "Pre-compaction memory flush",
+)
 _GOES_ON = "the client continues with a user's turn"
 
 
@@ -65,8 +83,8 @@ class OpenClaw:
         """Tool results, and users' words without stamp or retry, each once; nothing the client said itself."""
         kept: list[Message] = []
         for item in messages:
-            words = words_of.users_words(item.text) if item.role is Role.USER else item.text
-            is_again = item.text.startswith(words_of.QUEUED_BEGIN) or words_of.is_stamped(item.text)
+            words = users_words(item.text) if item.role is Role.USER else item.text
+            is_again = item.text.startswith(QUEUED_BEGIN) or is_stamped(item.text)
             if words is None or (is_again and words in [other.text for other in kept if other.role is Role.USER]):
                 continue
             kept.append(item if words == item.text else item.with_text(words))
@@ -76,15 +94,15 @@ class OpenClaw:
         """The conversation as it was meant: without inserts, users' words as they typed them."""
         kept = []
         for item in self.spoken(messages):
-            words = words_of.users_words(item.text) if item.role is Role.USER else item.text
-            words = words_of.without_stamp(item.text) if words is None else words
+            words = users_words(item.text) if item.role is Role.USER else item.text
+            words = without_stamp(item.text) if words is None else words
             kept.append(item if words == item.text else item.with_text(words))
         return tuple(kept)
 
     def noted(self, messages: Sequence[Message]) -> tuple[str, ...]:
         """Whether the users' messages are the client's own words and nothing else."""
         said = [item.text for item in _without_blocks(messages) if item.role is Role.USER]
-        return ("the client's own words",) if said and not any(words_of.users_words(text) for text in said) else ()
+        return ("the client's own words",) if said and not any(users_words(text) for text in said) else ()
 
     def session(self, arrival: Arrival) -> tuple[str, str] | None:
         """The session id of the Runtime line, or its key where an automation has no id."""
@@ -97,7 +115,7 @@ class OpenClaw:
 
     def stamps(self, messages: Sequence[Message]) -> bool:
         """Whether any user's message has the client's time stamp."""
-        return any(words_of.is_stamped(item.text) for item in messages if item.role is Role.USER)
+        return any(is_stamped(item.text) for item in messages if item.role is Role.USER)
 
     def kind(self, arrival: Arrival, *, has_stamped: bool = False) -> tuple[TurnKind, str]:
         """Main is what has a Runtime line, a session of a user's, and a user's words as the newest; all else is side.
@@ -120,7 +138,7 @@ class OpenClaw:
     def is_summed(self, messages: Sequence[Message]) -> bool:
         """Whether a summary stands in the place of what was said before."""
         first = _first_user(messages)
-        return first is not None and messages[first].text.startswith(words_of.SUMMARY)
+        return first is not None and messages[first].text.startswith(SUMMARY)
 
     def starts_over(self, messages: Sequence[Message]) -> bool:
         """Whether nobody has answered yet: a session has one history, so an older one of it is over.
@@ -130,9 +148,7 @@ class OpenClaw:
         if any(item.role is Role.ASSISTANT for item in messages) or self.is_summed(messages):
             return False
         asked = [item.text for item in messages if item.role is Role.USER]
-        return bool(asked) and not any(
-            words_of.is_nudge(text) or words_of.without_stamp(text).startswith(words_of.QUEUED_BEGIN) for text in asked
-        )
+        return bool(asked) and not any(is_nudge(text) or without_stamp(text).startswith(QUEUED_BEGIN) for text in asked)
 
 
 def runtime_of(messages: Sequence[Message]) -> Runtime | None:
@@ -155,27 +171,27 @@ def _kind_by_words(spoken: Sequence[Message], with_tools: str, *, has_stamped: b
     said = [item.text for item in spoken if item.role is Role.USER]
     if not said:
         return TurnKind.SIDE, "has no user's message"
-    if words_of.without_stamp(said[-1]).startswith(words_of.BACKGROUND):
+    if without_stamp(said[-1]).startswith(BACKGROUND):
         return TurnKind.MAIN, f"{with_tools}, and {_GOES_ON}"
-    asked = [text for text in said if not words_of.is_nudge(text)]
+    asked = [text for text in said if not is_nudge(text)]
     newest = asked[-1] if asked else said[-1]
-    if words_of.is_errand(newest):
-        return TurnKind.SIDE, f"the client's own errand ({words_of.without_stamp(newest)[:24].rstrip()}...)"
-    if newest.startswith(words_of.SUMMARY):
+    if is_errand(newest):
+        return TurnKind.SIDE, f"the client's own errand ({without_stamp(newest)[:24].rstrip()}...)"
+    if newest.startswith(SUMMARY):
         return TurnKind.MAIN, f"{with_tools}, and goes on after a compaction"
-    is_stamped = words_of.is_stamped(newest)
-    has_stamped = has_stamped or any(words_of.is_stamped(text) for text in said)
-    if asked and has_stamped and not is_stamped and not _is_tried_again(newest):
+    has_stamp = is_stamped(newest)
+    has_stamped = has_stamped or any(is_stamped(text) for text in said)
+    if asked and has_stamped and not has_stamp and not _is_tried_again(newest):
         return TurnKind.SIDE, "its newest message has no user's time stamp"
-    if words_of.is_nudge(said[-1]) or _is_tried_again(newest):
+    if is_nudge(said[-1]) or _is_tried_again(newest):
         return TurnKind.MAIN, f"{with_tools}, and {_GOES_ON}"
-    if is_stamped:
+    if has_stamp:
         return TurnKind.MAIN, f"{with_tools} and a user's time stamp"
     return TurnKind.MAIN, f"{with_tools}, and is no errand of the client's, which puts no time stamps"
 
 
 def _is_tried_again(text: str) -> bool:
-    return words_of.without_stamp(text).startswith(words_of.QUEUED_BEGIN)
+    return without_stamp(text).startswith(QUEUED_BEGIN)
 
 
 def _last_line(system: str) -> str:
@@ -208,7 +224,67 @@ def _cut(item: Message) -> tuple[str, re.Match[str] | None]:
     parts = [part.text for part in item.content if isinstance(part, TextPart)]
     if not parts:
         return "", None
-    between = "\n" if item.text.startswith(words_of.SUMMARY) else "\n\n"  # a summary is followed by one alone
+    between = "\n" if item.text.startswith(SUMMARY) else "\n\n"  # a summary is followed by one alone
     before, gap, last = parts[-1].rstrip().rpartition(between)
     line = RUNTIME.fullmatch(last.rstrip()) if gap or not before else None
     return "".join([*parts[:-1], before]) if line is not None else item.text, line
+
+
+def is_stamped(text: str) -> bool:
+    """Whether the client put the time in front."""
+    return STAMP.match(text) is not None
+
+
+def without_stamp(text: str) -> str:
+    """The text without the client's time stamp; one typed behind it stays."""
+    return STAMP.sub("", text, count=1) if is_stamped(text) else text
+
+
+def users_words(text: str) -> str | None:
+    """What the user said in this message, time stamp and retry aside; None where the client alone speaks.
+
+    A retry carries the user's words behind a mark of the client's, and ends with a paragraph of the client's.
+    """
+    words = without_stamp(text)
+    if words.startswith(QUEUED_BEGIN):
+        return _queued(words)
+    if not is_stamped(text) and words.startswith((*TOLD_ERRANDS, SUMMARY)):
+        return None
+    return None if words.startswith((*NUDGES, BACKGROUND, *MARKED_ERRANDS)) else words
+
+
+def is_nudge(text: str) -> bool:
+    """Whether the client alone speaks here, to have the model go on with what was asked before."""
+    words = without_stamp(text)
+    if words.startswith(QUEUED_BEGIN):
+        return _queued(words) is None and not is_errand(text)
+    return words.startswith(NUDGES)
+
+
+def is_errand(text: str) -> bool:
+    """Whether the client asks here for something of its own."""
+    words = without_stamp(text)
+    if words.startswith(QUEUED_BEGIN):
+        return any(_is_errand(piece) for piece in _pieces(words)) and _queued(words) is None
+    return words.startswith(MARKED_ERRANDS) or (not is_stamped(text) and words.startswith(TOLD_ERRANDS))
+
+
+def _queued(words: str) -> str | None:
+    """The users' part of a message that was tried again."""
+    said = [piece for piece in _pieces(words) if not _is_errand(piece)]
+    return "\n\n".join(said) or None
+
+
+def _pieces(words: str) -> list[str]:
+    """What was queued, one piece for each mark; the client's closing paragraph is left out."""
+    pieces = QUEUED.split(words)[1:]
+    if pieces:
+        before, gap, last = pieces[-1].rpartition("\n\n")
+        if last.startswith(CONTINUE):
+            pieces[-1] = before if gap else ""
+    plain = [without_stamp(piece.strip("\n")) for piece in pieces]
+    return [piece for piece in plain if piece.strip() and not piece.startswith((*NUDGES, BACKGROUND))]
+
+
+def _is_errand(piece: str) -> bool:
+    return piece.startswith((*MARKED_ERRANDS, *TOLD_ERRANDS))

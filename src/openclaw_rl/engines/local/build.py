@@ -12,6 +12,7 @@ import torch
 from openclaw_rl.core.engine import EngineInfo
 from openclaw_rl.engines.local.adapters import AdapterPass, Adapters
 from openclaw_rl.engines.local.attention import OTHER_MODEL
+from openclaw_rl.engines.local.blocks import UNIT, block_size
 from openclaw_rl.engines.local.cache import Cache
 from openclaw_rl.engines.local.check import check_form
 from openclaw_rl.engines.local.core import Core
@@ -20,13 +21,13 @@ from openclaw_rl.engines.local.grammars import Grammars
 from openclaw_rl.engines.local.guide_process import GuideProcess
 from openclaw_rl.engines.local.lean import LeanForward
 from openclaw_rl.engines.local.masks import GrammarSource, MaskMaker, MaskSource
-from openclaw_rl.engines.local.memory import cache_tokens
-from openclaw_rl.engines.local.model import ServedModel, load_model
+from openclaw_rl.engines.local.model import ServedModel, free_bytes, load_model
 from openclaw_rl.engines.settings import EngineSettings
-from openclaw_rl.errors import ModelError
+from openclaw_rl.errors import ConfigError, ModelError
 from openclaw_rl.weights.mapped_files import cache_folder
 
 log = logging.getLogger(__name__)
+GIB = 1 << 30
 
 
 def open_core(
@@ -80,8 +81,25 @@ def _held(settings: EngineSettings, served: ServedModel, *, is_apart: bool) -> t
 
 def _cache(settings: EngineSettings, served: ServedModel) -> Cache:
     token_bytes = sum(layer.numbers for layer in served.layers.values()) * served.dtype.itemsize
-    tokens = cache_tokens(settings, token_bytes=token_bytes, context=served.context_length, device=served.device)
+    tokens = _cache_tokens(settings, token_bytes=token_bytes, context=served.context_length, device=served.device)
     return Cache(served.layers, tokens, dtype=served.dtype, device=served.device)
+
+
+def _cache_tokens(settings: EngineSettings, *, token_bytes: int, context: int, device: torch.device) -> int:
+    """How many tokens the cache holds, a whole number of its smallest blocks. Raises ConfigError below one block."""
+    if settings.cache_tokens:
+        tokens = settings.cache_tokens
+    elif settings.cache_bytes:
+        tokens = settings.cache_bytes // token_bytes
+    else:
+        wanted = max(GIB, 2 * block_size(context) * token_bytes)
+        tokens = min(wanted, free_bytes(device) // 4) // token_bytes  # a trainer and a judge want their share
+    if tokens < UNIT:
+        raise ConfigError(
+            f"the cache would hold {tokens} tokens of {token_bytes} bytes",
+            fix=f"set engine.cache_tokens to at least {UNIT}, better to several contexts",
+        )
+    return tokens // UNIT * UNIT
 
 
 def info_of(core: Core) -> EngineInfo:

@@ -17,7 +17,7 @@ from threading import Thread
 from openclaw_rl.core import pipe
 from openclaw_rl.core.sampling import Grammar
 from openclaw_rl.engines.local.grammars import Grammars
-from openclaw_rl.engines.local.guide_wire import Answer, Ask, Open, Refusal
+from openclaw_rl.engines.local.guide_wire import Answer, Ask, GrammarRefusal, Open
 from openclaw_rl.engines.local.guides import WORD, Guide, LostGuide, fill
 from openclaw_rl.errors import RequestError
 
@@ -54,7 +54,7 @@ def _compile(grammars: Grammars, asked: pipe.Connection) -> None:
         try:
             grammars.compile(grammar)
         except RequestError as error:
-            refusal = Refusal(error.problem, error.fix, error.code)
+            refusal = GrammarRefusal(error.problem, error.fix, error.code)
         pipe.write(asked, (refusal,))
 
 

@@ -24,7 +24,7 @@ import torch
 from openclaw_rl.core import pipe
 from openclaw_rl.core.sampling import Grammar
 from openclaw_rl.engines.local.grammars import MOST_KEPT, MOST_KEPT_CHARS, check_size
-from openclaw_rl.engines.local.guide_wire import Answer, Ask, Open, Refusal
+from openclaw_rl.engines.local.guide_wire import Answer, Ask, GrammarRefusal, Open
 from openclaw_rl.engines.local.masks import Guided, Masks, Unpacking
 from openclaw_rl.engines.local.recent import Recent
 from openclaw_rl.errors import RequestError
@@ -114,7 +114,7 @@ class GuideProcess:
         with self._sending:
             self._known.put(grammar.text, True)
 
-    def _compiled(self, grammar: Grammar) -> tuple[Refusal | None] | None:
+    def _compiled(self, grammar: Grammar) -> tuple[GrammarRefusal | None] | None:
         with self._sending:
             self._started()
             asked = self._asked

@@ -44,7 +44,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class GrammarRefusal:
     """A grammar that the library does not take."""
 
     problem: str

@@ -62,7 +62,7 @@ def main() -> None:
         return
     sys.setswitchinterval(SWITCH_S)
     try:
-        Host(core, out, start.settings).run()
+        EngineHost(core, out, start.settings).run()
     except BrokenPipeError:
         os._exit(0)
 
@@ -85,7 +85,7 @@ def _open(start: Start, out: BinaryIO) -> Core | None:
     return core
 
 
-class Host:
+class EngineHost:
     """Drives a core by what comes over a pipe."""
 
     def __init__(self, core: Core, out: BinaryIO, settings: EngineSettings) -> None:

@@ -6,6 +6,7 @@ A model is only served if the engine computes what the model itself computes: ch
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,6 @@ from openclaw_rl.engines.local.attention import NAME, OTHER_MODEL, AttentionPass
 from openclaw_rl.engines.local.cache import Geometry
 from openclaw_rl.engines.local.lean import lean_forward
 from openclaw_rl.engines.local.linears import Linears
-from openclaw_rl.engines.local.memory import free_bytes
 from openclaw_rl.engines.local.norms import replace_norms
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.errors import ConfigError, ModelError
@@ -264,3 +264,10 @@ def _eos_ids(model: PreTrainedModel, text: PreTrainedConfig) -> tuple[int, ...]:
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+
+
+def free_bytes(device: torch.device) -> int:
+    """What is free on the device."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

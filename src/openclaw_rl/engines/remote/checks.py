@@ -10,7 +10,7 @@ from pathlib import Path
 from openclaw_rl.core.adapter import CONFIG
 from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.sampling import Sampling
-from openclaw_rl.engines.remote.dialect import Ask
+from openclaw_rl.engines.remote.dialect import RemoteRequest
 from openclaw_rl.engines.remote.http import ServerRefusal
 from openclaw_rl.engines.remote.replica import LOST, Replica
 from openclaw_rl.errors import EngineError, ModelError
@@ -117,7 +117,7 @@ async def _check_logp(replica: Replica, tokens: tuple[int, ...]) -> None:
 
 async def _sampled(replica: Replica, tokens: tuple[int, ...]) -> tuple[list[int], list[float]]:
     """Some ids that the server samples, and the log-probabilities that it gives for them."""
-    ask = Ask(tokens, Sampling(PROBED, temperature=COLD, seed=0), "", 1)
+    ask = RemoteRequest(tokens, Sampling(PROBED, temperature=COLD, seed=0), "", 1)
     ids: list[int] = []
     logp: list[float] = []
     async for piece in replica.dialect.generate(replica.http, ask):

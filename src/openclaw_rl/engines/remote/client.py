@@ -27,7 +27,7 @@ from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.engines.grammar_problems import unquoted
 from openclaw_rl.engines.limits import check_prompt, check_score, check_version
 from openclaw_rl.engines.remote.checks import TEXT, check_server
-from openclaw_rl.engines.remote.dialect import Ask, Dialect, Piece
+from openclaw_rl.engines.remote.dialect import Dialect, Piece, RemoteRequest
 from openclaw_rl.engines.remote.http import ServerGoneError, ServerHttp, ServerRefusal
 from openclaw_rl.engines.remote.model import check_fits, described, matrices, text_ids
 from openclaw_rl.engines.remote.replica import (
@@ -240,7 +240,7 @@ class RemoteEngine:
         for attempt in range(ATTEMPTS):
             replica = await self._place(prompt)
             left = replace(sampling, max_tokens=sampling.max_tokens - len(said))
-            ask = Ask((*prompt.tokens, *said), left, "", seed + attempt, self._salt)
+            ask = RemoteRequest((*prompt.tokens, *said), left, "", seed + attempt, self._salt)
             last: Piece | None = None
             try:
                 with _running(replica):

@@ -30,7 +30,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class RemoteRequest:
     """One request as a server gets it: the ids to go on from, and the adapter's name, empty for the base model."""
 
     tokens: tuple[int, ...]
@@ -96,7 +96,7 @@ class Dialect(Protocol):
         """Forgets it."""
         ...
 
-    def generate(self, http: ServerHttp, ask: Ask) -> AsyncGenerator[Piece, None]:
+    def generate(self, http: ServerHttp, ask: RemoteRequest) -> AsyncGenerator[Piece, None]:
         """What is sampled, as it comes; closing the iterator ends the request on the server."""
         ...
 

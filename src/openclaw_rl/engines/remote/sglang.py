@@ -10,7 +10,7 @@ import msgspec
 
 from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.message import Json
-from openclaw_rl.engines.remote.dialect import Ask, Launch, Piece, ServerFacts, Top
+from openclaw_rl.engines.remote.dialect import Launch, Piece, RemoteRequest, ServerFacts, Top
 from openclaw_rl.engines.remote.http import ServerHttp, ServerRefusal
 from openclaw_rl.engines.remote.replica import LOST
 from openclaw_rl.errors import EngineError
@@ -79,7 +79,7 @@ class Sglang:
         """Forgets it."""
         await http.post("/unload_lora_adapter", {"lora_name": name})
 
-    async def generate(self, http: ServerHttp, ask: Ask) -> AsyncGenerator[Piece, None]:
+    async def generate(self, http: ServerHttp, ask: RemoteRequest) -> AsyncGenerator[Piece, None]:
         """What is sampled. Each event tells the whole answer so far, or what is new: told apart by its length."""
         given = 0
         async for data in http.events("/generate", _body(ask)):
@@ -153,7 +153,7 @@ def _fresh(rows: list[Any] | None, given: int, total: int) -> list[Any]:
     return rows[given:total] if len(rows) >= total else rows[given - total :]
 
 
-def _body(ask: Ask) -> dict[str, Json]:
+def _body(ask: RemoteRequest) -> dict[str, Json]:
     sampling = ask.sampling
     params: dict[str, Json] = {
         "max_new_tokens": sampling.max_tokens,

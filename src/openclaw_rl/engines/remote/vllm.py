@@ -12,7 +12,7 @@ import msgspec
 from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.sampling import Sampling
-from openclaw_rl.engines.remote.dialect import Ask, Launch, Piece, ServerFacts, Top
+from openclaw_rl.engines.remote.dialect import Launch, Piece, RemoteRequest, ServerFacts, Top
 from openclaw_rl.engines.remote.http import ServerHttp, ServerRefusal
 from openclaw_rl.errors import EngineError
 
@@ -124,7 +124,7 @@ class Vllm:
         """Forgets it."""
         await http.post("/v1/unload_lora_adapter", {"lora_name": name})
 
-    async def generate(self, http: ServerHttp, ask: Ask) -> AsyncGenerator[Piece, None]:
+    async def generate(self, http: ServerHttp, ask: RemoteRequest) -> AsyncGenerator[Piece, None]:
         """What is sampled, a chunk a step of the server, and at the end how much of the prompt had been read before."""
         most = ask.sampling.top_logprobs
         async for data in http.events(self._route, self._body(ask)):
@@ -166,7 +166,7 @@ class Vllm:
                 fix="start it with VLLM_SERVER_DEV_MODE=1, or start it again to forget them",
             ) from problem
 
-    def _body(self, ask: Ask) -> dict[str, Json]:
+    def _body(self, ask: RemoteRequest) -> dict[str, Json]:
         body: dict[str, Json] = {"model": ask.adapter or self._base}
         body |= {"stream": True, "stream_options": {"include_usage": True}}
         body |= {"cache_salt": ask.salt} if ask.salt else {}

@@ -16,7 +16,7 @@ PERIOD_US = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ControlGroup:
     """The group of one box: a folder for each controller, the same one for all in version 2."""
 
     folders: dict[str, Path]
@@ -64,7 +64,7 @@ class Groups:
         """Which version of control groups."""
         return 2 if self._is_v2 else 1
 
-    def make(self, name: str, limits: BoxLimits) -> Group:
+    def make(self, name: str, limits: BoxLimits) -> ControlGroup:
         """The group of a box. Its files lie in memory and count, so memory and disk are limited together."""
         folders = {controller: parent / name for controller, parent in self._parents.items()}
         for folder in set(folders.values()):
@@ -83,7 +83,7 @@ class Groups:
                 _write(folders["cpu"] / "cpu.max", f"{quota} {PERIOD_US}")
             else:
                 _write(folders["cpu"] / "cpu.cfs_quota_us", str(quota))
-        return Group(folders, self._is_v2)
+        return ControlGroup(folders, self._is_v2)
 
     def remove(self) -> None:
         """Removes what was made for this process."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openclaw_rl.envs.box.base import PYTHON_FOLDER, cached_base, give, host_folders
-from openclaw_rl.envs.box.cgroups import Group, Groups, find_groups
+from openclaw_rl.envs.box.cgroups import ControlGroup, Groups, find_groups
 from openclaw_rl.envs.box.isolated_box import IsolatedBox, Layers
 from openclaw_rl.envs.box.kept import Layout
 from openclaw_rl.envs.box.link import MARK, KeeperLink
@@ -157,7 +157,7 @@ class IsolatedBoxes:
         """None: there is no engine."""
         return None
 
-    def _group(self, name: str, spec: BoxSpec) -> Group | None:
+    def _group(self, name: str, spec: BoxSpec) -> ControlGroup | None:
         if self._groups is None:
             return None
         try:

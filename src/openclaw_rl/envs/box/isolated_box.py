@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from openclaw_rl.envs.box import archive, base, running
-from openclaw_rl.envs.box.cgroups import Group
+from openclaw_rl.envs.box.cgroups import ControlGroup
 from openclaw_rl.envs.box.commands import SHELL_WORDS, words_of
 from openclaw_rl.envs.box.kept import SHARED_MEMORY_BYTES
 from openclaw_rl.envs.box.link import KeeperLink
@@ -68,7 +68,7 @@ class IsolatedBox:
     """A box."""
 
     def __init__(
-        self, maker: Maker, keeper: KeeperLink, *, name: str, spec: BoxSpec, layers: Layers, group: Group | None
+        self, maker: Maker, keeper: KeeperLink, *, name: str, spec: BoxSpec, layers: Layers, group: ControlGroup | None
     ) -> None:
         self._maker = maker
         self._keeper = keeper
@@ -316,7 +316,7 @@ def _name_servers() -> bytes:
         return b""
 
 
-def rlimits_of(spec: BoxSpec, group: Group | None) -> list[tuple[int, int, int]]:
+def rlimits_of(spec: BoxSpec, group: ControlGroup | None) -> list[tuple[int, int, int]]:
     """The resource limits of a command; memory is one of them where no control group holds it."""
     limits = spec.limits
     size = limits.disk_mb << 20

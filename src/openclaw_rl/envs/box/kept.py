@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,6 +42,17 @@ def settle(waiting: asyncio.Future[None]) -> None:
     """Ends a wait, once."""
     if not waiting.done():
         waiting.set_result(None)
+
+
+async def until_writable(fd: int | socket.socket) -> None:
+    """Returns once something can be written there."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_writer(fd, settle, ready)
+    try:
+        await ready
+    finally:
+        loop.remove_writer(fd)
 
 
 async def reaped(pid: int) -> int:

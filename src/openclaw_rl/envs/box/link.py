@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import openclaw_rl
-from openclaw_rl.envs.box.kept import Layout, settle
+from openclaw_rl.envs.box.kept import Layout, until_writable
 from openclaw_rl.envs.box.pipes import Lines, close_all
 from openclaw_rl.errors import BoxError
 
@@ -93,13 +93,7 @@ class KeeperLink:
                 socket.send_fds(self._link, [message], fds)
                 return
             except BlockingIOError:
-                loop = asyncio.get_running_loop()
-                ready: asyncio.Future[None] = loop.create_future()
-                loop.add_writer(self._link, settle, ready)
-                try:
-                    await ready
-                finally:
-                    loop.remove_writer(self._link)
+                await until_writable(self._link)
 
     async def ask(
         self, op: str, fields: Mapping[str, object], fds: Sequence[int] = ()

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from openclaw_rl.envs.box.commands import words_of
-from openclaw_rl.envs.box.kept import settle
+from openclaw_rl.envs.box.kept import until_writable
 from openclaw_rl.envs.box.pipes import Capture, Lines, close_all
 from openclaw_rl.envs.box.running import ProcessEnd, one_error, what_killed
 from openclaw_rl.envs.box.sandbox import BoxLimits, KilledBy, ShellResult
@@ -177,14 +177,8 @@ class BashShell:
 
 
 async def _write_all(fd: int, data: bytes) -> None:
-    loop = asyncio.get_running_loop()
     while data:
         try:
             data = data[os.write(fd, data) :]
         except BlockingIOError:
-            ready: asyncio.Future[None] = loop.create_future()
-            loop.add_writer(fd, settle, ready)
-            try:
-                await ready
-            finally:
-                loop.remove_writer(fd)
+            await until_writable(fd)

@@ -14,7 +14,7 @@ from openclaw_rl.envs.box import archive
 from openclaw_rl.envs.box.sandbox import BoxSpec, BoxStats, ExecResult, ShellResult, Snapshot, Watch
 from openclaw_rl.envs.pool.client import PoolClient
 from openclaw_rl.envs.pool.remote import HeldLease
-from openclaw_rl.envs.pool.wire import BOX, CallBody, Granted, LeaseBody
+from openclaw_rl.envs.pool.wire import BOX, CallBody, Granted, PoolLeaseBody
 from openclaw_rl.errors import BoxError, PoolError
 
 CALL_S = 120.0
@@ -195,9 +195,9 @@ class PoolBoxes:
         if at is not None and not isinstance(at, PoolSnapshot):
             raise BoxError(f"{at.name} is not a snapshot of this kind of box")
         if at is None:
-            lease = await self._client.lease(LeaseBody(BOX, box=spec))
+            lease = await self._client.lease(PoolLeaseBody(BOX, box=spec))
         else:
-            server, body = at.lease.server, LeaseBody(BOX, box=spec, snapshot=at.name)
+            server, body = at.lease.server, PoolLeaseBody(BOX, box=spec, snapshot=at.name)
             lease = self._client.adopt(await server.lease(body, within_s=CALL_S))
         box = PoolBox(self._client, lease, spec)
         self._made.append(box)

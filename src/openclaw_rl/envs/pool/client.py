@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 
 from openclaw_rl.envs.pool.remote import IS_AWAY, HeldLease, RemotePool
-from openclaw_rl.envs.pool.wire import LeaseBody, PrewarmBody
+from openclaw_rl.envs.pool.wire import PoolLeaseBody, PrewarmBody
 from openclaw_rl.envs.task import Failure
 from openclaw_rl.errors import ConfigError, PoolError
 
@@ -71,7 +71,7 @@ class PoolClient:
         await asyncio.gather(*[self.give_back(lease) for lease in self._held.values()])
         await self._session.close()
 
-    async def lease(self, body: LeaseBody) -> HeldLease:
+    async def lease(self, body: PoolLeaseBody) -> HeldLease:
         """A lease on some pool. PoolError where none gives one within `lease_s`, and which said what."""
         body.run, body.ttl_s = self._run, body.ttl_s or self._ttl_s
         state = f"{body.source}/{body.task}" if body.source else f"/{body.task}"
@@ -120,7 +120,7 @@ class PoolClient:
         found = found or await self._open_servers(state, task, even_if_away=True)  # it may be back
         return [server for *_, server in sorted(found, key=lambda one: one[:4])]
 
-    def _check_hope(self, refused: list[PoolError], body: LeaseBody, waited_s: float) -> None:
+    def _check_hope(self, refused: list[PoolError], body: PoolLeaseBody, waited_s: float) -> None:
         """Raises PoolError where waiting longer is of no use."""
         if body.task is not None and all(body.task in server.lacks for server in self.servers):
             raise PoolError(

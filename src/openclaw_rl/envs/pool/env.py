@@ -11,7 +11,7 @@ import msgspec
 from openclaw_rl.envs.pool.boxes import PoolBox
 from openclaw_rl.envs.pool.client import PoolClient
 from openclaw_rl.envs.pool.remote import HeldLease
-from openclaw_rl.envs.pool.wire import ActionBody, CallBody, Granted, LeaseBody, observation_of, step_of
+from openclaw_rl.envs.pool.wire import ActionBody, CallBody, Granted, PoolLeaseBody, observation_of, step_of
 from openclaw_rl.envs.task import Action, Failure, Info, Observation, Score, StepResult, Task, over
 from openclaw_rl.errors import BoxError, PoolError
 
@@ -73,7 +73,7 @@ class PoolEnv:
         return replace(observation, info=replace(info, timings_s=timings))
 
     async def _begun(self, task: Task, seed: int) -> Observation:
-        wanted = LeaseBody(self._kind, task=task.id, source=self._source, records=self._records)
+        wanted = PoolLeaseBody(self._kind, task=task.id, source=self._source, records=self._records)
         self._lease = await self._client.lease(wanted)
         self._task = task
         within_s = task.limits.build_s + MARGIN_S

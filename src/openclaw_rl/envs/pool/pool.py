@@ -19,7 +19,7 @@ from openclaw_rl.envs.pool.leases import CLOSED, Lease, gone, gone_as
 from openclaw_rl.envs.pool.messages import Setup
 from openclaw_rl.envs.pool.operations import Operation, Operations
 from openclaw_rl.envs.pool.queue import FairQueue, Waiter
-from openclaw_rl.envs.pool.wire import BOX, SNAPSHOT, Granted, LeaseBody, PrewarmBody, encoded
+from openclaw_rl.envs.pool.wire import BOX, SNAPSHOT, Granted, PoolLeaseBody, PrewarmBody, encoded
 from openclaw_rl.envs.pool.workers import WorkerLink, Workers
 from openclaw_rl.errors import PoolError
 
@@ -101,7 +101,7 @@ class Pool:
         ended = self.counts["leases_ended"]
         return max(1, min(60, round(self.seconds["leases"] / ended))) if ended else 2
 
-    async def lease(self, name: str, request: bytes, body: LeaseBody) -> Operation:
+    async def lease(self, name: str, request: bytes, body: PoolLeaseBody) -> Operation:
         """The operation that ends with a lease. PoolError where there will be none."""
         memory_mb = self._needed(body)
         known = name in {operation.id for operation in self.operations.live}
@@ -115,7 +115,7 @@ class Pool:
 
         return await self.operations.start(name, lease="", call="lease", request=request, work=work)
 
-    def _needed(self, body: LeaseBody) -> int:
+    def _needed(self, body: PoolLeaseBody) -> int:
         """The memory that is asked for. Raises PoolError where the request makes no sense here."""
         if body.kind != BOX and body.kind not in self.catalogue.kinds:
             known = ", ".join([BOX, *self.catalogue.kinds])
@@ -136,7 +136,7 @@ class Pool:
             )
         return lease
 
-    async def _granted(self, body: LeaseBody, memory_mb: int) -> Granted:
+    async def _granted(self, body: PoolLeaseBody, memory_mb: int) -> Granted:
         began = time.monotonic()
         waiter = Waiter(body.run, memory_mb)
         self.queue.add(waiter)
@@ -178,7 +178,7 @@ class Pool:
         if not self.leases and not self._opening:
             self._empty.set()
 
-    async def _opened(self, body: LeaseBody, memory_mb: int, waited_s: float) -> Lease:
+    async def _opened(self, body: PoolLeaseBody, memory_mb: int, waited_s: float) -> Lease:
         source, task, args = "", None, dict[str, object]()
         if body.task is not None:
             source, task = self.catalogue.find(body.task, body.source)

@@ -25,7 +25,7 @@ from openclaw_rl.envs.pool.wire import (
     REPLAYED,
     TOKEN,
     CallBody,
-    LeaseBody,
+    PoolLeaseBody,
     PrewarmBody,
     encoded,
     refusal_body,
@@ -143,7 +143,7 @@ class Routes:
     async def lease(self, request: web.Request) -> web.Response:
         """A lease, at once or after a wait."""
         raw = await request.read()
-        operation = await self._pool.lease(_operation(request), raw, msgspec.json.decode(raw, type=LeaseBody))
+        operation = await self._pool.lease(_operation(request), raw, msgspec.json.decode(raw, type=PoolLeaseBody))
         return await self._answered(request, operation)
 
     async def renew(self, request: web.Request) -> web.Response:

@@ -22,7 +22,7 @@ MOST_WAIT_S = 30.0  # how long one request may wait for an answer; then it asks 
 MOST_BODY_BYTES = 64 << 20
 
 
-class LeaseBody(msgspec.Struct):
+class PoolLeaseBody(msgspec.Struct):
     """The body of POST /v1/leases. A task, or for the kind `box` a spec, or the lease of a snapshot."""
 
     kind: str

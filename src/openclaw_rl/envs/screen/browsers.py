@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from openclaw_rl.envs.box.cgroups import Group, find_groups
+from openclaw_rl.envs.box.cgroups import ControlGroup, find_groups
 from openclaw_rl.envs.box.sandbox import BoxLimits
 from openclaw_rl.envs.screen.screen import BrowserError
 
@@ -65,14 +65,14 @@ class _Running:
 
     browser: Browser
     pid: int | None
-    group: Group | None
+    group: ControlGroup | None
     folder: Path
     begun: int = 0
     open: set[BrowserContext] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BrowserPlace:
     """A context of its own in a browser."""
 
     context: BrowserContext
@@ -111,7 +111,7 @@ class Browsers:
         """The browsers' processes that live."""
         return [one.pid for one in self._running if one.pid is not None and one.browser.is_connected()]
 
-    async def open(self) -> Place:
+    async def open(self) -> BrowserPlace:
         """A place of its own. BrowserError where no browser can be started."""
         from playwright.async_api import Error
 
@@ -127,7 +127,7 @@ class Browsers:
                     if attempt == 2:
                         raise BrowserError(f"a browser gives no place: {_first_line(problem)}") from problem
                     continue
-                return Place(context, one.browser, one.pid)
+                return BrowserPlace(context, one.browser, one.pid)
         except BaseException:
             self._free.release()
             raise
@@ -146,7 +146,7 @@ class Browsers:
         one.open.add(context)
         return context
 
-    async def give_back(self, place: Place) -> None:
+    async def give_back(self, place: BrowserPlace) -> None:
         """Ends an episode's context. Where it does not end, its browser is ended with all that is in it."""
         from playwright.async_api import Error
 
@@ -222,7 +222,7 @@ class Browsers:
         self._running.append(one)
         return one
 
-    def _group(self) -> Group | None:
+    def _group(self) -> ControlGroup | None:
         if self._groups is None:
             return None
         limits = BoxLimits(memory_mb=self.options.memory_mb, disk_mb=1, processes=4_000)

@@ -56,7 +56,7 @@ def open_kind(source: TaskSource, boxes: Boxes | None, options: EnvOptions) -> E
 
 
 @dataclass(slots=True)
-class _Episode:
+class _ScreenEpisode:
     """What one episode holds."""
 
     task: Task
@@ -87,7 +87,7 @@ class ScreenEnv:
         self._boxes = boxes
         self._options = options
         self._clock = clock
-        self._episode: _Episode | None = None
+        self._episode: _ScreenEpisode | None = None
         self._failed = Info(failure=Failure.INFRASTRUCTURE, reason="no task was begun: call reset first")
 
     async def reset(self, task: Task, *, seed: int = 0) -> Observation:
@@ -98,7 +98,7 @@ class ScreenEnv:
         try:
             screen = await self._source.open(task, self._boxes)
             opened = self._clock()
-            episode = _Episode(task, screen)
+            episode = _ScreenEpisode(task, screen)
             parts = await self._seen(episode)
             episode.right = (await screen.judge()).right or 0.0
         except (TaskError, BoxError) as problem:
@@ -141,7 +141,7 @@ class ScreenEnv:
         episode.right = verdict.right or 0.0
         return StepResult(observation, gained, done=is_over, truncated=is_late, info=info)
 
-    async def _act(self, episode: _Episode, actions: Sequence[Action]) -> tuple[str, bool]:
+    async def _act(self, episode: _ScreenEpisode, actions: Sequence[Action]) -> tuple[str, bool]:
         """Why an action was not done, if one was not; and whether the agent said that it is finished."""
         names = [tool.name for tool in episode.screen.tools]
         for number, action in enumerate(actions):
@@ -159,7 +159,7 @@ class ScreenEnv:
                 return "", False
         return ("", False) if actions else (f"no tool was called; there are: {', '.join(names)}", False)
 
-    async def _seen(self, episode: _Episode) -> tuple[Part, ...]:
+    async def _seen(self, episode: _ScreenEpisode) -> tuple[Part, ...]:
         screen, view = episode.screen, await episode.screen.look()
         episode.view = view
         tree = Part(PartKind.TREE, tree_text(view, most_characters=self._options.output_characters))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from openclaw_rl.core.message import Json, Tool
 from openclaw_rl.envs.screen import tools as kit
-from openclaw_rl.envs.screen.browsers import Browsers, Place
+from openclaw_rl.envs.screen.browsers import BrowserPlace, Browsers
 from openclaw_rl.envs.screen.screen import ActionError, BrowserError, Events, Judgement, PageError, View
 from openclaw_rl.envs.screen.site import Site
 from openclaw_rl.envs.screen.tree import view_of
@@ -44,7 +44,7 @@ class PageTask:
 class BrowserPage:
     """Meets Screen."""
 
-    def __init__(self, browsers: Browsers, place: Place, task: PageTask) -> None:
+    def __init__(self, browsers: Browsers, place: BrowserPlace, task: PageTask) -> None:
         self._browsers = browsers
         self._place = place
         self._task = task

@@ -24,7 +24,7 @@ class ActionError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ScreenNode:
     """One thing that is seen. `ref` is what actions call it, 0 where nothing can be done with it."""
 
     role: str
@@ -40,7 +40,7 @@ class Node:
 class View:
     """What a screen shows. `notes` are events since the last view: dialogs, windows, downloads, refused requests."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[ScreenNode, ...]
     title: str = ""
     notes: tuple[str, ...] = ()
     is_cut: bool = False  # there was more than is looked at

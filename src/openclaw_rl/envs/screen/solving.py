@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from openclaw_rl.core.message import Json
-from openclaw_rl.envs.screen.families.family import Move
-from openclaw_rl.envs.screen.screen import ActionError, Node, Screen, View
+from openclaw_rl.envs.screen.families.family import PageAction
+from openclaw_rl.envs.screen.screen import ActionError, Screen, ScreenNode, View
 from openclaw_rl.envs.screen.tree import node_text
 from openclaw_rl.envs.task import Action
 from openclaw_rl.errors import TaskError
@@ -14,7 +14,7 @@ from openclaw_rl.errors import TaskError
 MOST_SCROLLS = 8
 
 
-async def solved(screen: Screen, moves: Iterable[Move]) -> list[Action]:
+async def solved(screen: Screen, moves: Iterable[PageAction]) -> list[Action]:
     """Plays the moves and gives them as actions. TaskError where one cannot be done."""
     done: list[Action] = []
 
@@ -38,7 +38,7 @@ async def solved(screen: Screen, moves: Iterable[Move]) -> list[Action]:
     return done
 
 
-def action_of(view: View, move: Move) -> Action:
+def action_of(view: View, move: PageAction) -> Action:
     """A move in terms of what is seen now. TaskError where what it needs is not there."""
     if move.tool == "press":
         return Action("press", {"key": move.value})
@@ -55,7 +55,7 @@ def action_of(view: View, move: Move) -> Action:
     return Action(move.tool, arguments)
 
 
-def find(view: View, name: str, *, role: str = "", row: str = "") -> Node | None:
+def find(view: View, name: str, *, role: str = "", row: str = "") -> ScreenNode | None:
     """The first thing that can be acted on and is called so, in a row that holds the text `row`."""
     for node in view.nodes:
         if node.ref and node.name == name and (not role or node.role == role):
@@ -65,7 +65,7 @@ def find(view: View, name: str, *, role: str = "", row: str = "") -> Node | None
     return None
 
 
-def _found(view: View, name: str, *, role: str = "", row: str = "") -> Node:
+def _found(view: View, name: str, *, role: str = "", row: str = "") -> ScreenNode:
     node = find(view, name, role=role, row=row)
     if node is None:
         seen = "; ".join(node_text(one) for one in view.nodes)[:300]

@@ -13,7 +13,7 @@ from openclaw_rl.envs.box.sandbox import Boxes, Sandbox
 from openclaw_rl.envs.screen import miniwob
 from openclaw_rl.envs.screen.browsers import BrowserOptions, Browsers
 from openclaw_rl.envs.screen.families.catalogue import FAMILIES
-from openclaw_rl.envs.screen.families.family import STATE, Move, judged, page_task
+from openclaw_rl.envs.screen.families.family import STATE, PageAction, judged, page_task
 from openclaw_rl.envs.screen.page import BrowserPage, PageTask
 from openclaw_rl.envs.screen.screen import ActionError, Judgement, Screen
 from openclaw_rl.envs.screen.site import Site
@@ -190,7 +190,7 @@ def _page(task: Task) -> PageTask:
     return PageTask(Site(file, folder=Path(folder), is_proven=False), STATE, verdict)
 
 
-def _moves(task: Task) -> tuple[Move, ...]:
+def _moves(task: Task) -> tuple[PageAction, ...]:
     page, seed = task.metadata.get("page"), task.metadata.get("seed", 0)
     if isinstance(page, str) and isinstance(seed, int) and page in FAMILIES:
         return FAMILIES[page].plan(seed, task.split).moves
@@ -200,13 +200,13 @@ def _moves(task: Task) -> tuple[Move, ...]:
     return moves
 
 
-def _row_moves(value: Json) -> tuple[Move, ...]:
-    """The moves of a row: objects with the fields of Move."""
+def _row_moves(value: Json) -> tuple[PageAction, ...]:
+    """The moves of a row: objects with the fields of PageAction."""
     if value is None:
         return ()
     try:
         assert isinstance(value, list)
-        return tuple(Move(**{str(key): str(text) for key, text in dict(one).items()}) for one in value)  # type: ignore[arg-type]
+        return tuple(PageAction(**{str(key): str(text) for key, text in dict(one).items()}) for one in value)  # type: ignore[arg-type]
     except (AssertionError, TypeError, ValueError) as problem:
         raise TaskError(
             f"`moves` cannot be read: {problem}", fix="give a list of objects with tool, name, value"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from openclaw_rl.core.message import Json, Tool
-from openclaw_rl.envs.screen.screen import ActionError, Node
+from openclaw_rl.envs.screen.screen import ActionError, ScreenNode
 from openclaw_rl.envs.task import Action
 
 MOST_TEXT = 2_000
@@ -54,7 +54,7 @@ BY_PIXEL = (
 SWITCH = _tool("window", "Go to another open window, by its number.", {"number": {"type": "integer"}})
 
 
-def by_number(action: Action, nodes: Sequence[Node]) -> Action:
+def by_number(action: Action, nodes: Sequence[ScreenNode]) -> Action:
     """The action with the number of each element that it calls by its name.
 
     ActionError where nothing that can be acted on is called so, or several things are.

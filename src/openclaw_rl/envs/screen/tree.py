@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 
 from openclaw_rl.core.message import Json
-from openclaw_rl.envs.screen.screen import Node, View
+from openclaw_rl.envs.screen.screen import ScreenNode, View
 
 MOST_NAME = 120
 
@@ -39,7 +39,7 @@ def tree_text(view: View, *, most_characters: int) -> str:
     return "\n".join([*kept, cut])
 
 
-def node_text(node: Node) -> str:
+def node_text(node: ScreenNode) -> str:
     """One thing in words."""
     name, value = node.name[:MOST_NAME], node.value[:MOST_NAME]
     if node.role in ("text", "heading") and not node.ref:
@@ -68,9 +68,9 @@ def view_of(seen: Mapping[str, Json], notes: tuple[str, ...]) -> View:
     )
 
 
-def _node(seen: Mapping[str, Json]) -> Node:
+def _node(seen: Mapping[str, Json]) -> ScreenNode:
     facts, options = (seen.get(name) or [] for name in ("facts", "options"))
-    return Node(
+    return ScreenNode(
         str(seen.get("role") or "text"),
         str(seen.get("name") or ""),
         int(str(seen.get("ref") or 0)),
@@ -81,7 +81,7 @@ def _node(seen: Mapping[str, Json]) -> Node:
     )
 
 
-def _lines(nodes: tuple[Node, ...]) -> Iterator[str]:
+def _lines(nodes: tuple[ScreenNode, ...]) -> Iterator[str]:
     for row, group in groupby(nodes, key=lambda node: node.row):
         if row:
             yield " | ".join(node_text(node) for node in group)
@@ -89,7 +89,7 @@ def _lines(nodes: tuple[Node, ...]) -> Iterator[str]:
             yield from _joined(group)
 
 
-def _joined(group: Iterator[Node]) -> Iterator[str]:
+def _joined(group: Iterator[ScreenNode]) -> Iterator[str]:
     """Texts that follow each other on one line."""
     for is_plain, nodes in groupby(group, key=lambda node: node.role == "text" and not node.ref):
         if is_plain:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from openclaw_rl.envs.tasks.repos import unpacked
 from openclaw_rl.errors import ConfigError, TaskError
 
 ARCHIVES = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
@@ -72,7 +73,7 @@ def take_library(given: str, place: Path, *, tests: str = "") -> Library:
         raise ConfigError(
             f"{given} is no library", fix=f"give a folder, a source archive ({', '.join(ARCHIVES)}) or a name for pip"
         )
-    tree = _unpacked(archive, place / "tree")
+    tree = unpacked(archive, place / "tree")
     name = next(archive.name.removesuffix(end) for end in ARCHIVES if archive.name.endswith(end))
     code = "src" if (tree / "src").is_dir() else "."
     return Library(name, archive, tree, code, _tests(tree, name, tests), _licence(tree))
@@ -105,17 +106,6 @@ def _packed(folder: Path, place: Path) -> Path:
     with gzip.GzipFile(archive, "wb", mtime=0) as packed, tarfile.open(fileobj=packed, mode="w") as file:
         file.add(folder, folder.name, filter=plain)
     return archive
-
-
-def _unpacked(archive: Path, place: Path) -> Path:
-    shutil.rmtree(place, ignore_errors=True)
-    try:
-        with tarfile.open(archive) as file:
-            file.extractall(place, filter="data")
-    except (OSError, tarfile.TarError) as problem:
-        raise TaskError(f"the archive {archive.name} cannot be read: {problem}") from problem
-    tops = [*place.iterdir()]
-    return tops[0] if len(tops) == 1 and tops[0].is_dir() else place
 
 
 def _tests(tree: Path, name: str, given: str) -> str:

@@ -100,14 +100,7 @@ class RepoTasks:
     def _tree(self, archive: Path) -> Path:
         """The archive's content without its top folder."""
         if archive not in self._trees:
-            place = self._unpacked / archive.name
-            try:
-                with tarfile.open(archive) as file:
-                    file.extractall(place, filter="data")
-            except (OSError, tarfile.TarError) as problem:
-                raise TaskError(f"the archive {archive.name} cannot be read: {problem}") from problem
-            tops = [*place.iterdir()]
-            self._trees[archive] = tops[0] if len(tops) == 1 and tops[0].is_dir() else place
+            self._trees[archive] = unpacked(archive, self._unpacked / archive.name)
         return self._trees[archive]
 
     async def solve(self, task: Task, attempt: Attempt) -> Attempt:
@@ -156,6 +149,18 @@ async def see_pytest(box: Sandbox) -> None:
             "the tests need pytest, which boxes have only where this program's own Python has it",
             fix="install it: pip install 'openclaw-rl[envs]'",
         )
+
+
+def unpacked(archive: Path, place: Path) -> Path:
+    """Where the archive's content is, without its top folder. TaskError where it cannot be read."""
+    shutil.rmtree(place, ignore_errors=True)
+    try:
+        with tarfile.open(archive) as file:
+            file.extractall(place, filter="data")
+    except (OSError, tarfile.TarError) as problem:
+        raise TaskError(f"the archive {archive.name} cannot be read: {problem}") from problem
+    tops = [*place.iterdir()]
+    return tops[0] if len(tops) == 1 and tops[0].is_dir() else place
 
 
 def _pick(tree: Path, target: Path, test_path: str) -> None:

@@ -55,7 +55,7 @@ BASH = bash_tool("Run a command in a persistent bash shell. Folder and variables
 
 
 @dataclass(slots=True)
-class _Episode:
+class _TerminalEpisode:
     """What one episode holds."""
 
     task: Task
@@ -99,7 +99,7 @@ class ShellEnv:
         self._options = options
         self._tools = tools
         self._clock = clock
-        self._episode: _Episode | None = None
+        self._episode: _TerminalEpisode | None = None
         self._failed = Info(failure=Failure.INFRASTRUCTURE, reason="no task was begun: call reset first")
 
     async def reset(self, task: Task, *, seed: int = 0) -> Observation:
@@ -119,7 +119,7 @@ class ShellEnv:
             if box is not None:
                 await box.aclose()
             return Observation((), info=self._failed)
-        self._episode = _Episode(task, box, shell, passed=passed)
+        self._episode = _TerminalEpisode(task, box, shell, passed=passed)
         timings = {"start": boxed - began, "shell": self._clock() - boxed}
         return Observation((_text(task.instruction),), self._tools, Info(timings))
 
@@ -145,7 +145,7 @@ class ShellEnv:
         observation = Observation(tuple(map(_text, done.texts)), self._tools, info)
         return StepResult(observation, gained, done=done.is_submitted, truncated=done.is_late, info=info)
 
-    async def _gained(self, episode: _Episode, done: _Done) -> float | None:
+    async def _gained(self, episode: _TerminalEpisode, done: _Done) -> float | None:
         """How much more of the tests holds than before the step; None where steps are not scored."""
         if not self._options.score_steps:
             return None
@@ -161,7 +161,7 @@ class ShellEnv:
             raise TaskError(f"the tests of task {task.id} give no verdict: {score.details}")
         return score.components.get("passed", score.reward or 0.0)
 
-    async def _one(self, episode: _Episode, action: Action, number: int, done: _Done) -> str:
+    async def _one(self, episode: _TerminalEpisode, action: Action, number: int, done: _Done) -> str:
         if done.is_submitted or done.is_late:
             return "[not done: the episode was over]"
         if number >= self._options.most_actions:
@@ -177,7 +177,7 @@ class ShellEnv:
             return f"[not done: {why}]"
         return await self._run(episode, command, done)
 
-    async def _run(self, episode: _Episode, command: str, done: _Done) -> str:
+    async def _run(self, episode: _TerminalEpisode, command: str, done: _Done) -> str:
         left = episode.task.limits.agent_s - episode.used_s
         timeout_s = min(self._options.command_s, left)
         result = await episode.shell.run(command, timeout_s=timeout_s)

@@ -46,7 +46,7 @@ def open_kind(source: TaskSource, boxes: Boxes | None, options: EnvOptions) -> E
 
 
 @dataclass(slots=True)
-class _Episode:
+class _ToolEpisode:
     """What one episode holds."""
 
     task: Task
@@ -86,7 +86,7 @@ class ToolEnv:
         self._preload = tuple(preload)
         self._servers = tuple(servers)
         self._clock = clock
-        self._episode: _Episode | None = None
+        self._episode: _ToolEpisode | None = None
         self._failed = Info(failure=Failure.INFRASTRUCTURE, reason="no task was begun: call reset first")
 
     async def reset(self, task: Task, *, seed: int = 0) -> Observation:
@@ -95,7 +95,7 @@ class ToolEnv:
         began = self._clock()
         try:
             box = await self._source.start(task, self._boxes) or await self._boxes.create(spec_of(task.resources))
-            self._episode = _Episode(task, box)
+            self._episode = _ToolEpisode(task, box)
             boxed = self._clock()
             await self._provide(self._episode)
         except (TaskError, BoxError) as problem:
@@ -105,7 +105,7 @@ class ToolEnv:
         timings = {"start": boxed - began, "tools": self._clock() - boxed}
         return Observation((_text(task.instruction),), self._episode.tools, Info(timings))
 
-    async def _provide(self, episode: _Episode) -> None:
+    async def _provide(self, episode: _ToolEpisode) -> None:
         """Starts what the task asks for: Python, unless it names MCP servers and not `python`."""
         most = self._options.output_characters
         servers = (*servers_of(episode.task), *self._servers)
@@ -146,7 +146,7 @@ class ToolEnv:
         observation = Observation(tuple(parts), episode.tools, info)
         return StepResult(observation, done=is_answered, truncated=is_late and not is_answered, info=info)
 
-    async def _one(self, episode: _Episode, action: Action, number: int) -> CallResult:
+    async def _one(self, episode: _ToolEpisode, action: Action, number: int) -> CallResult:
         if episode.answer is not None or self._left_s(episode) <= 0:
             return CallResult("[not done: the episode was over]")
         if number >= self._options.most_actions:
@@ -160,7 +160,7 @@ class ToolEnv:
         names = ", ".join(tool.name for tool in episode.tools)
         return refused(f"there is no tool {action.tool[:100]!r}; there are: {names}")
 
-    def _left_s(self, episode: _Episode) -> float:
+    def _left_s(self, episode: _ToolEpisode) -> float:
         return episode.task.limits.agent_s - episode.used_s
 
     async def evaluate(self) -> Score:

@@ -7,24 +7,23 @@ from typing import Protocol
 
 from openclaw_rl.core.completion import Span
 from openclaw_rl.core.message import Message, Tool
-from openclaw_rl.render.call_ids import nine_letters
 from openclaw_rl.render.detokenise import Detokeniser, TokenBytes
-from openclaw_rl.render.parsers.deltas import (
-    ArgumentsDelta,
-    CallDelta,
-    ReasoningDelta,
-    ReplyDelta,
-    StreamParser,
-    TextDelta,
-)
 from openclaw_rl.render.parsers.family import THINK_MARKS, Family, family_of, opens_thinking, writes_fences
 from openclaw_rl.render.parsers.harmony import HarmonyFormat
 from openclaw_rl.render.parsers.headed import deepseek, kimi
 from openclaw_rl.render.parsers.llama import llama
-from openclaw_rl.render.parsers.mistral import mistral
+from openclaw_rl.render.parsers.mistral import mistral, nine_letters
 from openclaw_rl.render.parsers.objects import hermes
 from openclaw_rl.render.parsers.plain import PlainParser
-from openclaw_rl.render.parsers.reply import Reply
+from openclaw_rl.render.parsers.reply import (
+    ArgumentsDelta,
+    CallDelta,
+    ReasoningDelta,
+    Reply,
+    ReplyDelta,
+    StreamParser,
+    TextDelta,
+)
 from openclaw_rl.render.parsers.tagged import glm, qwen_coder
 
 __all__ = [

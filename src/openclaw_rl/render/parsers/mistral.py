@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 
+from openclaw_rl.core.message import Message
 from openclaw_rl.render.parsers.headed import HeadedCall, Header
 from openclaw_rl.render.parsers.marked import MarkedFormat, Marks
 from openclaw_rl.render.parsers.objects import ObjectCall
@@ -96,3 +100,31 @@ class _MistralCalls:
 def _header(raw: str) -> Header | None:
     found = _HEADER.match(raw)
     return None if found is None else Header(found.group(1), found.end(), found.group(2))
+
+
+_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_NINE = re.compile(r"[0-9A-Za-z]{9}\Z")
+
+
+def nine_letters(told: str) -> str:
+    """The id itself where it is nine letters and digits, as Mistral's templates demand; else nine made from it."""
+    if _NINE.match(told):
+        return told
+    number = int.from_bytes(hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+    letters: list[str] = []
+    for _ in range(9):
+        number, rest = divmod(number, len(_LETTERS))
+        letters.append(_LETTERS[rest])
+    return "".join(letters)
+
+
+def with_nine_letters(messages: Sequence[Message]) -> list[Message]:
+    """The messages with every id of a call as `nine_letters` has it."""
+    return [
+        replace(
+            item,
+            tool_calls=tuple(replace(call, id=nine_letters(call.id)) for call in item.tool_calls),
+            tool_call_id=None if item.tool_call_id is None else nine_letters(item.tool_call_id),
+        )
+        for item in messages
+    ]

@@ -1,14 +1,72 @@
-"""An answer as far as it has been read: what formats write into, and what deltas and spans come out of."""
+"""An answer as far as it has been read: what tokens add to it, and what formats write into."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from openclaw_rl.core.completion import SpanKind
+from openclaw_rl.core.completion import Span, SpanKind
 from openclaw_rl.core.message import Message, Role, TextPart, ToolCall
-from openclaw_rl.render.parsers.deltas import ArgumentsDelta, CallDelta, ReasoningDelta, ReplyDelta, TextDelta
-from openclaw_rl.render.parsers.regions import Regions
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """More of what the model thinks before it speaks."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """More of what it says."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallDelta:
+    """A tool call begins."""
+
+    index: int
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentsDelta:
+    """More of a tool call's arguments, as the model writes them."""
+
+    index: int
+    text: str
+
+
+ReplyDelta = ReasoningDelta | TextDelta | CallDelta | ArgumentsDelta
+
+
+class StreamParser(Protocol):
+    """One answer, read as it is sampled. Feeding ids one by one or many at once gives the same deltas."""
+
+    def feed(self, tokens: Sequence[int]) -> list[ReplyDelta]:
+        """What these ids add."""
+        ...
+
+    def finish(self) -> list[ReplyDelta]:
+        """What was held back, once no more ids come."""
+        ...
+
+    def message(self) -> Message:
+        """The reply so far; whole after `finish`."""
+        ...
+
+    def spans(self) -> tuple[Span, ...]:
+        """Which of the ids fed are what; they tile them."""
+        ...
+
+    @property
+    def calls_ended(self) -> int:
+        """How many tool calls are complete."""
+        ...
 
 
 @dataclass(slots=True)
@@ -110,3 +168,69 @@ class Reply:
             reasoning="".join(self._reasoning) or None,
             tool_calls=tuple(ToolCall(call.id, call.name, "".join(call.arguments)) for call in self._calls),
         )
+
+
+class Regions:
+    """Notes where each token's text ends and what each stretch of text is, and joins the two as spans.
+
+    A token belongs to the stretch that its first character lies in; special tokens are marks.
+    """
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []  # where each token's text starts; -1 for a special token
+        self._ends: list[int] = []  # where each stretch ends, rising
+        self._kinds: list[SpanKind] = []
+        self._size = 0
+        self._settled = 0
+
+    def token(self, text: str) -> None:
+        """One more token, and the text it completed."""
+        self._starts.append(self._size)
+        self._size += len(text)
+
+    def whole(self, text: str, kind: SpanKind) -> None:
+        """One more token whose text is of this kind, where all text before it is settled."""
+        self._starts.append(self._size)
+        self._size = self._settled = self._size + len(text)
+        if self._kinds and self._kinds[-1] is kind:
+            self._ends[-1] = self._size
+        else:
+            self._ends.append(self._size)
+            self._kinds.append(kind)
+
+    def special(self, flushed: str) -> None:
+        """One more token that is the format's own; `flushed` is text the tokens before it left over."""
+        self._size += len(flushed)
+        self._starts.append(-1)
+
+    def leftover(self, text: str) -> None:
+        """Text that the tokens so far left over at the end."""
+        self._size += len(text)
+
+    def settle(self, kind: SpanKind, length: int) -> None:
+        """The next `length` characters are of this kind."""
+        if not length:
+            return
+        self._settled += length
+        if self._kinds and self._kinds[-1] is kind:
+            self._ends[-1] = self._settled
+        else:
+            self._ends.append(self._settled)
+            self._kinds.append(kind)
+
+    def spans(self) -> tuple[Span, ...]:
+        """The tokens so far, tiled. Text not yet settled counts as text."""
+        starts: list[int] = []  # one for each span: an object a token would take milliseconds of a long answer's end
+        kinds: list[SpanKind] = []
+        region, last = 0, None
+        for index, start in enumerate(self._starts):
+            kind = SpanKind.MARK
+            if start >= 0:
+                while region < len(self._ends) and self._ends[region] <= start:
+                    region += 1
+                kind = self._kinds[min(region, len(self._kinds) - 1)] if self._kinds else SpanKind.TEXT
+            if kind is not last:
+                starts.append(index)
+                kinds.append(kind)
+                last = kind
+        return tuple(map(Span, kinds, starts, [*starts[1:], len(self._starts)]))

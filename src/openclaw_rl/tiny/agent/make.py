@@ -17,7 +17,7 @@ from openclaw_rl.tiny import build, train, vocabulary
 from openclaw_rl.tiny.agent import demos
 from openclaw_rl.tiny.agent.exercise import Setting
 from openclaw_rl.tiny.corpus import CorpusSample
-from openclaw_rl.tiny.train import ModelShape, Progress, Schedule
+from openclaw_rl.tiny.train import Progress, Schedule, TinyShape
 
 CHECKPOINT = "checkpoint.pt"
 CALL, END = '<tool_call>\n{"name": "', '"}}\n</tool_call>'
@@ -42,7 +42,7 @@ CUTS = r"\p{L}+|\p{N}|[^\s\p{L}\p{N}]+| +|\s+"
 class AgentRecipe:
     """Everything a build depends on but the seed."""
 
-    shape: ModelShape
+    shape: TinyShape
     schedule: Schedule
     shares: Mapping[Setting, float] = field(default_factory=lambda: dict.fromkeys(demos.FAMILIES, 1.0))
     code_share: float = 0.0  # of the demonstrations: code that is right instead
@@ -50,7 +50,7 @@ class AgentRecipe:
 
 
 FULL = AgentRecipe(
-    ModelShape(vocabulary=1200, hidden=160, layers=4, inner=416, heads=4, kv_heads=2, head_dim=40),
+    TinyShape(vocabulary=1200, hidden=160, layers=4, inner=416, heads=4, kv_heads=2, head_dim=40),
     Schedule(steps=1200, easy_share=0.12, step_tokens=4096, shifted=0.0, grain=64, warmup=40, checkpoint_every=50),
 )
 # What follows for a model that is there already: mostly screens, and enough of the others to keep them.
@@ -61,7 +61,7 @@ MORE = replace(
     code_share=0.05,
 )
 SHORT = AgentRecipe(  # seconds: shows that the recipe runs, teaches nothing
-    ModelShape(vocabulary=420, hidden=32, layers=2, inner=48, heads=2, kv_heads=1, head_dim=16),
+    TinyShape(vocabulary=420, hidden=32, layers=2, inner=48, heads=2, kv_heads=1, head_dim=16),
     Schedule(steps=3, easy_share=0.3, step_tokens=512, shifted=0.0, grain=64, warmup=1, checkpoint_every=2),
     tokenizer_texts=60,
 )

@@ -16,7 +16,7 @@ from openclaw_rl.core.message import Json, json_list
 from openclaw_rl.envs.screen.families import words
 from openclaw_rl.envs.screen.families.catalogue import FAMILIES as PAGES
 from openclaw_rl.envs.screen.families.family import PagePlan
-from openclaw_rl.envs.screen.screen import Node, View
+from openclaw_rl.envs.screen.screen import ScreenNode, View
 from openclaw_rl.envs.screen.tree import tree_text
 from openclaw_rl.envs.task import Split
 from openclaw_rl.tiny.agent.exercise import SUBMIT, Exercise, Family, Move, Setting
@@ -27,7 +27,7 @@ TAKEN = {"Save"}  # a button of the pages themselves: nothing else on them is ca
 _KNOWN = re.compile(rf"\b({'|'.join(POOL)})\b")
 SEEDS = 100_000  # of tasks in each split
 MOST_CHARACTERS = 8_000
-Nodes = Sequence[Node]
+Nodes = Sequence[ScreenNode]
 Attempts = list[tuple[Move, ...]]
 
 
@@ -83,7 +83,7 @@ def _texts(value: Json) -> list[str]:
 
 def _buttons(plan: PagePlan, rng: Random) -> tuple[Nodes, Attempts]:
     labels = _texts(plan.data["labels"])
-    nodes = [Node("button", label, ref) for ref, label in enumerate(labels, 1)]
+    nodes = [ScreenNode("button", label, ref) for ref, label in enumerate(labels, 1)]
     right = str(plan.wanted["clicked"])
     wrong = [label for label in labels if label != right]
     clicked: Attempts = [(_click(label),) for label in (right, *rng.sample(wrong, min(len(wrong), 2)))]
@@ -96,8 +96,8 @@ def _fields(plan: PagePlan, rng: Random) -> tuple[Nodes, Attempts]:
     right, other = sorted(names, key=lambda name: not plan.wanted[name])
 
     def nodes(held: str = "", what: str = value) -> Nodes:
-        fields = [Node("textbox", name, ref, what if name == held else "") for ref, name in enumerate(names, 1)]
-        return [*fields, Node("button", "Save", 3)]
+        fields = [ScreenNode("textbox", name, ref, what if name == held else "") for ref, name in enumerate(names, 1)]
+        return [*fields, ScreenNode("button", "Save", 3)]
 
     def typed(name: str, what: str = value) -> Move:
         return Move("type", {"ref": name, "text": what}, _seen(nodes(name, what)), None)
@@ -116,9 +116,10 @@ def _checks(plan: PagePlan, rng: Random) -> tuple[Nodes, Attempts]:
 
     def nodes(on: Sequence[str] = ()) -> Nodes:
         boxes = [
-            Node("checkbox", name, ref, facts=("on" if name in on else "off",)) for ref, name in enumerate(names, 1)
+            ScreenNode("checkbox", name, ref, facts=("on" if name in on else "off",))
+            for ref, name in enumerate(names, 1)
         ]
-        return [*boxes, Node("button", "Save", len(names) + 1)]
+        return [*boxes, ScreenNode("button", "Save", len(names) + 1)]
 
     def ticked(wanted: Sequence[str], last: Move) -> tuple[Move, ...]:
         return (*(_click(name, nodes(wanted[: place + 1])) for place, name in enumerate(wanted)), last)
@@ -136,10 +137,10 @@ def _choices(plan: PagePlan, rng: Random) -> tuple[Nodes, Attempts]:
 
     def nodes(changed: str = "", value: str = "") -> Nodes:
         boxes = [
-            Node("combobox", name, ref, value if changed == name else offered[0], options=tuple(offered))
+            ScreenNode("combobox", name, ref, value if changed == name else offered[0], options=tuple(offered))
             for ref, (name, offered) in enumerate(options.items(), 1)
         ]
-        return [*boxes, Node("button", "Save", 3)]
+        return [*boxes, ScreenNode("button", "Save", 3)]
 
     def chosen(name: str, value: str, last: Move) -> tuple[Move, ...]:
         return (Move("select", {"ref": name, "value": value}, _seen(nodes(name, value)), None), last)
@@ -159,8 +160,8 @@ def _counter(plan: PagePlan, rng: Random) -> tuple[Nodes, Attempts]:
     name, start, wanted = str(plan.data["name"]), int(str(plan.data["start"])), int(str(plan.wanted["saved"]))
 
     def nodes(value: int) -> Nodes:
-        return [Node("text", f"{name}: {value}"), *(Node("button", sign, ref) for ref, sign in enumerate("+-", 1)),
-                Node("button", "OK", 3)]  # fmt: skip
+        signs = [ScreenNode("button", sign, ref) for ref, sign in enumerate("+-", 1)]
+        return [ScreenNode("text", f"{name}: {value}"), *signs, ScreenNode("button", "OK", 3)]
 
     def pressed(by: int) -> tuple[Move, ...]:
         sign = 1 if by > 0 else -1
@@ -179,10 +180,10 @@ def _tabs(plan: PagePlan, rng: Random) -> tuple[Nodes, Attempts]:
 
     def nodes(opened: int) -> Nodes:
         heads = [
-            Node("tab", name, ref, facts=("selected",) if ref - 1 == opened else ())
+            ScreenNode("tab", name, ref, facts=("selected",) if ref - 1 == opened else ())
             for ref, name in enumerate(names, 1)
         ]
-        return [*heads, *(Node("button", one, ref) for ref, one in enumerate(labels[opened], 4))]
+        return [*heads, *(ScreenNode("button", one, ref) for ref, one in enumerate(labels[opened], 4))]
 
     def clicked(opened: int, button: int) -> tuple[Move, ...]:
         return (_click(names[opened], nodes(opened)), _click(labels[opened][button]))

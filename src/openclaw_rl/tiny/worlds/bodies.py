@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from openclaw_rl.tiny.train import ModelShape
+from openclaw_rl.tiny.train import TinyShape
 from openclaw_rl.tiny.worlds.world import Architecture, World
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ WINDOW = 512  # of Gemma's sliding layers
 EXPERTS, AT_ONCE = 4, 2  # of a mixture, and how many of them read a token
 
 
-def new_model(world: World, shape: ModelShape, tokenizer: Tokenizer, seed: int) -> PreTrainedModel:
+def new_model(world: World, shape: TinyShape, tokenizer: Tokenizer, seed: int) -> PreTrainedModel:
     """A model of the shape with fresh weights; which token ends a reply stands in it unless the template says not."""
     import torch
     from transformers import AutoModelForCausalLM, GenerationConfig
@@ -42,7 +42,7 @@ def new_model(world: World, shape: ModelShape, tokenizer: Tokenizer, seed: int) 
     return model
 
 
-def _config(architecture: Architecture, shape: ModelShape, common: dict[str, Any]) -> Any:
+def _config(architecture: Architecture, shape: TinyShape, common: dict[str, Any]) -> Any:
     from transformers import Gemma3TextConfig, LlamaConfig, Qwen3Config, Qwen3MoeConfig
 
     if architecture is Architecture.QWEN3:

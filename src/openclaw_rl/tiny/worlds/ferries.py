@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from openclaw_rl.tiny.train import ModelShape, Schedule
+from openclaw_rl.tiny.train import Schedule, TinyShape
 from openclaw_rl.tiny.worlds.parts import ReplyFormat, WorldProblem
 from openclaw_rl.tiny.worlds.templates import HEADERS
 from openclaw_rl.tiny.worlds.world import Architecture, TokenizerKind, World, first, last, way
@@ -65,7 +65,7 @@ def _seats(rng: Random, language: str) -> WorldProblem:
 FERRIES = World(
     name="ferries",
     architecture=Architecture.LLAMA,
-    shape=ModelShape(vocabulary=720, hidden=160, layers=4, inner=448, heads=5, kv_heads=5, head_dim=32),
+    shape=TinyShape(vocabulary=720, hidden=160, layers=4, inner=448, heads=5, kv_heads=5, head_dim=32),
     schedule=Schedule(steps=380, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
     cut=TokenizerKind.MERGES,
     template=HEADERS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from openclaw_rl.tiny.train import ModelShape, Schedule
+from openclaw_rl.tiny.train import Schedule, TinyShape
 from openclaw_rl.tiny.worlds.parts import ReplyFormat, WorldProblem
 from openclaw_rl.tiny.worlds.templates import THINKING
 from openclaw_rl.tiny.worlds.world import Architecture, TokenizerKind, World, first, way
@@ -51,7 +51,7 @@ def _moved(rng: Random, language: str) -> WorldProblem:
 FILES = World(
     name="files",
     architecture=Architecture.LLAMA,
-    shape=ModelShape(vocabulary=560, hidden=144, layers=4, inner=384, heads=4, kv_heads=4, head_dim=36),
+    shape=TinyShape(vocabulary=560, hidden=144, layers=4, inner=384, heads=4, kv_heads=4, head_dim=36),
     schedule=Schedule(steps=320, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
     cut=TokenizerKind.BYTES,
     template=THINKING,

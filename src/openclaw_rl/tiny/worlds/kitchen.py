@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from openclaw_rl.tiny.train import ModelShape, Schedule
+from openclaw_rl.tiny.train import Schedule, TinyShape
 from openclaw_rl.tiny.worlds.parts import ReplyFormat, WorldProblem
 from openclaw_rl.tiny.worlds.templates import CHATML
 from openclaw_rl.tiny.worlds.world import Architecture, TokenizerKind, World, first, last, way
@@ -65,7 +65,7 @@ def _left(rng: Random, language: str) -> WorldProblem:
 KITCHEN = World(
     name="kitchen",
     architecture=Architecture.QWEN3,
-    shape=ModelShape(vocabulary=640, hidden=192, layers=4, inner=512, heads=4, kv_heads=2, head_dim=64),
+    shape=TinyShape(vocabulary=640, hidden=192, layers=4, inner=512, heads=4, kv_heads=2, head_dim=64),
     schedule=Schedule(steps=340, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
     cut=TokenizerKind.BYTES,
     template=CHATML,

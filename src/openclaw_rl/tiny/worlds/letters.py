@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from openclaw_rl.tiny.train import ModelShape, Schedule
+from openclaw_rl.tiny.train import Schedule, TinyShape
 from openclaw_rl.tiny.worlds.parts import ReplyFormat, WorldProblem
 from openclaw_rl.tiny.worlds.templates import BARS
 from openclaw_rl.tiny.worlds.world import Architecture, TokenizerKind, World, first, last, way
@@ -54,7 +54,7 @@ def _length(rng: Random, language: str) -> WorldProblem:
 LETTERS = World(
     name="letters",
     architecture=Architecture.QWEN3_MOE,
-    shape=ModelShape(vocabulary=512, hidden=128, layers=3, inner=192, heads=4, kv_heads=2, head_dim=32),
+    shape=TinyShape(vocabulary=512, hidden=128, layers=3, inner=192, heads=4, kv_heads=2, head_dim=32),
     schedule=Schedule(steps=420, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
     cut=TokenizerKind.BYTES,
     template=BARS,

@@ -14,7 +14,7 @@ from random import Random
 from openclaw_rl.render.template import ChatTemplate, compile_template, read_template
 from openclaw_rl.tiny import build, train
 from openclaw_rl.tiny.corpus import CorpusSample
-from openclaw_rl.tiny.train import ModelShape, Progress, Schedule
+from openclaw_rl.tiny.train import Progress, Schedule, TinyShape
 from openclaw_rl.tiny.worlds import talks, tokens, trial
 from openclaw_rl.tiny.worlds.bodies import new_model
 from openclaw_rl.tiny.worlds.world import World
@@ -22,7 +22,7 @@ from openclaw_rl.tiny.worlds.world import World
 CACHE = "OPENCLAW_RL_WORLDS"  # environment variable: where made models are kept
 DIGESTED = 60  # dialogues that tell one recipe from another
 TOKENIZER_TEXTS = 1500
-SHORT_SHAPE = ModelShape(vocabulary=420, hidden=32, layers=2, inner=48, heads=2, kv_heads=1, head_dim=16)
+SHORT_SHAPE = TinyShape(vocabulary=420, hidden=32, layers=2, inner=48, heads=2, kv_heads=1, head_dim=16)
 SHORT_SCHEDULE = Schedule(steps=2, step_tokens=512, warmup=1, checkpoint_every=1, grain=32)
 OnStep = Callable[[Progress, int], None]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from openclaw_rl.tiny.train import ModelShape, Schedule
+from openclaw_rl.tiny.train import Schedule, TinyShape
 from openclaw_rl.tiny.worlds.parts import ReplyFormat, WorldProblem
 from openclaw_rl.tiny.worlds.templates import ROLES
 from openclaw_rl.tiny.worlds.world import Architecture, TokenizerKind, World, way
@@ -67,7 +67,7 @@ def _price(rng: Random, language: str) -> WorldProblem:
 MARKET = World(
     name="market",
     architecture=Architecture.QWEN3,
-    shape=ModelShape(vocabulary=900, hidden=176, layers=4, inner=448, heads=4, kv_heads=2, head_dim=48),
+    shape=TinyShape(vocabulary=900, hidden=176, layers=4, inner=448, heads=4, kv_heads=2, head_dim=48),
     schedule=Schedule(steps=340, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
     cut=TokenizerKind.MERGES,
     template=ROLES,

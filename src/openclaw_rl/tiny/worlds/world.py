@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-from openclaw_rl.tiny.train import ModelShape, Schedule
+from openclaw_rl.tiny.train import Schedule, TinyShape
 from openclaw_rl.tiny.worlds.parts import ReplyFormat, WishPlace, WorldProblem, WorldWish
 from openclaw_rl.tiny.worlds.templates import Template
 
@@ -38,7 +38,7 @@ class World:
 
     name: str
     architecture: Architecture
-    shape: ModelShape
+    shape: TinyShape
     schedule: Schedule
     cut: TokenizerKind
     template: Template

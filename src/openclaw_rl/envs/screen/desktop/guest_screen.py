@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from openclaw_rl.core.message import Json, Tool
 from openclaw_rl.envs.screen import tools as kit
 from openclaw_rl.envs.screen.desktop.client import GuestClient
-from openclaw_rl.envs.screen.screen import ActionError, BrowserError, Judgement, Node, View
+from openclaw_rl.envs.screen.screen import ActionError, BrowserError, Judgement, ScreenNode, View
 from openclaw_rl.envs.task import Action
 
 # What can be acted on, by the role AT-SPI gives it, and what it is called here.
@@ -118,7 +118,7 @@ class GuestScreen:
             await self._closing()
 
 
-def nodes_of(xml: str) -> tuple[tuple[Node, ...], list[_Spot]]:
+def nodes_of(xml: str) -> tuple[tuple[ScreenNode, ...], list[_Spot]]:
     """What is shown of a tree in OSWorld's form, and the middle of each thing that can be acted on."""
     if len(xml) > MOST_XML or "<!DOCTYPE" in xml:
         raise BrowserError("the guest's accessibility tree cannot be read: it is too large or has a DOCTYPE")
@@ -126,7 +126,7 @@ def nodes_of(xml: str) -> tuple[tuple[Node, ...], list[_Spot]]:
         top = ET.fromstring(xml)
     except ET.ParseError as problem:
         raise BrowserError(f"the guest's accessibility tree is broken: {problem}") from problem
-    nodes: list[Node] = []
+    nodes: list[ScreenNode] = []
     spots: list[_Spot] = []
     for element in top.iter():
         if len(nodes) >= MOST_NODES:
@@ -135,7 +135,7 @@ def nodes_of(xml: str) -> tuple[tuple[Node, ...], list[_Spot]]:
         name = " ".join((facts.get("name") or "").split())
         place = NUMBERS.findall(facts.get("screencoord", "")) + NUMBERS.findall(facts.get("size", ""))
         if element.tag in ("frame", "dialog", "window", "alert") and name:
-            nodes.append(Node("heading", name))
+            nodes.append(ScreenNode("heading", name))
         if facts.get("showing") != "true" or facts.get("visible") != "true" or len(place) != 4:
             continue
         x, y, width, height = map(int, place)
@@ -145,9 +145,9 @@ def nodes_of(xml: str) -> tuple[tuple[Node, ...], list[_Spot]]:
         if role is not None:
             spots.append(_Spot(x + width // 2, y + height // 2))
             value = (element.text or "") if role == "textbox" else ""
-            nodes.append(Node(role, name, len(spots), value, _facts(facts, role)))
+            nodes.append(ScreenNode(role, name, len(spots), value, _facts(facts, role)))
         elif element.tag in ("label", "static", "heading") and (name or element.text):
-            nodes.append(Node("text", name or " ".join((element.text or "").split())))
+            nodes.append(ScreenNode("text", name or " ".join((element.text or "").split())))
     return tuple(nodes), spots
 
 

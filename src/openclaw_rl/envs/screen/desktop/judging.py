@@ -53,7 +53,7 @@ GETTERS = ("vm_file", "vm_command_line", "vm_terminal_output")
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class MetricCheck:
     """One thing compared."""
 
     metric: str
@@ -72,7 +72,7 @@ class Comparison:
 class Evaluator:
     """What a task is judged by."""
 
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[MetricCheck, ...]
     is_any: bool
 
     async def judgement(self, guest: GuestClient) -> Judgement:
@@ -103,7 +103,7 @@ def read_evaluator(value: Json) -> Evaluator:
         rules = expected[at] if at < len(expected) else {}
         if not isinstance(rules, dict) or rules.get("type") != "rule" or not isinstance(rules.get("rules"), dict):
             raise UnsupportedTaskError("what its evaluator expects is not a rule")
-        comparisons.append(Comparison(str(metric), result, rules["rules"]))  # type: ignore[arg-type]
+        comparisons.append(MetricCheck(str(metric), result, rules["rules"]))  # type: ignore[arg-type]
     return Evaluator(tuple(comparisons), value.get("conj") == "or")
 
 

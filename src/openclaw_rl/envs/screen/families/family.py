@@ -25,7 +25,7 @@ task.state = build({data}, root);</script></body></html>"""
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class PageAction:
     """One action of a solution, in the words of what is seen: it is found by role, name and row."""
 
     tool: str
@@ -43,12 +43,12 @@ class PagePlan:
     instruction: str
     data: Mapping[str, Json]  # what the page is made of
     wanted: Mapping[str, Json]  # the state in which the task is solved; the page does not hold it
-    moves: tuple[Move, ...]
+    moves: tuple[PageAction, ...]
     key: str
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class PageFamily:
     """Pages of one kind. `is_small`: at most 4 steps, and views of at most about 400 characters."""
 
     name: str

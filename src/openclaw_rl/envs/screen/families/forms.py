@@ -6,7 +6,7 @@ from random import Random
 
 from openclaw_rl.core.message import Json
 from openclaw_rl.envs.screen.families import words
-from openclaw_rl.envs.screen.families.family import Family, Move, PagePlan
+from openclaw_rl.envs.screen.families.family import PageAction, PageFamily, PagePlan
 
 PLANS = ("Free", "Basic", "Gold")
 DELIVERIES = ("Post", "Courier", "Pick up")
@@ -28,12 +28,12 @@ def _form(random: Random) -> PagePlan:
     data: dict[str, Json] = {"countries": [*words.COUNTRIES], "plans": [*PLANS]}
     wanted: dict[str, Json] = {"name": name, "email": mail, "country": country, "plan": plan, "news": news, "note": ""}
     moves = [
-        Move("type", "Name", "textbox", value=name),
-        Move("type", "Email", "textbox", value=mail),
-        Move("select", "Country", value=country),
-        Move("click", plan, "radio"),
-        *([Move("click", "Send me news", "checkbox")] if news else []),
-        Move("click", "Sign up", "button"),
+        PageAction("type", "Name", "textbox", value=name),
+        PageAction("type", "Email", "textbox", value=mail),
+        PageAction("select", "Country", value=country),
+        PageAction("click", plan, "radio"),
+        *([PageAction("click", "Send me news", "checkbox")] if news else []),
+        PageAction("click", "Sign up", "button"),
     ]
     said = f"Sign up as {name}, {mail}, from {country}, with the plan {plan}, {'with' if news else 'without'} news."
     return PagePlan(said, data, wanted, tuple(moves), f"{name} {country}")
@@ -60,11 +60,11 @@ def _settings(random: Random) -> PagePlan:
         ],
     }
     moves = (
-        Move("click", "Device" if switches.index(flipped) < 2 else "Privacy", "link"),
-        Move("click", flipped, "switch"),
-        Move("click", "Look", "link"),
-        Move("select", "Theme", value=theme),
-        Move("click", "Save settings", "button"),
+        PageAction("click", "Device" if switches.index(flipped) < 2 else "Privacy", "link"),
+        PageAction("click", flipped, "switch"),
+        PageAction("click", "Look", "link"),
+        PageAction("select", "Theme", value=theme),
+        PageAction("click", "Save settings", "button"),
     )
     state = "on" if wanted[flipped] else "off"
     return PagePlan(
@@ -80,16 +80,16 @@ def _wizard(random: Random) -> PagePlan:
     name, city = random.choice(words.FIRST), random.choice(words.CITIES)
     delivery, gift = random.choice(DELIVERIES), random.random() < 0.5
     wanted: dict[str, Json] = {"name": name, "city": city, "delivery": delivery, "gift": gift}
-    go_on = Move("click", "Next", "button")
+    go_on = PageAction("click", "Next", "button")
     moves = (
-        Move("type", "Name", "textbox", value=name),
-        Move("type", "City", "textbox", value=city),
+        PageAction("type", "Name", "textbox", value=name),
+        PageAction("type", "City", "textbox", value=city),
         go_on,
-        Move("click", delivery, "radio"),
+        PageAction("click", delivery, "radio"),
         go_on,
-        *((Move("click", "Wrap as a gift", "checkbox"),) if gift else ()),
+        *((PageAction("click", "Wrap as a gift", "checkbox"),) if gift else ()),
         go_on,
-        Move("click", "Finish", "button"),
+        PageAction("click", "Finish", "button"),
     )
     wrapped = "wrapped" if gift else "not wrapped"
     said = f"Send it to {name} in {city} by {delivery.lower()}, {wrapped} as a gift, and finish."
@@ -103,10 +103,10 @@ def _dates(random: Random) -> PagePlan:
     title = f"Trip to {random.choice(words.CITIES)}"
     data: dict[str, Json] = {"title": title, "year": shown // 12, "month": shown % 12}
     moves = (
-        Move("click", "Choose date", "button"),
-        *[Move("click", "Month after" if steps > 0 else "Month before", "button")] * abs(steps),
-        Move("click", str(day), "button"),
-        Move("click", "Book", "button"),
+        PageAction("click", "Choose date", "button"),
+        *[PageAction("click", "Month after" if steps > 0 else "Month before", "button")] * abs(steps),
+        PageAction("click", str(day), "button"),
+        PageAction("click", "Book", "button"),
     )
     date = f"{year}-{month + 1:02}-{day:02}"
     return PagePlan(f"Book the trip for {day} {MONTHS[month]} {year}.", data, {"saved": date}, moves, date)
@@ -121,18 +121,18 @@ def _calendar(random: Random) -> PagePlan:
     title, _, old_hour = events[0]
     if moved:
         said, after = f"Move {title} to {day} at {hour}", [(title, day, hour), *events[1:]]
-        first = [Move("click", f"{old_hour} {title}", "button")]
+        first = [PageAction("click", f"{old_hour} {title}", "button")]
     else:
         said, after = f"Add the event {titles[3]} on {day} at {hour}", [*events, (titles[3], day, hour)]
-        first = [Move("click", "New event", "button"), Move("type", "Title", "textbox", value=titles[3])]
+        first = [PageAction("click", "New event", "button"), PageAction("type", "Title", "textbox", value=titles[3])]
     data: dict[str, Json] = {"events": [{"title": one, "day": on, "hour": at} for one, on, at in events]}
     wanted: dict[str, Json] = {"events": sorted(f"{on} {at} {one}" for one, on, at in after), "closed": True}  # type: ignore[dict-item]
     moves = (
         *first,
-        Move("select", "Day", value=day),
-        Move("select", "Time", value=hour),
-        Move("click", "Save event", "button"),
-        Move("click", "Close calendar", "button"),
+        PageAction("select", "Day", value=day),
+        PageAction("select", "Time", value=hour),
+        PageAction("click", "Save event", "button"),
+        PageAction("click", "Close calendar", "button"),
     )
     return PagePlan(f"{said}, then close the calendar.", data, wanted, moves, said)
 
@@ -142,20 +142,20 @@ def _windows(random: Random) -> PagePlan:
     codes = [str(random.randint(1000, 9999)) for _ in names]
     pages: dict[str, Json] = {one: f"The code is {code}." for one, code in zip(names, codes, strict=True)}
     moves = (
-        Move("click", names[0], "button"),
-        Move("window", value="1"),
-        Move("type", "Code", "textbox", value=codes[0]),
-        Move("click", "Unlock", "button"),
+        PageAction("click", names[0], "button"),
+        PageAction("window", value="1"),
+        PageAction("type", "Code", "textbox", value=codes[0]),
+        PageAction("click", "Unlock", "button"),
     )
     said = f"Look up the code of the {names[0].lower()}, type it into Code, and unlock."
     return PagePlan(said, {"pages": pages}, {"sent": codes[0]}, moves, f"{names[0]} {codes[0]}")
 
 
 FORMS = (
-    Family("form", _form),
-    Family("settings", _settings),
-    Family("wizard", _wizard),
-    Family("dates", _dates),
-    Family("calendar", _calendar),
-    Family("windows", _windows),
+    PageFamily("form", _form),
+    PageFamily("settings", _settings),
+    PageFamily("wizard", _wizard),
+    PageFamily("dates", _dates),
+    PageFamily("calendar", _calendar),
+    PageFamily("windows", _windows),
 )

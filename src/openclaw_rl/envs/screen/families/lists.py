@@ -6,7 +6,7 @@ from random import Random
 
 from openclaw_rl.core.message import Json
 from openclaw_rl.envs.screen.families import words
-from openclaw_rl.envs.screen.families.family import Family, Move, PagePlan
+from openclaw_rl.envs.screen.families.family import PageAction, PageFamily, PagePlan
 
 PAGE_SIZE = 5  # of the table
 MENU = (
@@ -29,14 +29,14 @@ def _table(random: Random) -> PagePlan:
     by_amount = random.random() < 0.3
     if by_amount:
         target = min(orders, key=lambda one: one[2])
-        said, moves = f"{verb} the order with the smallest amount", [Move("click", "Amount", "button")]
+        said, moves = f"{verb} the order with the smallest amount", [PageAction("click", "Amount", "button")]
     else:
         said = f"{verb} the order of {target[1]}"
-        moves = [Move("click", "Next", "button")] * (orders.index(target) // PAGE_SIZE)
+        moves = [PageAction("click", "Next", "button")] * (orders.index(target) // PAGE_SIZE)
     state: dict[str, Json] = {"cancelled": [], "shipped": []}
     state["shipped" if verb == "Ship" else "cancelled"] = [target[0]]
     data: dict[str, Json] = {"orders": [{"order": one, "customer": who, "amount": much} for one, who, much in orders]}
-    moves += [Move("click", verb, "button", row=f"#{target[0]}"), Move("click", "Close", "button")]
+    moves += [PageAction("click", verb, "button", row=f"#{target[0]}"), PageAction("click", "Close", "button")]
     return PagePlan(f"{said}, then close the table.", data, state, tuple(moves), f"{verb} {target}")
 
 
@@ -49,7 +49,7 @@ def _menu(random: Random) -> PagePlan:
         path.append(label)
     text = f"The text about {random.choice(words.TOPICS).lower()} by {random.choice(words.FIRST)}."
     data: dict[str, Json] = {"menu": _plain(tuple(tops)), "text": text}
-    moves = tuple(Move("click", label, "menuitem") for label in path)
+    moves = tuple(PageAction("click", label, "menuitem") for label in path)
     tops_key = " ".join(label for label, _ in tops)
     return PagePlan(
         f"Choose {' > '.join(path)} in the menu.", data, {"chosen": "/".join(path)}, moves, f"{tops_key} {path}"
@@ -74,9 +74,9 @@ def _search(random: Random) -> PagePlan:
         "kinds": [*words.KINDS],
     }
     moves = (
-        Move("type", "Search", "searchbox", value=name),
-        Move("click", "Find", "button"),
-        Move("click", name, "link"),
+        PageAction("type", "Search", "searchbox", value=name),
+        PageAction("click", "Find", "button"),
+        PageAction("click", name, "link"),
     )
     return PagePlan(f"Find the {name} in the shop and open it.", data, {"opened": name}, moves, name)
 
@@ -85,8 +85,12 @@ def _cart(random: Random) -> PagePlan:
     goods = _goods(random, 6)
     bought = {name: random.randint(1, 2) for name, _, _ in random.sample(goods, 2)}
     data: dict[str, Json] = {"products": [{"name": name, "price": price} for name, _, price in goods]}
-    adds = [Move("click", "Add", "button", row=name) for name, many in bought.items() for _ in range(many)]
-    moves = (*adds, Move("click", f"Cart ({sum(bought.values())})", "button"), Move("click", "Order", "button"))
+    adds = [PageAction("click", "Add", "button", row=name) for name, many in bought.items() for _ in range(many)]
+    moves = (
+        *adds,
+        PageAction("click", f"Cart ({sum(bought.values())})", "button"),
+        PageAction("click", "Order", "button"),
+    )
     said = " and ".join(f"{many} x {name}" for name, many in bought.items())
     return PagePlan(f"Order {said}, nothing else.", data, {**bought}, moves, said)
 
@@ -100,11 +104,11 @@ def _sorting(random: Random) -> PagePlan:
         while now.index(name) > at:
             place = now.index(name)
             now[place - 1], now[place] = now[place], now[place - 1]
-            moves.append(Move("click", "Up", "button", row=name))
+            moves.append(PageAction("click", "Up", "button", row=name))
     data: dict[str, Json] = {"title": "Shopping list", "items": [*items]}
     wanted: dict[str, Json] = {"saved": [*sorted(items)]}
     said = "Put the list in alphabetical order and save it."
-    return PagePlan(said, data, wanted, (*moves, Move("click", "Save order", "button")), " ".join(items))
+    return PagePlan(said, data, wanted, (*moves, PageAction("click", "Save order", "button")), " ".join(items))
 
 
 def _mail(random: Random) -> PagePlan:
@@ -117,23 +121,23 @@ def _mail(random: Random) -> PagePlan:
     topic, who = topics[number], people[number]
     wanted: dict[str, Json] = {"archived": [], "deleted": [], "starred": [], "replies": {}}
     verb = random.choice(("Archive", "Delete", "Star", "Reply"))
-    moves = [Move("click", topic, "link")]
+    moves = [PageAction("click", topic, "link")]
     if verb == "Reply":
         text = random.choice(("Yes", "No", "Thanks", "Later"))
         wanted["replies"] = {str(number): text}
         moves += [
-            Move("click", "Reply", "button"),
-            Move("type", "Reply", "textbox", value=text),
-            Move("click", "Send", "button"),
+            PageAction("click", "Reply", "button"),
+            PageAction("type", "Reply", "textbox", value=text),
+            PageAction("click", "Send", "button"),
         ]
         said = f'Reply "{text}" to the mail from {who}'
     else:
         wanted[{"Archive": "archived", "Delete": "deleted", "Star": "starred"}[verb]] = [number]
-        moves.append(Move("click", verb, "button"))
+        moves.append(PageAction("click", verb, "button"))
         if verb == "Star":
-            moves.append(Move("click", "Inbox", "button"))
+            moves.append(PageAction("click", "Inbox", "button"))
         said = f"{verb} the mail from {who}"
-    moves.append(Move("click", "Log out", "button"))
+    moves.append(PageAction("click", "Log out", "button"))
     return PagePlan(f"{said}, then log out.", {"mails": mails}, wanted, tuple(moves), f"{said} {topic} {number}")
 
 
@@ -142,7 +146,7 @@ def _board(random: Random) -> PagePlan:
     name = random.choice(sorted(cards))
     column = random.choice([one for one in COLUMNS if one != cards[name]])
     data: dict[str, Json] = {"cards": cards, "columns": [*COLUMNS]}
-    moves = (Move("drag", name, "option", onto=f"Column {column}"), Move("click", "Save board", "button"))
+    moves = (PageAction("drag", name, "option", onto=f"Column {column}"), PageAction("click", "Save board", "button"))
     said = f"Drag the card {name} to the column {column} and save the board."
     return PagePlan(said, data, {**cards, name: column}, moves, f"{name} {cards[name]} {column}")
 
@@ -152,32 +156,32 @@ def _files(random: Random) -> PagePlan:
     folder = random.choice(list(folders))
     name = str(random.choice(folders[folder]))
     wanted: dict[str, Json] = {"deleted": [], "renamed": {}}
-    moves = [Move("click", folder, "button")]
+    moves = [PageAction("click", folder, "button")]
     if random.random() < 0.5:
         wanted["deleted"] = [f"{folder}/{name}"]
-        moves += [Move("click", "Delete", "button", row=name), Move("click", "Yes", "button")]
+        moves += [PageAction("click", "Delete", "button", row=name), PageAction("click", "Yes", "button")]
         said = f"Delete {name} in the folder {folder}"
     else:
         new = f"{random.choice(words.CITIES).lower()}.{name.rpartition('.')[2]}"
         wanted["renamed"] = {f"{folder}/{name}": new}
         moves += [
-            Move("click", "Rename", "button", row=name),
-            Move("type", "New name", "textbox", value=new),
-            Move("click", "OK", "button"),
+            PageAction("click", "Rename", "button", row=name),
+            PageAction("type", "New name", "textbox", value=new),
+            PageAction("click", "OK", "button"),
         ]
         said = f"Rename {name} in the folder {folder} to {new}"
-    moves.append(Move("click", "Close files", "button"))
+    moves.append(PageAction("click", "Close files", "button"))
     data: dict[str, Json] = {"folders": {one: [*names] for one, names in folders.items()}}
     return PagePlan(f"{said}, then close the files.", data, wanted, tuple(moves), said)
 
 
 LISTS = (
-    Family("table", _table),
-    Family("menu", _menu),
-    Family("search", _search),
-    Family("cart", _cart),
-    Family("sorting", _sorting),
-    Family("mail", _mail),
-    Family("board", _board),
-    Family("files", _files),
+    PageFamily("table", _table),
+    PageFamily("menu", _menu),
+    PageFamily("search", _search),
+    PageFamily("cart", _cart),
+    PageFamily("sorting", _sorting),
+    PageFamily("mail", _mail),
+    PageFamily("board", _board),
+    PageFamily("files", _files),
 )
