@@ -96,12 +96,16 @@ class Demonstrator:
             return await assembled(known)
 
     async def _elsewhere(self, turn: Turn, known: Sequence[PlacedHint], sample: Sample) -> Sample:
-        """With what is said to other requests behind a hint that would mean the same there."""
+        """With what is said to other requests given a hint that would mean the same there, and without replies that say
+        something else than was corrected.
+        """
         (hint,) = sample.hints
         if self.others is None or not is_general(hint.text, " ".join(item.text for item in turn.messages)):
             return sample
         beside = [item for item in known if item.text not in hint.text]
-        return replace(sample, elsewhere=await self.others.shown(turn, hint.text, beside))
+        reading, shown = await self.others.consistent(turn, hint, sample.shown)
+        elsewhere = await self.others.shown(turn, hint.text, beside)
+        return replace(sample, hints=(reading,), shown=shown, elsewhere=elsewhere)
 
     async def rehearsed(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
         """The sample of a reply that nobody corrected, with those of its user's known hints that it follows.

@@ -8,6 +8,7 @@ with the hint after the correction, after thanks, and to a second request.
 from __future__ import annotations
 
 import asyncio
+import logging
 import tomllib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -19,12 +20,13 @@ from openclaw_rl.core.hint import PlacedHint, last_user_index, with_hints
 from openclaw_rl.core.message import Json, Message, Role, Tool, message
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
-from openclaw_rl.core.sample import HintPrompt, OtherRequestReply
+from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import RequestError
 from openclaw_rl.teach.asking import reply_logp, sampled_reply
+from openclaw_rl.teach.contradictions import ContentCheck
 from openclaw_rl.teach.settings import TeachSettings
 
 FOLLOWED_NATS = 2.0  # by which a known hint makes what the weights say there likelier: it is one that they follow
@@ -36,7 +38,10 @@ TRIES = 3  # for each that is wanted
 OPENINGS_HELD = 32  # with what was made up behind them
 LATER = 2  # requests that go on from the user's own words or made-up ones, beside the one after the correction
 WARMTH = 0.7  # replies are drawn about as they are served: each way to begin is gone on with as often as it is taken
+SECONDS = 4  # replies that are given in knowledge of the corrected one, where others contradict it
 MORE_TOKENS = 1024  # that an earlier request may have beside what it shares with the corrected one
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,13 +192,45 @@ class OtherRequests:
         hinted = await self._prompt(turn, _with(request.messages, told))
         if hinted is None:
             return None
-        sampling = Sampling(
-            max_tokens=self.settings.probe_tokens, temperature=self.warmth, seed=seed, stop_ids=self.stop_ids
+        check = self.content
+        said, anchored = await asyncio.gather(
+            check.drawn(hinted, seed), check.anchored(turn, request.messages, bare, told, seed)
         )
-        said = await sampled_reply(self.engine, hinted, sampling, BASE)
-        if said.tokens[-1] not in self.stop_ids:
+        if said is None:
+            return None
+        if anchored is not None and await check.contradicts(hinted, anchored, said.tokens):
+            said, hinted = await check.second(hinted, anchored, seed), anchored
+        if said is None:
             return None
         return OtherRequestReply(bare.tokens, HintPrompt(" ".join(told), hinted.tokens), said, request.turn)
+
+    @property
+    def content(self) -> ContentCheck:
+        """Tells replies that say something else with a hint than without it."""
+        return ContentCheck(self.engine, self.renderer, self.stop_ids, self.settings.probe_tokens, self.warmth)
+
+    async def consistent(
+        self, turn: Turn, hint: HintPrompt, shown: Sequence[SampledReply]
+    ) -> tuple[HintPrompt, tuple[SampledReply, ...]]:
+        """The hint of a corrected turn, and replies with it, that say what was corrected and not something else.
+
+        Where all do, they are as given. Else the teacher reads the corrected reply and then the hint, and those that
+        contradict it are left out for some that are given so. Raises EngineError.
+        """
+        check = self.content
+        anchored = None if turn.reply.tool_calls else await check.after(turn, turn.messages, turn.reply, [hint.text])
+        if anchored is None:
+            return hint, tuple(shown)
+        hinted = Prompt(hint.tokens)
+        kept = [said for said in shown if not await check.contradicts(hinted, anchored, said.tokens)]
+        if len(kept) == len(shown):
+            return hint, tuple(shown)
+        found = {said.tokens: said for said in kept}
+        for seed in range(SECONDS):
+            if (second := await check.second(hinted, anchored, seed)) is not None:
+                found.setdefault(second.tokens, second)
+        log.info("turn=%s: %d of %d replies with its hint contradict it", turn.id, len(shown) - len(kept), len(shown))
+        return HintPrompt(hint.text, anchored.tokens), tuple(found.values())
 
     async def _followed(self, turn: Turn, request: Request, bare: Prompt, known: Sequence[PlacedHint]) -> list[str]:
         """The known hints that make likelier what the served weights mostly say to a request: they follow these."""

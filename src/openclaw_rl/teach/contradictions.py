@@ -1,0 +1,88 @@
+"""Replies that heed a hint and say something else than the model says without it: the hint took the answer along.
+
+A small model that is to write in another manner may take another beginning, and after it add what is to be taken away.
+The base model tells: it is given its own reply without the hint, and then the hint as its user's answer. What it now
+finds much less likely than with the hint alone, it would not say if it saw what it says anyway. On the bundled model
+this parts right from wrong replies without an error (docs/decisions/0035-replies-that-contradict.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from openclaw_rl.core.message import Message, Role, message
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.protocols import Engine, Renderer
+from openclaw_rl.core.sample import SampledReply
+from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.version import BASE
+from openclaw_rl.errors import RequestError
+from openclaw_rl.teach.asking import reply_logp, sampled_reply
+
+FIRST = 2  # tokens of a reply: how it opens is another matter where it answers a complaint ("Sure, ...")
+CONTRADICTS_NATS = 3.0  # by which a token is less likely once the reply without the hint is known
+OPENS_NATS = 3.0  # a token, at most: a second reply that opens as hardly any first one would is not learned from
+
+
+@dataclass(frozen=True, slots=True)
+class ContentCheck:
+    """Asks the base model. `stop_ids` end a reply, `longest` tokens cut it; it is drawn at `warmth`."""
+
+    engine: Engine
+    renderer: Renderer
+    stop_ids: tuple[int, ...]
+    longest: int
+    warmth: float
+
+    async def anchored(
+        self, turn: Turn, messages: Sequence[Message], bare: Prompt, hints: Sequence[str], seed: int
+    ) -> Prompt | None:
+        """The prompt in which the base model has replied to `messages` without the hints, and is given them then.
+
+        `bare` is the prompt of the messages alone; tools and options are the turn's. None where the reply finds no end
+        or calls a tool, or the template refuses. Raises EngineError.
+        """
+        said = await self.drawn(bare, seed)
+        if said is None:
+            return None
+        try:
+            reply, _ = await asyncio.to_thread(self.renderer.decode, said.tokens)
+        except (RequestError, ValueError):
+            return None
+        return None if reply.tool_calls else await self.after(turn, messages, reply, hints)
+
+    async def after(
+        self, turn: Turn, messages: Sequence[Message], reply: Message, hints: Sequence[str]
+    ) -> Prompt | None:
+        """The same with a reply that is known. None where the template refuses."""
+        said = (*messages, reply, message(Role.USER, "\n".join(hints)))
+        try:
+            return await asyncio.to_thread(self.renderer.prompt, said, turn.tools, None, options=turn.options)
+        except (RequestError, ValueError):
+            return None
+
+    async def contradicts(self, hinted: Prompt, anchored: Prompt, said: tuple[int, ...]) -> bool:
+        """Whether a reply to the hinted prompt says something else than the reply in the anchored one."""
+        with_hint, knowing = await asyncio.gather(
+            *(reply_logp(self.engine, prompt, said, BASE) for prompt in (hinted, anchored))
+        )
+        lost = [before - after for before, after in zip(with_hint, knowing, strict=True)]
+        return max(lost[FIRST:], default=0.0) >= CONTRADICTS_NATS
+
+    async def second(self, hinted: Prompt, anchored: Prompt, seed: int) -> SampledReply | None:
+        """A reply to the anchored prompt that could as well be one to the hinted prompt; None where there is none."""
+        said = await self.drawn(anchored, seed)
+        if said is None:
+            return None
+        opening = said.tokens[: FIRST + 1]
+        nats = -sum(await reply_logp(self.engine, hinted, opening, BASE))
+        return said if nats <= OPENS_NATS * len(opening) else None
+
+    async def drawn(self, prompt: Prompt, seed: int) -> SampledReply | None:
+        """What the base model says to a prompt; None where that finds no end."""
+        sampling = Sampling(max_tokens=self.longest, temperature=self.warmth, seed=seed, stop_ids=self.stop_ids)
+        said = await sampled_reply(self.engine, prompt, sampling, BASE)
+        return said if said.tokens and said.tokens[-1] in self.stop_ids else None
