@@ -79,13 +79,13 @@ class CollectSettings:
     """Conversations whose digests are held in memory; older ones are looked up in the store."""
 
     infer_from_prompts: bool = True
-    """Take session and kind from what a known client writes into its prompts, where no header or field names them. A
-    user could type the same; off, only headers and fields count. Change it when users must not be able to imitate a
-    client's marks."""
+    """Take session and kind from what a known client writes into its prompts, if no header or field gives them. A user
+    could type the same text. If false, only headers and fields count. Change it when users must not be able to imitate
+    a client's marks."""
 
     client_rules: str = ""
-    """A folder of rule files of your own for clients, read beside those that come with the package; one of the same
-    name takes the place of ours. Change it when you wrote rules for a client of your own."""
+    """A folder of your own rule files for clients, read in addition to those in the package. A file with the same name
+    as a shipped one replaces it. Change it when you wrote rules for your own client."""
 
     held_tokens: int = 2_000_000
     """Tokens of recent turns held in memory, so that the next request need not read them from the store."""
