@@ -1,4 +1,4 @@
-"""What an engine is asked about replies beside those it serves: how likely one is, and what it would say."""
+"""Queries to an engine besides the replies that it serves: how likely a reply is, and what it would reply."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_strange(said: Completion, logp: Sequence[float]) -> bool:
 async def reply_logp(
     engine: Engine, prompt: Prompt, said: tuple[int, ...], version: PolicyVersion
 ) -> tuple[float, ...]:
-    """Nats of each token of a reply behind a prompt. Raises EngineError, also where its queue is full."""
+    """Nats of each token of a reply to a prompt. Raises EngineError, also if its queue is full."""
     whole = Prompt(prompt.tokens + said, images=prompt.images)
     try:
         return (await engine.score(whole, start=len(prompt), version=version)).logp
