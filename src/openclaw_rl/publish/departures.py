@@ -1,9 +1,9 @@
-"""How often a version leaves what the base model could have said, token by token, from the likeliest tokens of each.
+"""How often a version departs from what the base model could have said, from the likeliest tokens at each place.
 
-The base model reads a prompt in several ways: as it is, and with the wishes of its user in it. A version that learned
-these wishes says what one of the readings would say, or something between them. It departs where it says what none of
-them would, or loses what all of them are sure of. The figures are chances, so they mean the same for a model of any
-size, and a chance of one in twenty is seen from a few replies, without waiting for the one that goes wrong.
+The base model reads a prompt in several ways: unchanged, and with the wishes of its user in it. A version that learned
+these wishes replies as the base model does in one of the readings, or somewhere between them. It departs if it says a
+token that none of them would, or loses a token that all of them are sure of. The figures are probabilities, so they
+mean the same for a model of any size. A probability of one in twenty shows in a few replies, before one goes wrong.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def departure(candidate: Top, readings: Sequence[Top], *, temperature: float) ->
 
 
 def _is_wished(token: int, readings: Sequence[dict[int, float]]) -> bool:
-    """Whether the readings differ about a token that one of them would say: a wish touches it."""
+    """Whether the readings differ about a token that one of them would say: a wish concerns it."""
     given = [math.exp(reading[token]) if token in reading else 0.0 for reading in readings]
     return max(given) >= WISHED and 2 * min(given) <= max(given)
 
@@ -64,10 +64,10 @@ def chance(departures: Sequence[float], reached: Sequence[float] = ()) -> float:
 
 
 def reached(candidate: Sequence[float], readings: Sequence[Sequence[float]]) -> list[float]:
-    """How surely the candidate comes to each token of a reply that a reading gave, beside how surely that one does.
+    """How likely the candidate reaches each token of a reply that a reading gave, relative to that reading.
 
-    All are log-probabilities of the reply's own tokens. What the candidate would say after words that it never says is
-    no matter: a wish that is not yet learned is no damage.
+    All are log-probabilities of the reply's own tokens. What the candidate would say after words that it never says
+    does not matter: a wish that is not yet learned is not damage.
     """
     found, share = [], 1.0
     for index, logp in enumerate(candidate):

@@ -1,7 +1,7 @@
-"""A user who asks for the same again after the gate refused it: one of their own earlier wishes yields each time.
+"""If a user asks for the same again after the gate refused it, one of their own earlier wishes yields each time.
 
-The gate holds a version to what earlier hints ask for. Where one of these was misheard, or the user has other things in
-mind now, it would refuse every version that learns what they ask for, however often they do.
+The gate requires a version to follow earlier hints. If one of these was misunderstood, or the user wants something else
+now, it would refuse every version that learns what they ask for, however often they ask.
 """
 
 from __future__ import annotations

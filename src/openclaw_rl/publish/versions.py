@@ -46,7 +46,7 @@ def verified(adapter: Adapter) -> Manifest:
 
 
 def without_weights(version: PolicyVersion) -> AdapterError:
-    """The error of whoever asks for a version that was pruned."""
+    """The error for a request of a version that was pruned."""
     return AdapterError(
         f"the weights of version {version} were pruned",
         fix=f"stop the server and restore them with `openclaw-rl replay --version {version} --restore`, "
