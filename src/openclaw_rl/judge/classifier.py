@@ -1,4 +1,4 @@
-"""A judge that classifies: one quick look at what was said, and silence where it is not sure."""
+"""A judge that is a classifier: one fast reading of what was said, and no vote if it is not sure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _QUOTES = frozenset('"“”„«»‹›「」『』')
 
 @dataclass(frozen=True, slots=True)
 class ClassifierJudge:
-    """Asks an `Encoder`; a tool's own error status outranks what it says, and one vote is all it has.
+    """Asks an `Encoder`, which has one vote; a tool's own error status outranks it.
 
     A score or a wish that it is less sure of than the folder's `judge.json` demands is not a vote: None, which teaches
     nothing. What it quotes are the user's own words, as they are in the message.
@@ -98,7 +98,7 @@ class ClassifierJudge:
 
 
 def _literal(wish: Class, read: TurnReading, sound: Sound, languages: Mapping[str, tuple[str, ...]]) -> str | None:
-    """The user's words that the wish is about; None where they will not do, empty where it is about none."""
+    """The user's words that the wish is about; None if they cannot be used, empty if it is about none."""
     if not wish.holds:
         return ""
     text = read.text[read.places[sound.first][0] : read.places[sound.last][1]].strip()

@@ -19,7 +19,7 @@ _WORTH_ANOTHER_TRY = frozenset({408, 409, 425, 429})
 
 
 class _TryAgain(Exception):
-    """The endpoint could not answer now; it may after `after_s`, where it said so."""
+    """The endpoint could not answer now; it may after `after_s`, if it said so."""
 
     def __init__(self, problem: str, after_s: float | None = None) -> None:
         super().__init__(problem)

@@ -15,7 +15,7 @@ _MARKED = re.compile(r"\[HINT_START\](.*?)\[HINT_END\]", re.DOTALL)
 
 
 def marked_text(reply: str) -> str | None:
-    """What stands between the last pair of hint marks, or None."""
+    """The text between the last pair of hint marks, or None."""
     found = _MARKED.findall(reply)
     return found[-1].strip() or None if found else None
 
@@ -23,8 +23,8 @@ def marked_text(reply: str) -> str | None:
 def says_something(text: str) -> bool:
     """Whether a text is long enough for a hint and says more than that the reply was bad.
 
-    It does where one word at least is not among those that only blame: "The reply was wrong." says nothing,
-    "Be concise." says how. A word in a language that no file knows says something.
+    It does if at least one word is not among those that only blame: "The reply was wrong." says nothing,
+    "Be concise." says how. A word in a language without a file of such words counts as saying something.
     """
     return words.length(text.strip()) > MIN_CHARS and bool(words.telling(text, "blame"))
 
@@ -82,7 +82,7 @@ def is_said(hint: str, said: str, *, asked: str = "") -> bool:
 def _are_quotes_said(hint: str, said: str) -> bool:
     quoted = [next(part for part in found.groups() if part) for found in _QUOTED.finditer(hint)]
     bare = [] if quoted else [found["x"] for pattern in patterns("literal") for found in pattern.finditer(hint)]
-    # "with a short summary" describes; "with Good morning" is to be written as it stands.
+    # "with a short summary" describes; "with Good morning" is to be written literally.
     literal = [text for text in bare if text[:1].isupper() or text.rstrip().endswith(("!", "?"))]
     return all(plain(text) in said for text in (*quoted, *literal))
 
@@ -96,7 +96,7 @@ def _are_numbers_said(hint: str, said: str, asked: str) -> bool:
 
 
 def _are_names_said(hint: str, said: str, asked: str) -> bool:
-    """A capital within a sentence marks a name where not all nouns have one; told only where both write in Latin."""
+    """A capital within a sentence marks a name, unless all nouns have one; known only if both are in Latin script."""
     spoken = language_of(hint)
     if spoken is None or language(spoken).capitals != "names" or not _LATIN.search(said):
         return True

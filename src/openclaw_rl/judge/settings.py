@@ -11,15 +11,15 @@ class HintFrom(StrEnum):
     """Whose words may become a hint."""
 
     JUDGE = "judge"
-    FOLLOWUP = "followup"  # the user's own next words, where they correct
+    FOLLOWUP = "followup"  # the user's own next words, if they correct
     BOTH = "both"
 
 
 class HintWhen(StrEnum):
     """For which scores a judge is asked for a hint."""
 
-    ALWAYS = "always"  # beside the score, at once
-    CORRECTIVE = "corrective"  # after the score, where it is not +1
+    ALWAYS = "always"  # at the same time as the score
+    CORRECTIVE = "corrective"  # after the score, if it is not +1
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Which words a classifier knows, and what it makes of one that it does not: the word it may be a slip of, and letters.
+"""Which words a classifier knows, and how it reads one that it does not: as a misspelt known word, and by its letters.
 
-A word that nobody taught gets no number of its own: a random one would say more than the letters do.
+A word that was not taught gets no number of its own: a random one would be less useful than its letters.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Spelling:
 
 
 def letter_groups(word: str) -> list[str]:
-    """The groups of three to five letters of a word, with its ends marked; a sign has none."""
+    """The groups of three to five letters of a word, with its ends marked; a punctuation mark has none."""
     whole = f"<{word}>"
     sizes = _SIZES if len(word) > 1 else ()
     return [whole[at : at + size] for size in sizes for at in range(len(whole) - size + 1)]

@@ -75,7 +75,7 @@ class JudgeStage:
         }
 
     async def report(self, facts: StoreFacts) -> StageReport:
-        """Where judging stands."""
+        """The state of judging."""
         limit, held = self.settings.daily_calls, self.status
         calls = await self.store.judge_calls(int(time.time() // DAY_S)) if limit else 0
         held = replace(held, calls_today=calls, calls_limit=limit)
@@ -207,7 +207,7 @@ async def verdict_on(row: Row, judge: Judge) -> Verdict:
 
 
 def _said(row: Row) -> str:
-    """What the user said to the turn, beside it or after it."""
+    """What the user said about the turn, in feedback or in the next message."""
     _, next_state, feedback = row
     return "\n".join([*(item.text for item in owner_messages(next_state)), (feedback and feedback.text) or ""])
 
@@ -219,12 +219,12 @@ RAW = "as its owner judged the same words before"
 def by_precedent(verdict: Verdict, after: NextState, overruled: Sequence[tuple[Overrule, NextState]]) -> Verdict:
     """The verdict, or the owner's score in place of the judge's if `overruled` has the same words.
 
-    So nobody has to say it twice. It must be the same user, the same words, and the same decision of the judge: what
-    looks alike to a judge is often not meant alike (docs/decisions/0034-what-an-owner-overruled.md). Only rows of the
-    store are used, so a turn that was forgotten no longer decides.
+    So an owner need not say it twice. It must be the same user, the same words, and the same decision of the judge:
+    words that look alike to a judge often differ in meaning (docs/decisions/0034-what-an-owner-overruled.md). Only rows
+    of the store are used, so a turn that was forgotten no longer decides.
 
-    `overruled` is what was said of turns of the same user, newest first. Of the judge's hints those stay that the owner
-    let stand then. Where owners said different things of the same words, the judge's verdict stays.
+    `overruled` are owners' verdicts on turns of the same user, newest first. Of the judge's hints those stay that the
+    owner kept then. If owners decided differently about the same words, the judge's verdict stays.
     """
     words = _words_said(after)
     if verdict.source is not VerdictSource.VOTES or not words:

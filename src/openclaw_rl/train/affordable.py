@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.train.costs import Costs, StepWork
 
-QUICK = 0.1  # of the limit: steps as short as this delay nobody, whatever they hold
+QUICK = 0.1  # of the limit: steps as short as this delay no one, whatever they contain
 ALIKE = 4.0  # times as dear as the cheapest one may be what shares a step with it
 
 
@@ -45,9 +45,9 @@ class BatchPlanner:
     async def chosen(
         self, teaching: Sequence[Sample], *, size: int, apart: Collection[str], least: int = 1
     ) -> list[Sample]:
-        """At most so many of these for the next step, oldest first. Those that are `apart` go alone.
+        """At most this many of these for the next step, oldest first. Those that are `apart` are trained alone.
 
-        Before any step was measured, `least` of them go together even if nobody knows whether there is time for them.
+        Before any step was measured, `least` of them go together even if it is not known whether there is enough time.
         """
         cheapest = min((self._size(sample) for sample in teaching if sample.turn not in apart), default=0.0)
         short = [sample for sample in teaching if sample.turn not in apart and self._is_short(sample, cheapest)]
@@ -62,7 +62,7 @@ class BatchPlanner:
         return await asyncio.to_thread(self._together, short, size, sure)
 
     async def with_room_for(self, rehearsals: Sequence[Sample], chosen: Sequence[Sample]) -> list[Sample]:
-        """The rehearsal samples, one after the other, for which a step over the chosen ones has time."""
+        """The rehearsal samples for which a step over the chosen samples still has time, added one after the other."""
         return await asyncio.to_thread(self._beside, rehearsals, chosen)
 
     def least(self, teaching: Sequence[Sample], apart: Collection[str]) -> StepWork | None:

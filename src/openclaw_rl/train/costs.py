@@ -43,14 +43,14 @@ class StepWork:
     each_before: float = 0.0
 
     def units(self, updates: float, even: float) -> float:
-        """The work of so many updates as tokens that are read at a prompt's beginning."""
+        """The work of this many updates, expressed in tokens that are read at a prompt's beginning."""
         whole = BACKWARD * updates
         return self.read + whole * self.each + (self.read_before + whole * self.each_before) / even
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredStep:
-    """A step that was taken, or that was given up after so many seconds; then nobody knows how many updates it made."""
+    """A step that was taken, or that was ended after this many seconds; then its number of updates is not known."""
 
     work: StepWork
     updates: float
@@ -70,7 +70,7 @@ class MeasuredStep:
 
 
 def step_of(metrics: Mapping[str, float], means: float) -> MeasuredStep | None:
-    """The step that `MeasuredStep.metrics` told of; None for one of an older program, or one taken with other means."""
+    """The step that `MeasuredStep.metrics` reported; None for one of an older program, or with other settings."""
     if metrics.get("work_means") != means or "work_seconds" not in metrics:
         return None
     names = ("work_read", "work_read_before", "work_each", "work_each_before")
@@ -80,10 +80,10 @@ def step_of(metrics: Mapping[str, float], means: float) -> MeasuredStep | None:
 
 @dataclass(slots=True)
 class Costs:
-    """Estimates, and the steps they are made of.
+    """Estimates, and the measured steps they are made from.
 
-    A step should take `limit_s` at most, and has `updates` at most. `reads_all` says that every update reads prompts
-    anew. `means` is a number for the settings that decide how fast a step is: other ones say nothing about these.
+    A step should take at most `limit_s`, and has at most `updates`. `reads_all` says that every update reads prompts
+    again. `means` is a number for the settings that decide how fast a step is: steps with others are not comparable.
     """
 
     limit_s: float = float("inf")
@@ -113,7 +113,7 @@ class Costs:
                 self.note(step)
 
     def taken(self, work: StepWork, report: StepReport) -> MeasuredStep | None:
-        """The step a trainer reports, noted; None where it does not tell how long it took."""
+        """Records the step that a trainer reports and returns it; None if its duration is not reported."""
         if "seconds" not in report.metrics:
             return None
         updates = report.metrics.get("updates", 1.0) + report.metrics.get("updates_undone", 0.0)
@@ -143,7 +143,7 @@ class Costs:
         return 0.0 if is_far else self._estimate(work, AT_MOST)
 
     def size(self, work: StepWork) -> float:
-        """What a step costs beside others: its likely seconds or, before any was measured, tokens."""
+        """The relative cost of a step: its likely seconds or, before any was measured, tokens."""
         return self.seconds(work) if self.is_known else work.units(self.updates, LIKELY)
 
     def fits(self, work: StepWork, share: float = 1.0) -> bool:
@@ -163,12 +163,12 @@ class Costs:
         return rate * work.units(self._count(usual), even)
 
     def _count(self, usual: float) -> float:
-        """How many updates to reckon with: the most that steps made, or the fewest for what it takes at least."""
+        """The number of updates to assume: the most that steps made, or the fewest for a lower bound."""
         made = [one.updates for one in self._taken] or [float(self.updates)]
         return max(made) if usual == LIKELY else min(made)
 
     def _fitted(self, usual: float) -> tuple[float, float]:
-        """The rate and `even` that explain the steps best; those given up count where they would come out shorter."""
+        """The rate and `even` that explain the steps best; steps that were ended count if they come out too short."""
         times, count = GIVEN_UP if usual == LIKELY else 1.0, self._count(usual)
         bounds = [MeasuredStep(one.work, count, times * one.seconds) for one in self._given_up]
         rate, even = _fit(self._taken, usual) if self._taken else (0.0, usual)

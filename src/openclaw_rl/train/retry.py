@@ -1,6 +1,6 @@
 """What is tried after a step that failed: smaller batches, then samples one at a time, with pauses between.
 
-A trainer that fails on everything has no bad sample in it: a sample is given up only where it failed alone twice and
+If a trainer fails on everything, no sample is to blame: a sample is given up only if it failed alone twice and
 another was trained in between.
 """
 
@@ -13,12 +13,12 @@ from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.sample import Sample
 
 ALONE_TWICE = 2
-ALONE_OFTEN = 5  # times a sample may lack memory alone where no other is trained in between
+ALONE_OFTEN = 5  # times a sample may lack memory alone if no other is trained in between
 
 
 @dataclass(slots=True)
 class Retries:
-    """The memory of failed steps. `most` is the batch to try next where it is smaller than usual."""
+    """The memory of failed steps. `most` is the batch to try next if it is smaller than usual."""
 
     first_pause_s: float
     longest_pause_s: float
@@ -48,10 +48,11 @@ class Retries:
     def too_dear(
         self, samples: Sequence[Sample], dearest: str, now_s: float, *, is_proven: bool
     ) -> tuple[tuple[str, DropReason], ...]:
-        """Notes that a step over these took too long or too much memory; returns what is to be set aside.
+        """Records that a step over these took too long or too much memory; returns the samples to be set aside.
 
-        The `dearest` that teaches is tried alone from then on, and the others go on in smaller steps without it.
-        Alone it is set aside, at once where that is proven: memory may have been short for another program's sake.
+        The costliest one (`dearest`) is tried alone from then on, and the others continue in smaller steps without it.
+        If it also fails alone it is set aside, but at once only if this proves it too costly: another program may have
+        used the memory.
         """
         if len(samples) > 1:
             self.most = len(samples) // 2

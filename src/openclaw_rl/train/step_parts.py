@@ -24,7 +24,7 @@ async def holds_alone(rehearsal: Sample, since: Sequence[str]) -> bool:
 class StepParts:
     """What the steps of all scopes share; see `TrainStage`.
 
-    `holds` tells whether a rehearsal may be read again, given its user's hints since it was said.
+    `holds` says whether a rehearsal sample may be read again, given its user's hints since its reply.
     """
 
     store: Store

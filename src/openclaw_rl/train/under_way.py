@@ -29,10 +29,10 @@ class StepInProgress:
 
 
 def left_s(progress: StepProgress | None, under_way: StepInProgress) -> float | None:
-    """The seconds that are likely left; None where nobody can tell.
+    """The seconds that are likely left; None if this cannot be determined.
 
-    Once there are updates they tell best: the distance falls by about the same factor at each, until it is `enough` or
-    there are no more updates. What was read once more than there are updates is in their time.
+    Once there are updates they are the best evidence: the distance falls by about the same factor at each, until it is
+    `enough` or there are no more updates. Tokens that were read once more than there are updates are in their time.
     """
     if progress is None or not progress.updates or progress.distance is None:
         spent_s = 0.0 if progress is None else progress.spent_s
@@ -46,7 +46,7 @@ def left_s(progress: StepProgress | None, under_way: StepInProgress) -> float | 
 
 
 def told(progress: StepProgress | None, under_way: StepInProgress) -> str:
-    """Such as `update 3 of at most 8, 41 % of the distance left, about 20 s to go`; empty where nothing is known."""
+    """Such as `update 3 of at most 8, 41 % of the distance left, about 20 s to go`; empty if nothing is known."""
     parts: list[str] = []
     if progress is not None and progress.updates:
         parts.append(f"update {progress.updates + 1} of at most {progress.most}")
