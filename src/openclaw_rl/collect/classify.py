@@ -35,7 +35,7 @@ def kind_of(arrival: Arrival, rules: ClientRules, *, has_stamped: bool = False) 
 
 
 def degenerate(turn: Turn, control_tokens: Collection[str]) -> DropReason | None:
-    """Why this reply teaches nothing, or None where it may."""
+    """Why this reply teaches nothing, or None if it may."""
     if turn.completion.finish is Finish.CANCELLED:
         return DropReason.CANCELLED
     if turn.completion.finish is Finish.LENGTH:

@@ -91,7 +91,7 @@ def _was_answered_here(history: History, at: int, served: Collection[int]) -> bo
 
 
 def _note_pair(known: KnownReply, pairing: asyncio.Future[bool]) -> None:
-    """What became of it; where it could not be written, the conversation's next request tries again."""
+    """What happened to it; if it could not be written, the conversation's next request tries again."""
     problem = None if pairing.cancelled() else pairing.exception()
     if problem is not None:
         known.state = State.SERVED

@@ -1,6 +1,6 @@
-"""Served replies by what a history may still hold of them: the ids of their calls, and how their words begin.
+"""Served replies by what a history may still contain of them: the ids of their calls, and their first words.
 
-It is asked only where a history does not go on word for word from anything. It knows the turns of since the start.
+It is used only if a history does not continue anything word for word. It knows the turns since the start.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FOLLOWED = frozenset({State.PAIRED, State.JUDGED, State.READY, State.TRAINED})
 
 @dataclass(slots=True)
 class KnownReply:
-    """A served turn as the index knows it. `state` may lag behind the store, which has the last word."""
+    """A served turn as the index knows it. `state` may be older than in the store, which decides."""
 
     turn: str
     session: str

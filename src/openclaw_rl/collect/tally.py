@@ -1,4 +1,4 @@
-"""What requests have looked like so far, and what to say to whoever wonders why nothing is learned."""
+"""Counts of the requests so far, and the reasons that they give why nothing is learned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Tally:
     side: int = 0
     fresh: int = 0  # named no session and went on from nothing
     with_history: int = 0  # main requests that hold an earlier reply
-    going_on: int = 0  # main requests that go on from a served turn
+    going_on: int = 0  # main requests that continue a served turn
     _said: str | None = None
 
     def placed(self, kind: TurnKind, *, is_fresh: bool, goes_on: bool, has_history: bool) -> None:

@@ -24,7 +24,7 @@ ERRANDS = {
     "Current model identity: ": "a single answer",
 }
 RUNTIME = re.compile(r"Runtime: agent=\S+ \| session=(?P<key>\S.*?)(?: \| sessionId=(?P<id>\S+))? \| host=\S.*")
-SYSTEM_END = "<!-- /openclaw:"  # begins the mark behind the last part of the system text
+SYSTEM_END = "<!-- /openclaw:"  # begins the mark after the last part of the system text
 INTERNAL_KEY = re.compile(r"agent:[^:]+:(cron|subagent|acp|boot|helper|hook|internal-session-effects)(?::|\Z)")
 BLOCK_BEGIN = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
 BLOCK_END = "<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"
@@ -33,7 +33,7 @@ _GOES_ON = "the client continues with a user's turn"
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What the client's Runtime line says of the session: its key, and its id where it has one."""
+    """What the client's Runtime line says about the session: its key, and its id if it has one."""
 
     key: str
     id: str | None
@@ -73,7 +73,7 @@ class OpenClaw:
         return tuple(kept)
 
     def readable(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The conversation as it was meant: without inserts, users' words as they typed them."""
+        """The conversation without inserts, with users' words as they typed them."""
         kept = []
         for item in self.spoken(messages):
             words = words_of.users_words(item.text) if item.role is Role.USER else item.text
@@ -92,7 +92,7 @@ class OpenClaw:
         return None if runtime is None else (runtime.id or runtime.key, "the Runtime line")
 
     def thread(self, arrival: Arrival) -> str | None:
-        """None: its other conversations have sessions of their own."""
+        """None: its other conversations have their own sessions."""
         return None
 
     def stamps(self, messages: Sequence[Message]) -> bool:
@@ -100,9 +100,9 @@ class OpenClaw:
         return any(words_of.is_stamped(item.text) for item in messages if item.role is Role.USER)
 
     def kind(self, arrival: Arrival, *, has_stamped: bool = False) -> tuple[TurnKind, str]:
-        """Main is what has a Runtime line, a session of a user's, and a user's words as the newest; all else is side.
+        """Main if it has a Runtime line, a user's session, and a user's words as the newest message; else side.
 
-        Tools are no condition: a user may have told the client that the model takes none. Nor are time stamps, unless
+        Tools are not required: a user may have set in the client that the model takes none. Nor are time stamps, unless
         this conversation has others or `has_stamped`.
         """
         messages, tools = arrival.messages, arrival.tools
@@ -118,14 +118,14 @@ class OpenClaw:
         return _kind_by_words(self.spoken(messages), "has tools" if tools else "has no tools", has_stamped=has_stamped)
 
     def is_summed(self, messages: Sequence[Message]) -> bool:
-        """Whether a summary stands in the place of what was said before."""
+        """Whether a summary replaces what was said before."""
         first = _first_user(messages)
         return first is not None and messages[first].text.startswith(words_of.SUMMARY)
 
     def starts_over(self, messages: Sequence[Message]) -> bool:
-        """Whether nobody has answered yet: a session has one history, so an older one of it is over.
+        """Whether there is no reply yet: a session has one history, so an older one of it is over.
 
-        Not where the client tries again, or says that it could not.
+        Not if the client tries again, or says that it could not.
         """
         if any(item.role is Role.ASSISTANT for item in messages) or self.is_summed(messages):
             return False
@@ -185,9 +185,9 @@ def _last_line(system: str) -> str:
 
 
 def _without_blocks(messages: Sequence[Message]) -> list[Message]:
-    """The messages without the client's notes: messages of their own, or the end of the last one.
+    """The messages without the client's notes: whole messages, or the end of the last one.
 
-    Over the Responses API notes stand within the history too, after the results of tools.
+    In the Responses API notes are within the history too, after the results of tools.
     """
     messages = [item for item in messages if not is_internal_block(item)]
     if not messages or messages[-1].role is not Role.USER:
@@ -204,7 +204,7 @@ def _first_user(messages: Sequence[Message]) -> int | None:
 
 
 def _cut(item: Message) -> tuple[str, re.Match[str] | None]:
-    """The message's text without the Runtime line, and the line: a part of its own, or a last paragraph."""
+    """The message's text without the Runtime line, and the line: a separate part, or the last paragraph."""
     parts = [part.text for part in item.content if isinstance(part, TextPart)]
     if not parts:
         return "", None

@@ -14,9 +14,9 @@ QUEUED_BEGIN = "[Queued user message"
 CONTINUE = "Continue the current task from the existing transcript"
 BACKGROUND = "A background task completed"
 
-# The client's own words in a user's message. These go on with what a user asked for:
+# The client's own words in a user's message. These continue what a user asked for:
 NUDGES = (CONTINUE, "<turn_aborted>", "The previous attempt did not produce", "This turn ended before a reply")
-# These begin an errand; the first ones may stand behind a time stamp too:
+# These begin an errand; the first ones may also come after a time stamp:
 MARKED_ERRANDS = ("[OpenClaw heartbeat poll]", "[Subagent Context]", "[cron:")
 TOLD_ERRANDS = (
     "Follow the heartbeat monitor",
@@ -31,14 +31,14 @@ def is_stamped(text: str) -> bool:
 
 
 def without_stamp(text: str) -> str:
-    """The text without the client's time stamp; one typed behind it stays."""
+    """The text without the client's time stamp; one typed after it stays."""
     return STAMP.sub("", text, count=1) if is_stamped(text) else text
 
 
 def users_words(text: str) -> str | None:
-    """What the user said in this message, time stamp and retry aside; None where the client alone speaks.
+    """What the user said in this message, without time stamp and retry; None if only the client speaks.
 
-    A retry carries the user's words behind a mark of the client's, and ends with a paragraph of the client's.
+    A retry contains the user's words after a mark of the client's, and ends with a paragraph of the client's.
     """
     words = without_stamp(text)
     if words.startswith(QUEUED_BEGIN):
@@ -49,7 +49,7 @@ def users_words(text: str) -> str | None:
 
 
 def is_nudge(text: str) -> bool:
-    """Whether the client alone speaks here, to have the model go on with what was asked before."""
+    """Whether only the client speaks here, to have the model continue what was asked before."""
     words = without_stamp(text)
     if words.startswith(QUEUED_BEGIN):
         return _queued(words) is None and not is_errand(text)
@@ -57,7 +57,7 @@ def is_nudge(text: str) -> bool:
 
 
 def is_errand(text: str) -> bool:
-    """Whether the client asks here for something of its own."""
+    """Whether this is a request of the client itself."""
     words = without_stamp(text)
     if words.startswith(QUEUED_BEGIN):
         return any(_is_errand(piece) for piece in _pieces(words)) and _queued(words) is None

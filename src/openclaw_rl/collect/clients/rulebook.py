@@ -53,7 +53,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A header, or a field of the body's words on sessions; `key` is looked up where it holds a JSON object."""
+    """A header, or a field of the body that names sessions; `key` is looked up if it contains a JSON object."""
 
     header: str = ""
     fact: str = ""
@@ -76,9 +76,9 @@ class Side:
 class Program:
     """Text in a user's message that the client put there.
 
-    With `mark` the whole text part, with `begin` what stands from it on, up to and with `end` where one is named.
-    `is_kept` leaves it in the history that is compared; `is_tool` makes it what a tool gave back; `is_summary` says
-    that it stands in place of what was said before. `reply` is what the client has the model say to it.
+    With `mark` the whole text part, with `begin` the text from it on, up to and including `end` if one is given.
+    `is_kept` leaves it in the history that is compared; `is_tool` makes it a tool's result; `is_summary` says that it
+    replaces what was said before. `reply` is what the client has the model say to it.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """What the client puts around the owner's words: these are what stands between, or up to the end without `end`."""
+    """What the client puts around the owner's words: these are the text in between, or up to the end without `end`."""
 
     name: str
     begin: str
