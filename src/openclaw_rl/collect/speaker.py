@@ -23,13 +23,13 @@ LEAST_ERRAND = 120  # letters of a text that asks for something without the tool
 NO_TOOLS = f"{MissingFeatures.TOOLS.value}, so it counts once the conversation continues from it"
 RECURS = "its text came word for word in other sessions"
 LONG = "a long text of many lines, which counts once the conversation continues from it"
-QUOTES = "quotation marks that stand around all messages"
-TAKEN_OUT = "text that its client takes out again"
-ASIDE = "a message in brackets with another behind it"
+QUOTES = "quotation marks around all messages"
+TAKEN_OUT = "text that its client removes again"
+ASIDE = "a message in brackets, followed by another one"
 _ASIDE = re.compile(r"\s*(?:\[[^\[\]\n]{8,120}\]|\([^()\n]{8,120}\))\s*")
-FRAMED = "lines that stand around other messages, too"
-UNFRAMED = "a message without what stands around the others"
-BEHIND_RESULT = "words behind a tool's result, which count once the conversation goes on from them"
+FRAMED = "lines that are around other messages, too"
+UNFRAMED = "a message without the lines around the others"
+BEHIND_RESULT = "words after a tool's result, which count once the conversation continues from them"
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,12 +43,12 @@ class Tally:
             return None
         if self.with_history:
             return (
-                f"{self.with_history} requests held a conversation, but none of them contains a reply as it was "
+                f"{self.with_history} requests contained a conversation, but none of them contains a reply as it was "
                 "served, so no turn has a next state and nothing is learned: the client changes or drops the replies"
             )
         return (
             f"none of {self.main} requests continues an earlier one, so no turn has a next state and nothing is "
-            "learned: the client must send the conversation along, or POST /v1/feedback"
+            "learned: the client must send the whole conversation, or POST /v1/feedback"
         )
 
     def news(self) -> str | None:

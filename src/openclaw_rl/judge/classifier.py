@@ -70,25 +70,26 @@ class ClassifierJudge:
         )
 
     def _score(self, sound: Sound, *, has_hint: bool) -> tuple[int | None, str]:
-        """The score and what is to be read of it; who surely wishes for another reply was not content with this one."""
+        """The score and its explanation; a user who surely wishes for another reply was not content with this one."""
         about = self.encoder.about
         at = _highest(sound.scores)
         told = ", ".join(f"{score:+d}: {share:.2f}" for score, share in zip(about.scores, sound.scores, strict=True))
         if has_hint:
-            return -1, f"-1, since a wish was heard ({told})"
+            return -1, f"-1, since a wish was recognised ({told})"
         if sound.scores[at] < about.score_sure:
             return None, f"not sure ({told})"
         return about.scores[at], f"{about.scores[at]:+d} ({told})"
 
     def _hint(self, read: TurnReading, sound: Sound) -> tuple[str | None, str]:
-        """The hint, if it is sure of one, and what is to be read of it."""
+        """The hint, if it is sure of one, and its explanation."""
         about = self.encoder.about
         at = _highest(sound.wishes)
         wish, share = about.wishes[at], sound.wishes[at]
         if not wish.hint:
-            return None, f"heard {wish.name} ({share:.2f})"
+            return None, f"recognised {wish.name} ({share:.2f})"
         literal = _literal(wish, read, sound, about.languages)
-        told = f"heard {wish.name} ({share:.2f}{f', {sound.literal:.2f} of {literal!r}' if wish.holds else ''})"
+        literally = f", {sound.literal:.2f} of {literal!r}" if wish.holds else ""
+        told = f"recognised {wish.name} ({share:.2f}{literally})"
         sure = share * (sound.literal if wish.holds else 1.0)
         if sure < wish.sure or literal is None:
             return None, f"{told}: not sure"

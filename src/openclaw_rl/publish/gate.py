@@ -35,7 +35,7 @@ LEAST_UNASKED = 2  # generated requests: one alone is not enough evidence
 DEPARTING = (
     ("gate_departs", "its users"),
     ("gate_departs_others", "others"),
-    ("gate_departs_unasked", "requests that nobody made yet"),
+    ("gate_departs_unasked", "generated requests"),
 )
 
 

@@ -197,10 +197,11 @@ class PublishStage:
             return False
         if await self.store.current(current.scope) != current:
             return False
-        why = f"taken back: {words}"
+        why = f"rolled back: {words}"
         await self.served.swap(parent, why=f"{version} was {why}")
         for later in path[: path.index(version)]:
-            await self.store.settle(later, VersionStatus.LIVE, f"taken back with {version}, which it was made from", {})
+            with_it = f"rolled back with {version}, which it was made from"
+            await self.store.settle(later, VersionStatus.LIVE, with_it, {})
         await self.store.settle(version, VersionStatus.LIVE, why, metrics)
         notice = f"version {version} was {why}; {parent} is served again"
         self._status = replace(self._status, taken_back=self._status.taken_back + 1, last=notice)
@@ -332,5 +333,5 @@ class PublishStage:
 def _became(returned: ReturnedSamples) -> str:
     """What happened to the samples of a refused version, in words."""
     waiting, given_up = len(returned.waiting), len(returned.given_up)
-    words = f"; {waiting} of its samples will be learned again, more gently" if waiting else ""
+    words = f"; {waiting} of its samples will be learned again, with a smaller learning rate" if waiting else ""
     return f"{words}; {given_up} of its samples are given up as not learnable" if given_up else words

@@ -157,7 +157,7 @@ class BridgeStage:
         for hint in held:
             behind = [(turn, score) for turn, score in judged if _stands_in(hint, turn)]
             if await self._misleads(hint, held, behind[:LATELY]):
-                return await self._retire(hint, "all replies that it lately brought about were corrected")
+                return await self._retire(hint, "all recent replies that it caused were corrected")
         return False
 
     async def _misleads(self, hint: KeptHint, held: Sequence[KeptHint], behind: Sequence[tuple[Turn, int]]) -> bool:

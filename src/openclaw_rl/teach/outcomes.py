@@ -104,7 +104,7 @@ class OutcomeStage:
     async def once(self) -> bool:
         """Checks every group with an episode that waits; True if one was settled."""
         now_s, idle_s = self.now(), self.settings.idle_s
-        lost = EpisodeEnd(None, FailureClass.INFRASTRUCTURE, f"nothing was heard of it for {idle_s:g} s")
+        lost = EpisodeEnd(None, FailureClass.INFRASTRUCTURE, f"there was no request of it for {idle_s:g} s")
         for name in await self.store.episodes.end_silent(before_s=now_s - idle_s, end=lost, at_s=now_s):
             log.warning("ended episode=%s: %s", name, lost.why)
         waiting: list[str] = []
@@ -256,9 +256,9 @@ def why_group_waits(rows: Sequence[EpisodeRow], now_s: float, settings: EpisodeS
     left_s = last_s + settings.group_wait_s - now_s
     if left_s <= 0:
         return ""
-    expected = "nobody said how many there will be" if size is None else f"{graded} of {size} are graded"
+    expected = "its size was not given" if size is None else f"{graded} of {size} are graded"
     open_ones = f", {still} still open" if still else ""
-    return f"{expected}{open_ones}; learned from as it is in {left_s:.0f} s unless something happens"
+    return f"{expected}{open_ones}; learned from incomplete in {left_s:.0f} s unless something happens"
 
 
 def graded_steps(rows: Sequence[EpisodeRow]) -> list[StepRow]:

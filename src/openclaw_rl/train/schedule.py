@@ -53,7 +53,7 @@ def why_waiting(
     if not is_open(settings.train_window, moment.minute):
         return f"{teaching} samples are ready; steps are taken between {settings.train_window} only"
     if moment.idle_s < settings.idle_s:
-        return f"{teaching} samples are ready; steps wait until nobody was served for {settings.idle_s:g} s"
+        return f"{teaching} samples are ready; steps wait until the server was idle for {settings.idle_s:g} s"
     return ""
 
 

@@ -34,7 +34,7 @@ from openclaw_rl.train.under_way import left_s, told
 
 log = logging.getLogger(__name__)
 POLL_S = 2.0
-FROZEN = "training is frozen by the owner's order; `openclaw-rl unfreeze` lets it go on"
+FROZEN = "training is frozen by the owner's order; `openclaw-rl unfreeze` resumes it"
 NOT_YET = "what is ready is being read"
 SCOPES_NAMED = 5  # in the status, of those that wait
 

@@ -162,7 +162,7 @@ def _kind_by_words(spoken: Sequence[Message], with_tools: str, *, has_stamped: b
     if words_of.is_errand(newest):
         return TurnKind.SIDE, f"the client's own errand ({words_of.without_stamp(newest)[:24].rstrip()}...)"
     if newest.startswith(words_of.SUMMARY):
-        return TurnKind.MAIN, f"{with_tools}, and goes on after a compaction"
+        return TurnKind.MAIN, f"{with_tools}, and continues after a compaction"
     is_stamped = words_of.is_stamped(newest)
     has_stamped = has_stamped or any(words_of.is_stamped(text) for text in said)
     if asked and has_stamped and not is_stamped and not _is_tried_again(newest):
@@ -171,7 +171,7 @@ def _kind_by_words(spoken: Sequence[Message], with_tools: str, *, has_stamped: b
         return TurnKind.MAIN, f"{with_tools}, and {_GOES_ON}"
     if is_stamped:
         return TurnKind.MAIN, f"{with_tools} and a user's time stamp"
-    return TurnKind.MAIN, f"{with_tools}, and is no errand of the client's, which puts no time stamps"
+    return TurnKind.MAIN, f"{with_tools}, and is not an errand of the client, which adds no time stamps"
 
 
 def _is_tried_again(text: str) -> bool:

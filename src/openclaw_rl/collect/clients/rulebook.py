@@ -227,14 +227,14 @@ def _mark(held: Mapping[str, Json], file: str, what: str) -> Mark:
     try:
         regex = tuple(re.compile(each, re.DOTALL) for each in found["regex"])
     except re.error as problem:
-        raise _wrong(file, f"{what}.regex is no expression ({problem})", "see Python's re") from problem
+        raise _wrong(file, f"{what}.regex is not a regular expression ({problem})", "see Python's re") from problem
     return Mark(found["is"], found["prefix"], found["contains"], found["suffix"], regex)
 
 
 def _tables(held: Mapping[str, Json], name: str, file: str) -> Sequence[Mapping[str, Json]]:
     found = held.get(name, [])
     if not isinstance(found, list):
-        raise _wrong(file, f"{name} is no list of tables", f"write [[{name}]]")
+        raise _wrong(file, f"{name} is not a list of tables", f"write [[{name}]]")
     return [_table(each, file, name) for each in found]
 
 
@@ -242,7 +242,7 @@ def _table(held: Json, file: str, what: str) -> Mapping[str, Json]:
     if held is None:
         return {}
     if not isinstance(held, dict):
-        raise _wrong(file, f"{what} is no table", f"write [{what}]")
+        raise _wrong(file, f"{what} is not a table", f"write [{what}]")
     return held
 
 
