@@ -35,7 +35,7 @@ class Branches:
             held.clear()
 
     def enter(self, turn: Turn, message: tuple[str, ...]) -> None:
-        """Notes an answered request and digests of its newest message; none for one that says little."""
+        """Records an answered request and digests of its newest message; none for one that says little."""
         if turn.parent is None:
             return
         self._turns[turn.id] = (turn.parent, message)
@@ -44,7 +44,7 @@ class Branches:
         self._bound()
 
     def goes_on(self, turn: str) -> None:
-        """Notes that a conversation went on from a turn: what else had followed the one before was left out."""
+        """Records that a conversation continued from a turn: what else had followed the turn before was left out."""
         parent, message = self._turns.get(turn, ("", ()))
         if not parent:
             return

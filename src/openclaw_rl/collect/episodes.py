@@ -139,7 +139,7 @@ async def step_of(
 
 
 def _field(arrival: Arrival, name: str) -> Json:
-    """What the header says, else the body; None where neither does."""
+    """What the header says, else the body; None if neither does."""
     said = arrival.headers.get(HEADER + name.replace("_", "-"), "").strip()
     if said:
         return said

@@ -12,9 +12,9 @@ from openclaw_rl.collect.frames import without_stamp
 from openclaw_rl.core.message import Message, Role
 
 DISTINCT = 60  # letters of a reply that does not occur twice by accident
-OPENING, SHORT = 40, 16  # letters by which a reply is looked for
+OPENING, SHORT = 40, 16  # letters with which a reply is searched for
 LEAST_PART = 3  # letters of a user's message that stand alone on their lines within another
-LEAST_INSERT = 12  # letters of what was taken out of a message again
+LEAST_INSERT = 12  # letters of what was removed from a message again
 LEAST_WITH_MORE = 16  # letters of a reply after which a client may write as much as it likes
 _THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>\s*", re.DOTALL)
 _TAG = re.compile(r"\s*(?:</?[\w|:-]{1,40}>|```|<\|?[\w-]{1,40}\|?>)\s*")
@@ -81,12 +81,12 @@ def call_key(name: str | None, function: str = "") -> str:
 
 
 def quoted_keys(text: str) -> tuple[str, ...]:
-    """The ids of calls that a reply holds as text, where a client writes calls down in words."""
+    """The ids of calls that a reply contains as text, if a client writes calls in words."""
     return tuple(dict.fromkeys(call_key(name) for name in _ID.findall(text))) if "call" in text else ()
 
 
 def openings(text: str) -> tuple[str, ...]:
-    """What a reply is looked for by: how it begins, with and without a tag at its end."""
+    """The text with which a reply is searched for: its beginning, with and without a tag at its end."""
     bare = said(text)
     return tuple(dict.fromkeys(each[:size] for each in (bare, _untagged(bare)) for size in (OPENING, SHORT) if each))
 

@@ -19,7 +19,7 @@ from openclaw_rl.core.message import Json
 LEAST_FRAME = 12  # letters of shared lines; fewer a person may well write twice
 LEAST_ALONE = 24  # letters of a single shared line by which a frame is known in other conversations
 MOST_LETTERS, MOST_LINES = 8_000, 200  # of a message that is compared
-MOST_SENT, MOST_SESSIONS = 6, 1_000  # messages of a session that are held as they were sent, and sessions
+MOST_SENT, MOST_SESSIONS = 6, 1_000  # messages of a session that are kept as they were sent, and sessions
 MOST_FRAMES = 32  # of a key
 LEAST_LABEL, MOST_LABEL = 6, 60  # letters
 LEAST_ALIKE = 2  # this many messages with a frame show that one without it was written by another author
@@ -51,7 +51,7 @@ class FrameMemory:
     def __init__(self) -> None:
         self._sent: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         self._frames: OrderedDict[str, list[Frame]] = OrderedDict()
-        self._stamped: OrderedDict[str, None] = OrderedDict()  # keys whose client puts the time before words
+        self._stamped: OrderedDict[str, None] = OrderedDict()  # keys with a client that puts the time before words
 
     @property
     def held(self) -> int:
@@ -143,7 +143,7 @@ def _object(text: str) -> dict[str, Json] | None:
 
 
 def unframed(text: str, others: Sequence[str]) -> FramedText | None:
-    """A message without the lines that it shares with others of its conversation which begin or end as it does."""
+    """A message without the lines that it shares with others of its conversation that begin or end in the same way."""
     mine = _Lines(text)
     if len(text) > MOST_LETTERS or not 2 <= len(mine.keys) <= MOST_LINES:
         return None

@@ -1,4 +1,4 @@
-"""What a request says to the replies in its history, found when it is placed, noted once it is known to be answered."""
+"""What a request says about the replies in its history: found when it is placed, recorded once it will be answered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from openclaw_rl.core.turn import Arrival, Turn
 from openclaw_rl.store.db import Store
 
 log = logging.getLogger(__name__)
-MANY = 1000  # messages of a history that are looked through for a client's habits
+MANY = 1000  # messages of a history that are searched for a client's habits
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 LEAST_ALIKE = 2  # a reply and what it answered
 MANY = 200  # messages; more are compared in a thread
 LEAST_ALIKE_UNNAMED = 3  # if no session is named, and more messages were sent than agree
-LATEST = 4  # replies of a history, the latest first, that are looked for by what they say
+LATEST = 4  # replies of a history, the latest first, that are searched for by their words
 CUT_OR_CHANGED = "though what was before it was cut or changed"
 
 
@@ -114,7 +114,7 @@ class Past:
         return "" if found.asked is None else _asked_again(found.asked)
 
     async def links(self, history: History, session: str | None, *, reply: str | None = None) -> list[ReplyMatch]:
-        """Where replies of served turns of one session stand in the history, the latest first."""
+        """The positions in the history of replies of served turns of one session, the latest first."""
         replies = history.replies
         found = self._found(history, replies, session, reply)
         unknown = replies[: replies.index(found[0].at)] if found else replies
@@ -164,9 +164,9 @@ class Past:
     async def _evident(
         self, history: History, whose: HistoryOwner, links: Sequence[ReplyMatch], rules: ClientRules
     ) -> Continuation:
-        """The turns whose replies stand last in a history, though what is before them was cut or changed.
+        """The turns with the last replies in a history, although what is before them was cut or changed.
 
-        They are of one session: that of the first that is found, unless one is named or known by its beginning.
+        They belong to one session: that of the first one found, unless one is named or known by its beginning.
         """
         session = links[0].known.session if links else whose.session
         stop, found, inserts = links[0].at if links else -1, list[ReplyMatch](), list[str]()
@@ -246,7 +246,7 @@ def _asked_again(turn: str) -> str:
 
 
 def _kept(history: History, waiting: Sequence[Turn], rules: ClientRules, *, least: int) -> tuple[ReplyMatch, ...]:
-    """Where the replies of these turns, newest first, stand in a history whose beginning is gone."""
+    """The positions of the replies of these turns, newest first, in a history without its beginning."""
     theirs, free, found = Digests(history.spoken), list(history.replies), list[ReplyMatch]()
     for turn in waiting:
         mine = _conversation(turn, rules)

@@ -124,7 +124,7 @@ class Index:
             self._chains.popitem(last=False)
 
     def enter(self, turn: Turn, known: KnownReply, space: str, history: History, chain: str) -> None:
-        """Notes a turn that answered `history`, by all that it may be looked for by."""
+        """Records a turn that answered `history`, under everything with which it may be searched for."""
         self.add(chain, known)
         self.keep(turn)
         self._asked[f"{turn.session}:{history.prefix}"] = turn.id
@@ -137,12 +137,12 @@ class Index:
         return self._asked.get(f"{session}:{prefix}")
 
     def fill(self, found: Sequence[ServedTurn]) -> None:
-        """Notes turns the store knows, oldest first."""
+        """Records turns that the store knows, oldest first."""
         for item in found:
             self.add(item.chain, KnownReply(item.turn, item.session, item.state))
 
     def find(self, chain: str, session: str | None) -> list[KnownReply]:
-        """The turns whose conversation has this digest, in this session or in any, oldest first."""
+        """The turns with a conversation of this digest, in this session or in any, oldest first."""
         held = self._chains.get(chain)
         if held is None:
             return []
@@ -219,7 +219,7 @@ def _size(turn: Turn) -> int:
     return own + MESSAGE_TOKENS * len(turn.messages) + TURN_TOKENS
 
 
-MOST = 256  # requests under way whose histories are remembered; those of others are digested again
+MOST = 256  # requests under way with histories that are kept; those of others are digested again
 MOST_MESSAGES = 50_000  # of all of them together: the longest histories have ten thousand
 
 
@@ -235,7 +235,7 @@ class RememberedRequest:
 class RequestMemory:
     """Histories of requests under way, by their messages: entering a turn need not digest again what placing it did.
 
-    What was noted longest ago gives way.
+    The oldest entries are removed first.
     """
 
     def __init__(self, *, most: int = MOST, most_messages: int = MOST_MESSAGES) -> None:
@@ -249,7 +249,7 @@ class RequestMemory:
         return len(self._held)
 
     def note(self, messages: tuple[Message, ...], history: History, *, again: str | None = "") -> None:
-        """Remembers it; the messages are held so that their id stays theirs."""
+        """Keeps it; the messages are kept so that their id is not reused."""
         self.forget(messages)
         self._held[id(messages)] = RememberedRequest(messages, history, again)
         self.size += len(messages)

@@ -49,7 +49,7 @@ class Replies:
         return len(self._held)
 
     def enter(self, space: str, reply: Message, known: KnownReply) -> None:
-        """Notes a turn by its reply."""
+        """Records a turn by its reply."""
         for name in _names(space, reply):
             listed = self._held.setdefault(name, [])
             listed.append(known)
@@ -59,7 +59,7 @@ class Replies:
             self._held.popitem(last=False)
 
     def find(self, space: str, reply: Message) -> list[KnownReply]:
-        """The turns whose reply this may be, oldest first."""
+        """The turns that may have this reply, oldest first."""
         found: dict[str, KnownReply] = {}
         quoted = (_call_name(space, key) for key in quoted_keys(reply.text))
         for name in (*_names(space, reply), *quoted):

@@ -93,7 +93,9 @@ class ProgramTextDetector:
         self._inserts: OrderedDict[str, list[_Insert]] = OrderedDict()
         self._openings: OrderedDict[str, list[str]] = OrderedDict()  # empty once one was gone on from
         self._continued: OrderedDict[str, None] = OrderedDict()  # keys with a conversation that was continued
-        self._quoting: OrderedDict[str, None] = OrderedDict()  # sessions whose client puts messages in quotation marks
+        self._quoting: OrderedDict[str, None] = (
+            OrderedDict()
+        )  # sessions with a client that quotes messages
         self.frames, self.branches = FrameMemory(), Branches()
 
     @property
@@ -103,7 +105,7 @@ class ProgramTextDetector:
         return plain + sum(map(len, self._inserts.values())) + self.frames.held + self.branches.held
 
     def let_go(self) -> None:
-        """Knows nothing any more: digests do not say whose words they are of."""
+        """Removes everything: digests do not show which user's words they are of."""
         for held in self._all:
             held.clear()
         self.frames.let_go()
@@ -117,8 +119,8 @@ class ProgramTextDetector:
     def enter(
         self, space: str, turn: Turn, said: Sequence[Message], *, spoken: Sequence[Message], is_summary: bool
     ) -> None:
-        """Notes an answered request; `said` is what followed the last reply, `spoken` the same without what its client
-        is known to insert, `is_summary` that it asked for one.
+        """Records an answered request; `said` is what followed the last reply, `spoken` the same without what its
+        client is known to insert, `is_summary` that it asked for one.
         """
         texts = [item.text for item in said if item.role is Role.USER]
         for text in texts:
@@ -149,7 +151,7 @@ class ProgramTextDetector:
             for line in lines_of(text):
                 name = digest(space, line)
                 held = self._lines.get(name)
-                is_another = held is not None and held.session != turn.session  # then it is of a template's
+                is_another = held is not None and held.session != turn.session  # then it comes from a template
                 self._put(self._lines, name, _Line(turn.id, "" if is_another else turn.session, is_reply, system))
         for text in arguments_of(turn):
             self._put(self._arguments, digest(space, text), turn.session)
@@ -198,7 +200,7 @@ class ProgramTextDetector:
         self._used(self._inserts, space)
 
     def without_inserts(self, space: str, text: str) -> str:
-        """The text without what is known to be taken out of messages again."""
+        """The text without what is known to be removed from messages again."""
         for each in self._inserts.get(space, ()):
             at = text.find(each.text)
             if at >= 0:
@@ -264,7 +266,7 @@ class ProgramTextDetector:
         return sessions.pop() if len(replies) >= RESTATED and len(sessions) == 1 else None
 
     def quotes_from_elsewhere(self, space: str, text: str, arrival: Arrival) -> bool:
-        """Whether a text holds a long line of a reply that was given after another system text."""
+        """Whether a text contains a long line of a reply that was given after another system text."""
         held = (self._lines.get(digest(space, each)) for each in lines_of(text) if len(each) >= DISTINCT)
         system = _opening_of(arrival.messages)
         return bool(system) and any(each is not None and each.is_reply and each.system != system for each in held)
@@ -352,8 +354,8 @@ def _has_reply(arrival: Arrival) -> bool:
 
 
 def _openings(space: str, messages: Sequence[Message], *, has_tools: bool) -> list[str]:
-    """How a request begins that may be made from a template: its first message where another follows it at once, else
-    its first line where others follow it.
+    """The beginning of a request that may be made from a template: its first message if another follows directly, else
+    its first line if others follow it.
     """
     spoken = [item for item in messages if item.role is not Role.SYSTEM]
     if has_tools or not spoken or spoken[0].role is not Role.USER:

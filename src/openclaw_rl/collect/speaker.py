@@ -47,7 +47,7 @@ class AttributedMessages:
 
     @property
     def told(self) -> str:
-        """Who spoke, for `why`; empty where the owner or a tool did and nothing was left out."""
+        """Who spoke, for `why`; empty if the owner or a tool did and nothing was left out."""
         if self.doubt:
             return f"spoke: nobody ({self.doubt})"
         if not self.left_out:
@@ -187,7 +187,7 @@ def newest(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def _stands_behind_results(messages: Sequence[Message]) -> bool:
-    """Whether a user's words follow a tool's result, where programs remind the model of something."""
+    """Whether a user's words follow a tool's result: a place where programs remind the model of something."""
     roles = [item.role for item in messages]
     return Role.TOOL in roles and Role.USER in roles[roles.index(Role.TOOL) :]
 

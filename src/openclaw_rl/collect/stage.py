@@ -1,4 +1,4 @@
-"""Requests in, (turn, next state) pairs out: where a request belongs, and the book its turn is entered in."""
+"""Requests in, (turn, next state) pairs out: assigns requests to conversations, and records their turns."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from openclaw_rl.store.db import Store
 
 log = logging.getLogger(__name__)
 
-CLOSING = 4096  # sessions whose last turn was announced and has not been entered
+CLOSING = 4096  # sessions with a last turn that was announced and has not been entered
 KEYS = 10_000  # known to have a client that adds time stamps
 MUCH = 300_000  # letters; a longer history is digested in a thread
 NEW_SESSION = "a new session, since it names none and continues nothing"
@@ -119,7 +119,7 @@ class Collect:
         self._past = Past(store, self._index)
         self._asked = RequestMemory()
         self._signs = ProgramTextDetector()
-        self._stamping: set[str] = set()  # keys whose client marks users' words with the time
+        self._stamping: set[str] = set()  # keys with a client that marks users' words with the time
         self._closing: OrderedDict[str, None] = OrderedDict()
         self.tally = Tally()
 
@@ -194,7 +194,7 @@ class Collect:
         step: ClaimedStep | None,
         tally: Callable[[], None],
     ) -> None:
-        """Notes what the request says: it will be answered."""
+        """Records what the request says: it will be answered."""
         if placement.is_main:
             note(self._store, answers)
             if step is not None:
@@ -325,7 +325,7 @@ class Collect:
         return (rules if isinstance(rules, RuleClient) else AnyClient()), replace(arrival, messages=())
 
     def _quoted(self, space: str, arrival: Arrival) -> NamedSession | None:
-        """The session of the conversation that a request of the client's own holds a copy of."""
+        """The session of the conversation of which a side request contains a copy."""
         texts = [item.text for item in arrival.messages if item.role is Role.USER]
         session = self._signs.quoted_session(space, texts[-2:])
         return None if session is None else NamedSession(session, "session from the conversation it quotes")
@@ -353,7 +353,7 @@ class Collect:
         return None if turn is None or space_in(turn.session) != space_of(arrival.key_name) else turn
 
     async def _response(self, name: str) -> Turn | None:
-        """The turn of a response, whose id may be the turn's with the API's own word in front."""
+        """The turn of a response; its id may be the turn's id after the API's prefix."""
         for turn in (name, name.partition("-")[2], name.partition("_")[2]):
             found = await self._past.turn(turn) if turn else None
             if found is not None:

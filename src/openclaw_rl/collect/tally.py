@@ -31,7 +31,7 @@ class Tally:
         self.going_on += goes_on
 
     def complaint(self) -> str | None:
-        """Why nothing can be learned from these requests, in plain words; None where something can."""
+        """Why nothing can be learned from these requests, in plain words; None if something can."""
         if self.main + self.side < ENOUGH or self.going_on:
             return None
         if not self.main:

@@ -11,7 +11,7 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.core.turn import Turn
 
 MOST_LINES = 60  # of a text
-MOST_LETTERS = 40_000  # of a text in which something is looked for
+MOST_LETTERS = 40_000  # of a text that is searched
 LONG_ARGUMENT = 24
 RECURRING, OPENING = 200, 100  # letters of a text, and of its beginning, that recur
 SPOKEN = 16  # letters of a text that is not said twice by accident

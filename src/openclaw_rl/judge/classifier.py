@@ -110,7 +110,7 @@ def _literal(wish: Class, read: TurnReading, sound: Sound, languages: Mapping[st
 
 
 def _ended(hint: str, place: str) -> str:
-    """The hint with the place it is about and a full stop, where the quoted words are not its end already."""
+    """The hint with the place it is about, and with a full stop unless the quoted words are its end."""
     said = hint if re.search(r'[.!?]"?$', hint) else f"{hint}."
     return f"{place}: {said}" if place else said
 

@@ -10,7 +10,7 @@ from openclaw_rl.core.verdict import Vote
 from openclaw_rl.wording import words
 from openclaw_rl.wording.words import language, language_of, languages_named, number_words, patterns, plain, telling
 
-MIN_CHARS = 10  # letters of an alphabet; fewer of a script whose letters are words
+MIN_CHARS = 10  # letters of an alphabet; fewer of a script in which letters are words
 _MARKED = re.compile(r"\[HINT_START\](.*?)\[HINT_END\]", re.DOTALL)
 
 
@@ -30,7 +30,7 @@ def says_something(text: str) -> bool:
 
 
 def accepted(votes: Sequence[Vote], said: str, asked: str) -> list[Hint]:
-    """The hints of those answers whose own vote is 1 and that say only what the user did, in the order they came."""
+    """The hints of answers that vote 1 themselves and say only what the user said, in the order they came."""
     return [
         Hint(vote.hint)
         for vote in votes

@@ -29,7 +29,7 @@ class Budget(Protocol):
     """Who keeps count."""
 
     async def spend_judge_call(self, day: int, limit: int) -> bool:
-        """Notes one call more on this day (UTC, counted from 1970); False where the limit is spent."""
+        """Counts one more call on this day (UTC, counted from 1970); False if the limit is reached."""
         ...
 
 
@@ -41,7 +41,7 @@ class ForgetfulBudget:
         self._calls = 0
 
     async def spend_judge_call(self, day: int, limit: int) -> bool:
-        """Notes one call more; False where the limit is spent."""
+        """Counts one more call; False if the limit is reached."""
         if day != self._day:
             self._day, self._calls = day, 0
         if self._calls >= limit:
@@ -72,7 +72,7 @@ class LlmJudge:
         self._slots = asyncio.Semaphore(self.settings.calls_in_flight)
 
     async def judge(self, turn: Turn, next_state: NextState) -> Verdict:
-        """The verdict on a turn. Raises JudgeError where a question got no answer at all, and then the turn waits."""
+        """The verdict on a turn. Raises JudgeError if a question got no answer at all, and then the turn waits."""
         said = owner_messages(next_state)
         status = tool_status(next_state)
         voted_on = said or (foreign_messages(next_state) if self.settings.tool_votes else ())

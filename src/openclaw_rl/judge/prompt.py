@@ -35,7 +35,7 @@ def question(
 ) -> tuple[Message, ...]:
     """The prompt: instruction as system text, then history, request, reply and next state as fenced data.
 
-    `request` holds the messages the reply answered. System messages are left out: they are the client's, and long.
+    `request` are the messages that the reply answered. System messages are left out: they are the client's, and long.
     """
     spoken = [item for item in request if item.role is not Role.SYSTEM]
     start = _start_of_request(spoken)

@@ -79,7 +79,7 @@ def _forwarded() -> re.Pattern[str]:
 
 @lru_cache
 def _replied() -> re.Pattern[str]:
-    """The line that says whose words come next."""
+    """The line that says who wrote the next words."""
     wrote = "|".join(pattern for each in _languages() for pattern in each.wrote)
     return re.compile(rf"^[ \t]*(?:{wrote})[ \t\u00a0]*[:：][ \t]*$", re.IGNORECASE | re.MULTILINE)
 
@@ -97,7 +97,7 @@ def _between() -> re.Pattern[str]:
 
 @lru_cache
 def _addresses() -> re.Pattern[str]:
-    """A line that speaks to a model, a judge or a grader, or that holds the marks in which judges answer."""
+    """A line that addresses a model, a judge or a grader, or that contains the marks in which judges answer."""
     return re.compile("|".join([_MARKS, *(one for each in _languages() for one in each.addresses)]), re.IGNORECASE)
 
 

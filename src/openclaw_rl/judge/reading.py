@@ -1,6 +1,6 @@
 """A turn and what followed it, as the numbers that a classifier reads: its words and plain marks.
 
-Nothing is kept of what was read: who asks to be forgotten is.
+Nothing of what was read is kept, so there is nothing here to forget.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TurnReading:
 
 
 def reading(request: Sequence[Message], reply: Message, said: Sequence[Message]) -> TurnReading:
-    """The reading of a turn. `request` holds the messages that the reply answered."""
+    """The reading of a turn. `request` contains the messages that the reply answered."""
     text = "\n".join(item.text for item in said)
     found = [(match.group(), match.start(), match.end()) for match in _WORD.finditer(text)]
     if len(found) > MOST_WORDS:

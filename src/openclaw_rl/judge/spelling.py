@@ -21,7 +21,7 @@ class WordRows:
     """The rows of a table that a word is read by: `whole` is a known word's (UNKNOWN without one), `parts` letters'."""
 
     whole: int
-    is_known: bool  # False where `whole` is only the word it may be a slip of
+    is_known: bool  # False if `whole` is only the word it may be a slip of
     parts: tuple[int, ...]
 
 
@@ -60,7 +60,7 @@ def letter_groups(word: str) -> list[str]:
 
 
 def spelling_bytes(words: Sequence[str], parts: Sequence[str]) -> bytes:
-    """A spelling's words and groups, a line each and an empty line between, as a model folder holds them."""
+    """A spelling's words and groups, one per line with an empty line between them, as in a model folder."""
     return "\n\n".join("\n".join(listed) for listed in (words, parts)).encode()
 
 

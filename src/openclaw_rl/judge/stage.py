@@ -33,7 +33,7 @@ LOG_EVERY_S = 60.0
 # A turn that failed so often while others got their verdicts is itself the reason: it is given up as not voted on.
 GIVE_UP_AFTER = 8
 MOST_OVERRULED = 200  # of a user: what an owner said in the judge's place, the newest
-MOST_FAILED = 10_000  # turns whose failures are remembered
+MOST_FAILED = 10_000  # turns with failures that are remembered
 Row = tuple[Turn, NextState, Feedback | None]
 
 
@@ -71,7 +71,7 @@ class JudgeStage:
             "judge_in_flight": held.in_flight,
             "judge_failed": held.failed,
             "turns_judged": held.judged,
-            "judge_failures_held": len(self._failures),  # turns that wait and whose judging failed before
+            "judge_failures_held": len(self._failures),  # turns that wait after judging failed
         }
 
     async def report(self, facts: StoreFacts) -> StageReport:
@@ -191,9 +191,9 @@ class JudgeStage:
 
 
 async def verdict_on(row: Row, judge: Judge) -> Verdict:
-    """What the user said outright, else what the judge finds. Raises JudgeError.
+    """The user's explicit verdict, else the judge's. Raises JudgeError.
 
-    A thumb decides the score alone; the judge is still asked where a thumb down came without words, for the hint.
+    A thumb decides only the score; if a thumb down came without words, the judge is still asked for the hint.
     """
     turn, next_state, feedback = row
     if feedback is None:

@@ -97,7 +97,7 @@ class BaseReplies:
         return self._known[key]
 
     async def reply(self, prompt: Prompt, version: PolicyVersion, *, most: int = 0) -> ScoredReply:
-        """What a version says. Raises EngineError or RequestError where the engine cannot be asked now."""
+        """What a version says. Raises EngineError or RequestError if the engine cannot be asked now."""
         sampling = Sampling(
             max_tokens=most or self.most,
             temperature=self.temperature,

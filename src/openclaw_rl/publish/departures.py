@@ -13,18 +13,19 @@ from collections.abc import Sequence
 
 from openclaw_rl.publish.divergence import Top
 
-LIKELIER = 10.0  # a token that a version finds so much likelier than any reading does is not of the base model
-SURE = 0.8  # a token that each reading gives so much is content: no wish touches it
-WISHED = 0.05  # a token that one reading gives so much, and another at most half of that, is a wish's matter
+LIKELIER = 10.0  # a token that a version finds this many times likelier than any reading is not the base model's
+SURE = 0.8  # a token to which each reading gives this probability is content: no wish concerns it
+WISHED = 0.05  # a token with this probability in one reading, and at most half of it in another, concerns a wish
 LEAST = 1e-9
 
 
 def departure(candidate: Top, readings: Sequence[Top], *, temperature: float) -> float:
-    """The chance that the next token, drawn at this temperature, departs from all the readings.
+    """The probability that the next token, drawn at this temperature, departs from all the readings.
 
-    That is what the candidate gives to tokens `LIKELIER` than under any reading; or, where all readings are `SURE` of
-    one token, what it takes from that one, whichever is more. What it gives to a token that the wishes make likelier,
-    and that is not so much likelier still, is not lost: a wish that the base model follows now and then is followed.
+    It is the larger of two: the probability that the candidate gives to tokens `LIKELIER` than under any reading, and,
+    if all readings are `SURE` of one token, the probability that it takes from that one. Probability given to a token
+    that the wishes make likelier is not lost, unless it is much more: a wish that the base model follows sometimes is
+    followed.
     """
     if not candidate or not all(readings):
         return 0.0

@@ -18,7 +18,7 @@ from openclaw_rl.store.tables.effects import CorrectionRecord
 STEPS = 400  # of the numerical integral
 BETS = 24  # higher shares that are bet on, evenly spread
 SURE = 0.95  # of the share before
-LEAST = 8  # turns before; where the version before answered fewer, those of the versions before it count too
+LEAST = 8  # turns before; if the version before answered fewer, those of the versions before it count too
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class Suspect:
 def suspects(path: Sequence[PolicyVersion], outcomes: Sequence[CorrectionRecord], *, window: int) -> list[Suspect]:
     """Every version of the path that is still watched, newest first.
 
-    `path` leads from the served version back to what it was made from. A version answers for itself and for those made
-    from it since, over the first `window` judged turns after it took over. Its measure are the turns of the version
-    before, at most `window`, together with earlier ones where those are fewer than `LEAST`.
+    `path` leads from the served version back to what it was made from. The turns of a version and of those made from it
+    count, over the first `window` judged turns after it took over. They are compared with the turns of the version
+    before, at most `window`, together with earlier ones if those are fewer than `LEAST`.
     """
     found = []
     for index, version in enumerate(path[:-1]):

@@ -82,7 +82,7 @@ class Gate:
         self._prompts.let_go()
 
     async def check(self, candidate: VersionRow, *, parent: PolicyVersion) -> GateReport:
-        """The report. Raises EngineError or RequestError where the engine cannot try it now."""
+        """The report. Raises EngineError or RequestError if the engine cannot try it now."""
         if not self.settings.gate:
             return GateReport(True, "not tried: the gate is off")
         turns = await self._turns(candidate)
@@ -299,7 +299,7 @@ class Gate:
         return (await recent(own) if own != SHARED else []) or await recent(None)
 
     async def _taught(self, candidate: VersionRow) -> set[str]:
-        """The turns that its step learned from, those whose requests a wish was shown on among them."""
+        """The turns that its step learned from, including those with requests on which a wish was demonstrated."""
         samples = await self.store.effects.samples(candidate.turns)
         return {*candidate.turns, *(other.turn for sample in samples for other in sample.elsewhere)}
 

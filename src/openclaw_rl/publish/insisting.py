@@ -40,7 +40,7 @@ class RepeatedWishes:
         """By user: how many versions were refused for earlier hints although they had learned what is asked again now.
 
         Counted back to the last version that learned it and was not refused so. `own` are the step's samples. Raises
-        EngineError or RequestError where the engine cannot tell now.
+        EngineError or RequestError if the engine cannot tell now.
         """
         found: Counter[str] = Counter()
         asking: dict[str, list[Sample]] = {}

@@ -30,7 +30,7 @@ from openclaw_rl.store.tables.keeping import Keep
 log = logging.getLogger(__name__)
 REFUSED = 3  # of each scope, the newest: to be looked at and compared
 AT_ONCE = 100  # versions in one transaction, so that storing a turn never waits long
-BY_HAND_S = 60.0  # weights so much newer than their manifest were put there: by replay, or from a backup
+BY_HAND_S = 60.0  # weights that are newer than their manifest by this were restored: by replay, or from a backup
 KEPT_BY_HAND_S = 7 * 86_400.0  # and stay for a week
 
 
@@ -82,7 +82,7 @@ class Pruning:
         return Keep(self.settings.keep_versions, REFUSED, frozenset((*back, *self.served.in_use)))
 
     async def _note(self, chosen: Collection[PolicyVersion], back: Collection[PolicyVersion]) -> list[PolicyVersion]:
-        """What is chosen is looked at once more in the transaction that notes it; nothing is loaded meanwhile."""
+        """What is chosen is checked again in the transaction that records it; nothing is loaded meanwhile."""
         return await self.store.keeping.prune({*chosen}, self._keep(back), at_s=self.now())
 
     async def _finish(self, pruned: Collection[PolicyVersion]) -> None:

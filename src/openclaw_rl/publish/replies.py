@@ -36,7 +36,7 @@ class Trials:
     base: BaseReplies
 
     async def replies(self, turns: Sequence[Turn], version: PolicyVersion) -> list[TrialReply]:
-        """A reply to each turn's prompt. Raises EngineError or RequestError where the engine cannot be asked now."""
+        """A reply to each turn's prompt. Raises EngineError or RequestError if the engine cannot be asked now."""
         return [await self._reply(turn, version) for turn in turns]
 
     async def _reply(self, turn: Turn, version: PolicyVersion) -> TrialReply:

@@ -49,7 +49,7 @@ class PublishStage:
     _noticed: str = ""  # what was served when the notice was written
     _failures: int = 0
     _not_before_s: float = 0.0
-    _seen: int = -1  # how far the verdicts were looked at
+    _seen: int = -1  # how far the verdicts were examined
 
     @property
     def status(self) -> PublishStatus:
@@ -148,7 +148,7 @@ class PublishStage:
         rows = await self.store.line(current, most=LINE)
         try:
             guilty = await watch.guilty(rows, current, outcomes)
-        except (EngineError, RequestError, AdapterError) as problem:  # it is looked at again after the next verdict
+        except (EngineError, RequestError, AdapterError) as problem:  # it is checked again after the next verdict
             log.warning("cannot compare scope=%s with what was served before: %s", scope, problem)
             return False
         if guilty is None:
@@ -215,7 +215,7 @@ class PublishStage:
 
     @property
     def looked_at(self) -> int:
-        """How far the verdicts were looked at, as `EffectBook.last_judged` counts."""
+        """How far the verdicts were examined, as `EffectBook.last_judged` counts."""
         return self._seen
 
     async def _rest(self) -> None:
@@ -303,7 +303,7 @@ class PublishStage:
             await self._serve(row, "passed the gate")
 
     async def _mend(self) -> None:
-        """Gives owners whose version turned out damaged the nearest one that is whole."""
+        """Gives owners of a damaged version the nearest intact one."""
         while self.served.damaged:
             scope, problem = self.served.damaged.popitem()
             rows, version = await self.store.versions(), await self.store.current(scope)

@@ -291,7 +291,7 @@ async def unpin(store: Store, scope: str, *, served: ServedVersions | None = Non
 async def servable(store: Store, version: PolicyVersion) -> VersionRow | None:
     """The row of a version that may be served; None for a base model.
 
-    Raises AdapterError for one whose weights are not kept any more, ConfigError for any other.
+    Raises AdapterError if its weights were pruned, ConfigError for any other version.
     """
     if version.is_base:
         return None

@@ -101,7 +101,7 @@ class TrialPrompts:
         return [*self._made_up, *(await asyncio.to_thread(ordinary_requests))]
 
     async def _make_up(self) -> list[str]:
-        """Requests that the base model writes where a user's words would stand; those alone that look like one."""
+        """Requests that the base model writes in the place of a user's words; only those that look like a request."""
         opening = await asyncio.to_thread(self.renderer.user_opening)
         if opening is None:
             return []

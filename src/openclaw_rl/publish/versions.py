@@ -1,4 +1,4 @@
-"""Versions on disk: whether a folder still holds what its step wrote, and what a version was made from."""
+"""Versions on disk: whether a folder still contains what its step wrote, and what a version was made from."""
 
 from __future__ import annotations
 

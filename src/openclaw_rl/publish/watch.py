@@ -26,7 +26,7 @@ from openclaw_rl.store.tables.effects import CorrectionRecord
 
 log = logging.getLogger(__name__)
 LESS_LIKELY = math.log(2.0)  # in nats: the version before would have said it half as often, or more rarely
-LINE = 400  # versions that are looked back on, the newest: more than a window of judged turns has to do with
+LINE = 400  # the newest versions that are examined: more than a window of judged turns can concern
 MOST_TOLD = 4096  # answers about single replies that are remembered
 
 

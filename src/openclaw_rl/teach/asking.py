@@ -19,7 +19,7 @@ STRANGE_NATS = 0.2  # a token, by which the base model may find a reply less lik
 
 
 async def reading(renderer: Renderer, turn: Turn, hints: Sequence[PlacedHint]) -> Prompt | None:
-    """The turn's prompt with these hints, rendered off the loop; None where the template refuses."""
+    """The turn's prompt with these hints, rendered off the loop; None if the template refuses."""
     try:
         return await asyncio.to_thread(renderer.reread, turn, with_hints(turn.messages, hints))
     except (RequestError, ValueError):
@@ -43,7 +43,7 @@ async def reply_logp(
 
 
 async def sampled_reply(engine: Engine, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> SampledReply:
-    """What a version says to a prompt. Raises EngineError, also where its queue is full."""
+    """A version's reply to a prompt. Raises EngineError, also if its queue is full."""
     try:
         said = [item async for item in engine.generate(prompt, sampling, version)]
     except RequestError as problem:

@@ -59,7 +59,7 @@ def sample_of(
 
 
 def _kept(completion: Completion) -> tuple[float, ...]:
-    """Log of what the grammar kept of the model's own distribution: log p(a) - log p(a | allowed)."""
+    """Log of the probability that the grammar left of the model's own distribution: log p(a) - log p(a | allowed)."""
     if not completion.forced:
         return ()
     pairs = zip(completion.logp, completion.logp_masked, strict=True)

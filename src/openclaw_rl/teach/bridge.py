@@ -113,7 +113,7 @@ class BridgeStage:
         return has_changed
 
     async def has_work(self) -> bool:
-        """Whether there is anything that was not looked at yet."""
+        """Whether there is anything that was not tested yet."""
         if self.hints.carry is not Carry.BRIDGE:
             return False
         for user in await self._users():
@@ -201,7 +201,7 @@ class BridgeStage:
         return False
 
     async def _retires(self, hint: KeptHint, held: Sequence[KeptHint], turns: Sequence[Turn]) -> bool:
-        """Retires the hint where the weights say the same without it. Raises EngineError."""
+        """Retires the hint if the weights reply the same without it. Raises EngineError."""
         gaps: list[Gap] = []
         for turn in turns:
             behind, without = await asyncio.to_thread(self._prompts, turn, hint, held)

@@ -169,7 +169,7 @@ class Demonstrator:
         return None
 
     async def _objecting(self, turn: Turn, sample: Sample) -> _EffectiveHint | None:
-        """The same where the teacher thinks less of the reply than the weights that said it did."""
+        """The same if the teacher finds the reply less likely than the weights that sampled it did."""
         return await self._most_contrary(turn.completion.tokens, sample, sum(turn.completion.logp))
 
     async def _slipped(

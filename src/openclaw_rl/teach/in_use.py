@@ -21,7 +21,7 @@ UNHEEDED = "the model says the same with it as without"  # why a hint is not in 
 
 @dataclass(slots=True)
 class HintsInUse:
-    """Asked for each request, so the hints of the latest users are held in memory until the store's change.
+    """It is called for each request: the hints of the latest users are kept in memory until those in the store change.
 
     `size_of` counts the tokens of a text.
     """
@@ -38,7 +38,7 @@ class HintsInUse:
         self._held.clear()
 
     async def placed(self, placement: Placement, messages: Sequence[Message]) -> tuple[PlacedHint, ...]:
-        """The hints that a request's prompt holds, and where; none for a side request."""
+        """The hints in a request's prompt, and where they are; none for a side request."""
         if self.carry is Carry.WEIGHTS or not placement.is_main:
             return ()
         return placed(messages, await self.of_user(placement.user), placement.parent)

@@ -36,7 +36,7 @@ from openclaw_rl.teach.stage import LearningRules
 
 log = logging.getLogger(__name__)
 POLL_S = 5.0  # for what only time decides
-NAMED = 5  # groups whose reason for waiting the status gives
+NAMED = 5  # groups for which the status says why they wait
 NO_SITUATIONS: Mapping[str, Situation] = MappingProxyType({})
 UNSAID = frozenset({DropReason.NOT_FOLLOWED, DropReason.NO_NEXT_STATE, DropReason.CANCELLED, DropReason.DAMAGED})
 

@@ -34,18 +34,18 @@ log = logging.getLogger(__name__)
 AT_ONCE = 64
 SLICE_S = 2.0  # for this long turns are examined before other work is done
 POLL_S = 2.0
-LOOK_AGAIN = 200  # rounds after which all that waits is looked at once more
+LOOK_AGAIN = 200  # rounds after which all that waits is examined again
 RECENT_REWARDS = 50
 AGAINST_KEPT = 10_000  # rehearsal samples for which it is remembered what speaks against them
-CORRECTED_MOST = 8  # corrections of one request that are looked back over
+CORRECTED_MOST = 8  # corrections of one request that are examined
 
 
 @dataclass(frozen=True, slots=True)
 class LearningRules:
     """What decides whether a judged turn becomes a sample, whatever it says.
 
-    `weights_learn` is False where only prompts remember. `may_teach` says whether a turn's user has the right to;
-    None where everybody has.
+    `weights_learn` is False if only prompts remember. `may_teach` says whether a turn's user has the right to;
+    None if everybody has.
     """
 
     wants: Wants
@@ -90,7 +90,7 @@ class TeachStage:
     is_resting: bool = False  # nothing that waits can be decided now
     _in_vain: CorrectionMonitor = field(init=False)
     _against: dict[tuple[str, str], bool] = field(default_factory=dict)  # turn and hint
-    _looked: int = 0  # turns judged up to here were looked at, and wait for their sessions
+    _looked: int = 0  # turns judged up to here were examined, and wait for their sessions
     _rounds: int = 0
     _unanswering: set[str] = field(default_factory=set)  # turns of the look under way that answer no correction
     _rested: asyncio.Event = field(default_factory=asyncio.Event)
@@ -112,7 +112,7 @@ class TeachStage:
             self.is_resting = False
 
     async def wait_until_looked_at(self) -> None:
-        """Until all that was judged was looked at, or `SLICE_S`: a step is taken over what belongs together."""
+        """Until all that was judged was examined, or `SLICE_S`: so that a step includes what belongs together."""
         try:
             async with asyncio.timeout(SLICE_S):
                 await self._rested.wait()
@@ -130,7 +130,7 @@ class TeachStage:
         return TeachStatus(self.looking_at, self.is_resting)
 
     def gauges(self) -> Mapping[str, float]:
-        """How many judged turns are looked at."""
+        """How many judged turns are examined."""
         return {"teach_looking_at": self.looking_at}
 
     async def report(self, facts: StoreFacts) -> StageReport:
@@ -148,10 +148,10 @@ class TeachStage:
             self.teacher.base.let_go()
 
     async def once(self) -> bool:
-        """Makes samples of what can be decided now, or drops it; True where something moved, or more is to look at.
+        """Makes samples of the turns that can be decided now, or drops them; True if anything changed or more is left.
 
-        Turns are looked at some at a time: thousands may wait for their sessions, and are read again when these have a
-        sample or are over. After `SLICE_S` it comes back, so that a step need not wait for all of them.
+        Turns are examined a few at a time: thousands may wait for their sessions, and are read again when these have a
+        sample or are over. It returns after `SLICE_S`, so that a step need not wait for all of them.
         """
         self._rested.clear()
         has_moved = await self._look()
@@ -204,7 +204,7 @@ class TeachStage:
         return True
 
     async def _decide(self, rows: Sequence[JudgedTurn], until_s: float) -> tuple[bool, bool]:
-        """Whether anything was admitted or dropped, and whether all of them were looked at: not where time is up."""
+        """Whether anything was admitted or dropped, and whether all of them were examined: not if time is up."""
         refused = {row.turn.id: reason for row in rows if (reason := self._refusal(row)) is not None}
         for user, version in self._in_vain.found():
             log.warning("learned from user=%s in vain: they correct as often as before version=%s", user, version)

@@ -1,7 +1,7 @@
-"""Which samples share a step, so that short ones never wait for dear ones, nor dear ones for ever.
+"""Which samples share a step, so that short ones never wait for costly ones, and costly ones do not wait for ever.
 
-A step holds samples that cost about the same, as many as its time allows. While short ones are ready they go first;
-what their steps took is owed to the dear ones, and when that is as much as a dear step takes, it is its turn.
+A step contains samples of about the same cost, as many as its time allows. Short ones come first while they are ready.
+The time of their steps is added up; when it equals what a costly step needs, that step is next.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from openclaw_rl.core.sample import Sample
 from openclaw_rl.train.costs import Costs, StepWork
 
 QUICK = 0.1  # of the limit: steps as short as this delay no one, whatever they contain
-ALIKE = 4.0  # times as dear as the cheapest one may be what shares a step with it
+ALIKE = 4.0  # samples in one step may cost this many times as much as the cheapest one
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class BatchPlanner:
     costs: Costs
     _alone: dict[str, StepWork] = field(default_factory=dict)
     _owed_s: float = 0.0
-    _is_owing: bool = False  # whether dear ones wait for the step that was chosen last
+    _is_owing: bool = False  # whether costly ones wait for the step that was chosen last
 
     async def look_at(self, ready: Sequence[Sample]) -> None:
         """Finds out what each of these costs alone, and forgets all others. Counting long prompts takes a while."""
@@ -71,7 +71,7 @@ class BatchPlanner:
         return min((self._work(sample) for sample in together), key=self.costs.size, default=None)
 
     def succeeded(self, seconds: float) -> None:
-        """Notes how long the step that was chosen last took."""
+        """Records how long the step that was chosen last took."""
         self._owed_s = self._owed_s + seconds if self._is_owing else 0.0
 
     def _size(self, sample: Sample) -> float:
@@ -128,5 +128,5 @@ class ScopeTurns:
         return next(name for name in due if name not in dear)
 
     def took(self, seconds: float) -> None:
-        """Notes how long the step of the scope that was chosen last took."""
+        """Records how long the step of the scope that was chosen last took."""
         self._owed_s = self._owed_s + seconds if self._is_owing else 0.0

@@ -20,10 +20,10 @@ from openclaw_rl.core.sample import HintPrompt, Sample
 Ids = tuple[int, ...]
 BACKWARD = 3.0  # times what reading costs: an update reads forwards and backwards
 EVENS = tuple(125.0 * 2.0**power for power in range(11))  # 125 to 128,000
-LIKELY, AT_MOST = 1000.0, 8000.0  # `even` where steps leave it open: a small model's, and a large one's
+LIKELY, AT_MOST = 1000.0, 8000.0  # `even` if the steps do not determine it: a small model's, and a large one's
 DOUBT = 0.002  # added to the squared relative error for each squared factor of two that `even` is away from that
 NOISE_S = 2.0  # of a step: what shorter ones say counts for less
-KEPT = 32  # steps looked at, taken or given up, each of both
+KEPT = 32  # steps that are used: this many that were taken, and as many that were ended
 FADES = 0.9  # what a step counts after each later one
 GIVEN_UP = 1.5  # times the seconds after which a step was given up is what it is taken to need
 FAR = 10.0  # times the largest step there was: beyond that, what a step takes at least is not known
@@ -122,7 +122,7 @@ class Costs:
         return step
 
     def given_up(self, work: StepWork, seconds: float) -> MeasuredStep:
-        """A step that took longer than it may, noted."""
+        """Records a step that took longer than it may."""
         step = MeasuredStep(work, 0.0, seconds, is_given_up=True)
         self.note(step)
         return step
@@ -147,13 +147,13 @@ class Costs:
         return self.seconds(work) if self.is_known else work.units(self.updates, LIKELY)
 
     def fits(self, work: StepWork, share: float = 1.0) -> bool:
-        """Whether a step over so much is likely to take no more than this share of the limit."""
+        """Whether a step of this size is likely to take no more than this share of the limit."""
         if not self.is_known:
             return work.units(self.updates, LIKELY) <= UNMEASURED * share
         return self.seconds(work) <= self.limit_s * share
 
     def is_beyond(self, work: StepWork) -> bool:
-        """Whether a step over so much is sure to take longer than the limit, by what is known."""
+        """Whether a step of this size is sure to take longer than the limit, by what is known."""
         return self.at_least_s(work) > self.limit_s
 
     def _estimate(self, work: StepWork, usual: float) -> float:
@@ -177,7 +177,7 @@ class Costs:
 
 
 def _fit(steps: Sequence[MeasuredStep], usual: float) -> tuple[float, float]:
-    """The rate and `even` with the least relative error, `usual` where the steps leave it open."""
+    """The rate and `even` with the least relative error; `usual` if the steps do not determine it."""
     best, found = float("inf"), (0.0, usual)
     weights = [FADES**age * (one.seconds / (one.seconds + NOISE_S)) ** 2 for age, one in enumerate(reversed(steps))]
     weights.reverse()

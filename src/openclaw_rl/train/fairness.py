@@ -44,5 +44,5 @@ def apart(
 
 
 def most_of_one(settings: TrainSettings) -> int:
-    """How many samples of one user a step of a shared version may hold where several users teach."""
+    """How many samples of one user a step of a shared version may contain if several users teach."""
     return max(1, int(settings.user_share * settings.batch_size))

@@ -27,7 +27,7 @@ class Retries:
     _in_a_row: int = 0
     _steps: int = 0
     _alone: dict[str, tuple[int, int]] = field(default_factory=dict)  # turn -> failures, steps taken before
-    apart: dict[str, int] = field(default_factory=dict)  # turns tried alone, dearest of a failed step -> steps before
+    apart: dict[str, int] = field(default_factory=dict)  # turns tried alone -> steps before
 
     @property
     def put_off(self) -> dict[str, int]:
@@ -35,7 +35,7 @@ class Retries:
         return {turn: times for turn, (times, _) in self._alone.items() if times >= ALONE_TWICE}
 
     def failed(self, samples: Sequence[Sample], now_s: float) -> tuple[tuple[str, DropReason], ...]:
-        """Notes that a step over these failed; returns what is to be given up."""
+        """Records that a step over these failed; returns what is to be given up."""
         self.paused(now_s)
         if len(samples) > 1:
             self.most = len(samples) // 2
@@ -68,7 +68,7 @@ class Retries:
         return ((dearest, DropReason.TOO_DEAR),)
 
     def not_finite(self, samples: Sequence[Sample], now_s: float) -> tuple[tuple[str, DropReason], ...]:
-        """Notes a loss or gradient that was not finite; the sample it comes from is given up after one retry alone."""
+        """Records a loss or gradient that was not finite; its sample is given up after one retry alone."""
         self.paused(now_s)
         if len(samples) > 1:
             self.most = len(samples) // 2
@@ -77,12 +77,12 @@ class Retries:
         return () if times < ALONE_TWICE else self._given_up(samples[0].turn, DropReason.NOT_FINITE)
 
     def paused(self, now_s: float) -> None:
-        """Notes a failure that no sample is to blame for."""
+        """Records a failure that no sample caused."""
         self.not_before_s = now_s + min(self.first_pause_s * 2 ** min(self._in_a_row, 30), self.longest_pause_s)
         self._in_a_row += 1
 
     def succeeded(self, samples: Sequence[Sample], batch_size: int) -> None:
-        """Notes a step: the next may be twice as large, up to the usual size."""
+        """Records a step: the next may be twice as large, up to the usual size."""
         self._in_a_row, self.not_before_s = 0, 0.0
         self._steps += 1
         if self.most is not None:

@@ -29,7 +29,7 @@ class TrainStatus:
     doing: str = ""  # what is under way, in words; empty if nothing is
     progress: StepProgress | None = None  # of the step under way, as last reported by the trainer
     left_s: float | None = None  # how long that step is likely to take yet
-    is_resting: bool = False  # all that is there was looked at, and nothing is due
+    is_resting: bool = False  # everything was examined, and nothing is due
     why_waiting: str = ""
     last_error: str = ""
     last_metrics: Mapping[str, float] = field(default_factory=dict)

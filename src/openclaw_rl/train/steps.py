@@ -163,7 +163,7 @@ class ScopeSteps:
 
     @property
     def _limit(self) -> int:
-        """How many ready samples are looked at: full batches, rehearsal samples that may wait, those put off."""
+        """How many ready samples are examined: full batches, rehearsal samples that may wait, those put off."""
         return 3 * self.parts.settings.batch_size + 2 * self._waiting_room.samples + len(self.retries.put_off)
 
     @property

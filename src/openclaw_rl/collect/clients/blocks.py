@@ -39,7 +39,7 @@ RESULT, NOTICE = "<result of a step>", "<notice under a heading in brackets>"
 OVER = "<line that speaks of the user>"
 _OWNER = re.compile(rf"<(?P<tag>{_OWNERS})>", re.IGNORECASE)
 _BLOCK = re.compile(r"<(?P<tag>[A-Za-z][A-Za-z0-9]{0,40}(?:[-_:][A-Za-z0-9]{1,40}){1,8})(?:[ \t][^<>\n]{0,300})?>")
-MOST_ELEMENTS = 200  # of a text that are looked at: each may have to be looked for to its end
+MOST_ELEMENTS = 200  # of a text that are examined: for each the text may have to be searched to its end
 
 
 def is_result(text: str) -> bool:

@@ -100,7 +100,7 @@ class RuleClient:
         return False
 
     def kind(self, arrival: Arrival, *, has_stamped: bool = False) -> tuple[TurnKind, str] | None:
-        """Side, where a rule knows the request for the client's own."""
+        """Side, if a rule recognises the request as the client's own."""
         places = {"newest": _newest(arrival.messages), "first": _first(arrival.messages)}
         places["system"] = [system_text(arrival.messages)]
         for side in self.book.sides:
@@ -293,7 +293,7 @@ def _without(program: Program, text: str) -> str:
 
 
 def _unwrapped(wrapper: Wrapper, text: str) -> str | None:
-    """The owner's words; None where the client put nothing around them."""
+    """The owner's words; None if the client put nothing around them."""
     bare = text.strip()
     if wrapper.is_whole:
         inside = bare[len(wrapper.begin) : -len(wrapper.end)]

@@ -87,7 +87,7 @@ class OpenClaw:
         return ("the client's own words",) if said and not any(words_of.users_words(text) for text in said) else ()
 
     def session(self, arrival: Arrival) -> tuple[str, str] | None:
-        """The session id of the Runtime line, or its key where an automation has no id."""
+        """The session id of the Runtime line, or its key if an automation has no id."""
         runtime = runtime_of(arrival.messages)
         return None if runtime is None else (runtime.id or runtime.key, "the Runtime line")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import ConfigError
 
-LONGEST = 200_000  # letters of a text in which a rule is looked for
+LONGEST = 200_000  # letters of a text that is searched for rules
 ERRANDS = (
     *("compaction", "title", "tags", "suggestions", "memory", "sub-agent", "connection test", "commit message"),
     *("query", "recap", "errand"),
@@ -62,7 +62,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A request of the client's own: by a text in one of its places, or by what a header or field holds."""
+    """A request that the client makes itself: recognised by a text in one of its places, or by a header or field."""
 
     name: str
     errand: str
@@ -98,7 +98,7 @@ class Wrapper:
     name: str
     begin: str
     end: str
-    is_whole: bool = False  # only where the message begins and ends with it
+    is_whole: bool = False  # only if the message begins and ends with it
     escaped: str = ""  # how the client writes `end` inside
 
 

@@ -60,7 +60,7 @@ class ClientRules(Protocol):
         ...
 
     def kind(self, arrival: Arrival, *, has_stamped: bool = False) -> tuple[TurnKind, str] | None:
-        """Main or side and by which rule, where the client's habits tell.
+        """Main or side and by which rule, if the client's habits show it.
 
         `has_stamped` says that this client was seen to put time stamps.
         """
@@ -155,7 +155,7 @@ def rules_for(arrival: Arrival, clients: Sequence[ClientRules]) -> ClientRules:
 
 
 class Directory:
-    """Finds the client that wrote a request; whose system text and headers came before need not be looked at again."""
+    """Finds the client that wrote a request; system texts and headers that came before are not examined again."""
 
     def __init__(self, clients: Sequence[ClientRules]) -> None:
         self._clients = clients
