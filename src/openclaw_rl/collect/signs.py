@@ -93,9 +93,7 @@ class ProgramTextDetector:
         self._inserts: OrderedDict[str, list[_Insert]] = OrderedDict()
         self._openings: OrderedDict[str, list[str]] = OrderedDict()  # empty once one was gone on from
         self._continued: OrderedDict[str, None] = OrderedDict()  # keys with a conversation that was continued
-        self._quoting: OrderedDict[str, None] = (
-            OrderedDict()
-        )  # sessions with a client that quotes messages
+        self._quoting: OrderedDict[str, None] = OrderedDict()  # sessions with a client that quotes messages
         self.frames, self.branches = FrameMemory(), Branches()
 
     @property
