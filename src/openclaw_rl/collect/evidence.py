@@ -1,5 +1,5 @@
-"""How far a history says what a served turn said, though not word for word: clients add tags to replies, take reminders
-out of users' messages again, clear old results, and hand calls on under other names.
+"""How far a history agrees with a served turn, even if not word for word: clients add tags to replies, remove reminders
+from users' messages again, clear old results, and pass calls on with other names.
 """
 
 from __future__ import annotations

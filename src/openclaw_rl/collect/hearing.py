@@ -76,7 +76,7 @@ def heard_in(
 def note(store: Store, answers: Sequence[PendingAnswer]) -> None:
     """Gives the turns their next states.
 
-    Nobody waits for the writing: it comes before the request's own turn's, in the one queue both stand in.
+    Nothing waits for this write: it comes before that of the request's own turn in the same queue.
     """
     for each in answers:
         if each.is_due:

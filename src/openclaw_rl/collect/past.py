@@ -265,7 +265,7 @@ def _conversation(turn: Turn, rules: ClientRules) -> Digests:
 
 
 class Digests:
-    """The digests of messages, each by itself and the system's left out; made when they are first asked for.
+    """The digests of messages, one for each and without the system's; computed on first use.
 
     Histories are compared from their ends, and mostly differ there: of ten thousand messages few are digested.
     """

@@ -164,7 +164,7 @@ class Index:
         return self._turns.get(name)
 
     def let_go(self, turns: Collection[str]) -> None:
-        """Knows nothing of these turns any more."""
+        """Removes these turns from memory."""
         self.replies.let_go(turns)
         for name, known in list(self._chains.items()):
             if any(each.turn in turns for each in known):

@@ -68,7 +68,7 @@ class Replies:
         return list(found.values())
 
     def let_go(self, turns: Collection[str]) -> None:
-        """Knows nothing of these turns any more."""
+        """Removes these turns from memory."""
         for name, known in list(self._held.items()):
             known[:] = [each for each in known if each.turn not in turns]
             if not known:

@@ -39,7 +39,7 @@ LONG_LINE = 24  # letters that are not quoted by accident
 RESTATED = 3  # long lines of a reply that a compacted conversation begins with
 LONG_FORM, FORM_LINES = 200, 5  # letters and lines of what may be a program's instructions
 SESSIONS = 2  # others in which a text recurred
-UNANSWERED = 3  # sessions that begin alike and are never gone on with
+UNANSWERED = 3  # sessions that begin alike and are never continued
 PROBE_TOKENS, PROBE_LETTERS = 8, 24  # of a request that only tries the connection
 _NUMBERED = re.compile(r"\S*\d\S*")  # a release, a date or a digest, which may change within a session
 _ELEMENT = re.compile(r"<[a-z][^<>]{0,60}>(?P<said>[^<]+)</[a-z][^<>]{0,40}>")
@@ -74,7 +74,7 @@ class _Insert:
 
 @dataclass(frozen=True, slots=True)
 class UsualRequest:
-    """How a session's requests look that were gone on from."""
+    """The form of a session's requests that were continued."""
 
     has_tools: bool
     system: str
@@ -91,7 +91,7 @@ class ProgramTextDetector:
         self._summaries: OrderedDict[str, str] = OrderedDict()  # lines to sessions; empty if it may be any of several
         self._baselines: OrderedDict[str, UsualRequest] = OrderedDict()
         self._inserts: OrderedDict[str, list[_Insert]] = OrderedDict()
-        self._openings: OrderedDict[str, list[str]] = OrderedDict()  # empty once one was gone on from
+        self._openings: OrderedDict[str, list[str]] = OrderedDict()  # empty once one was continued
         self._continued: OrderedDict[str, None] = OrderedDict()  # keys with a conversation that was continued
         self._quoting: OrderedDict[str, None] = OrderedDict()  # sessions with a client that quotes messages
         self.frames, self.branches = FrameMemory(), Branches()

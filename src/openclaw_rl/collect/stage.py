@@ -240,7 +240,7 @@ class Collect:
         log.info("ended session=%s why=%s", session, why)
 
     def let_go(self, turns: Collection[str]) -> None:
-        """Holds nothing in memory of these turns, nor any history of requests under way."""
+        """Removes these turns, and all histories of requests under way, from memory."""
         self._index.let_go(turns)
         self._asked.let_go()
         self._signs.let_go()

@@ -67,9 +67,9 @@ def is_said(hint: str, said: str, *, asked: str = "") -> bool:
     """Whether all literal text in a hint is the user's.
 
     Quoted words must be in what they `said` to the reply; numbers and names may also be in what they `asked` before.
-    Case, spaces and the kind of quotation marks do not count. A judge that misread often makes up a literal ("begin
-    with ..."), and the user never said so, however many of its votes agree. What cannot be compared, since no
-    file knows the language or the script is another, is believed.
+    Case, spaces and the kind of quotation marks do not count. A judge that misunderstands often invents a literal
+    ("begin with ..."), and the user never said it, however many votes agree. A literal that cannot be compared, since
+    no file knows the language or the script is another, is accepted.
     """
     return (
         _are_quotes_said(hint, plain(said))

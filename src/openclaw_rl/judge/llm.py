@@ -55,7 +55,7 @@ class LlmJudge:
     """Asks a `Chat`; a tool's own error status outranks what it says.
 
     Each call has a timeout and bounded retries, and all of them share one bound on calls in flight and one daily
-    budget. `readable` takes out of a conversation what its client wrote around it.
+    budget. `readable` removes from a conversation what its client wrote around it.
     """
 
     chat: Chat

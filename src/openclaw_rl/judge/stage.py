@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 POLL_S = 5.0
 DAY_S = 86400
 LOG_EVERY_S = 60.0
-# A turn that failed so often while others got their verdicts is itself the reason: it is given up as not voted on.
+# If a turn failed this often while others got their verdicts, it is itself the reason: it ends without a vote.
 GIVE_UP_AFTER = 8
 MOST_OVERRULED = 200  # of a user: what an owner said in the judge's place, the newest
 MOST_FAILED = 10_000  # turns with failures that are remembered
@@ -169,7 +169,7 @@ class JudgeStage:
         times, before = self._failures.get(turn, (0, self.status.judged))
         self._failures[turn] = (times + 1, before)
         self._since_success.add(turn)
-        if len(self._failures) > MOST_FAILED:  # the one that failed first is as if it had not
+        if len(self._failures) > MOST_FAILED:  # the oldest failure is dropped
             del self._failures[next(iter(self._failures))]
         delay = min(self.settings.retry_s * 2 ** min(self._in_a_row, 30), self.settings.retry_max_s)
         self._in_a_row += 1

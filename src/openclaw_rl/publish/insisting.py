@@ -90,7 +90,7 @@ class RepeatedWishes:
 def without_yielding(
     held: Sequence[tuple[Sample, MeanShift]], refusals: Counter[str]
 ) -> list[tuple[Sample, MeanShift]]:
-    """What earlier hints ask for, less one wish for each of its user's refusals: those given up most, first."""
+    """What earlier hints ask for, without one wish for each refusal of its user: those given up most come first."""
     left = list(held)
     for user in refusals.elements():
         own = [(sample, change) for sample, change in left if sample.user == user]

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 HANDED_S = 5.0  # a version just named to a request is not unloaded before the request has begun on it
 LEFT_S = 3600.0  # how long requests may run on a version that is no longer served, and on its files if the engine dies
 BY_HAND = "rolled back by hand"
-NAMED = 10  # versions, to who asked for one that there is not
+NAMED = 10  # versions named in the error for one that does not exist
 Result = TypeVar("Result")
 
 

@@ -27,11 +27,11 @@ from openclaw_rl.publish.replies import is_loop
 from openclaw_rl.store.db import Store
 
 LESS_SURE = 1.5  # times as unsure, in nats a token, as of the users' own prompts
-MADE_UP = 3  # requests that the base model is let make up
+MADE_UP = 3  # requests that the base model generates
 MADE_TOKENS = 64  # the longest of them
 SHORTEST = 8  # letters of a request
 LOOKED_AT = 8  # generated requests that are considered for each version
-MOST_TAUGHT = 2  # hints of the step that are read by themselves
+MOST_TAUGHT = 2  # hints of the step that are read alone
 MOST_USERS = 3  # whose wishes are read
 
 
@@ -45,7 +45,7 @@ class VersionLessons:
 
 @dataclass(slots=True)
 class TrialPrompts:
-    """Finds and renders them. What the base model made up is kept for the next version."""
+    """Finds and renders them. Requests that the base model generated are kept for the next version."""
 
     store: Store
     engine: Engine

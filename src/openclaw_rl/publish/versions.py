@@ -17,7 +17,7 @@ _HEADER = struct.Struct("<Q")
 
 
 def verified(adapter: Adapter) -> Manifest:
-    """The manifest of a folder that is what it should be. Blocks; raises AdapterError with what is damaged."""
+    """The manifest of an intact folder. Blocks; raises AdapterError with what is damaged."""
     fix = f"roll back with `openclaw-rl rollback`, or restore {adapter.folder} from a backup"
     if not adapter.folder.is_dir():
         raise AdapterError(f"the folder of version {adapter.version} is missing: {adapter.folder}", fix=fix)

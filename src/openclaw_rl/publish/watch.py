@@ -98,7 +98,7 @@ class Watch:
 
 
 async def watched(store: Store, window: int) -> set[PolicyVersion]:
-    """The versions that the watch may yet hold what is served against, and go back to: their weights are needed."""
+    """The versions with which the watch may still compare, and to which it may roll back: their weights are needed."""
     found: set[PolicyVersion] = set()
     outcomes = await store.effects.outcomes() if window else []
     for scope in sorted({outcome.version.scope for outcome in outcomes}):

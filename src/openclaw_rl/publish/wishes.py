@@ -34,7 +34,7 @@ class MeanShift:
 async def gaps(
     engine: Engine, samples: Sequence[Sample], *, before: PolicyVersion, after: PolicyVersion, top_k: int
 ) -> list[tuple[Sample, MeanShift]]:
-    """How far each sample with hints is from what these would have said."""
+    """How far each sample with hints is from the replies given these hints."""
     found = []
     for sample in samples:
         if not sample.hints:
@@ -49,7 +49,7 @@ async def gaps(
 
 
 def mean(found: Sequence[tuple[Sample, MeanShift]]) -> MeanShift | None:
-    """The mean of these changes; None of none."""
+    """The mean of these changes; None if there are none."""
     if not found:
         return None
     before = sum(change.before for _, change in found) / len(found)

@@ -15,7 +15,7 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import EngineError, RequestError
 
-STRANGE_NATS = 0.2  # a token, by which the base model may find a reply less likely than who said it
+STRANGE_NATS = 0.2  # a token, by which the base model may find a reply less likely than the model that said it
 
 
 async def reading(renderer: Renderer, turn: Turn, hints: Sequence[PlacedHint]) -> Prompt | None:

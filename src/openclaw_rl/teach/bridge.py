@@ -161,7 +161,7 @@ class BridgeStage:
         return False
 
     async def _misleads(self, hint: KeptHint, held: Sequence[KeptHint], behind: Sequence[tuple[Turn, int]]) -> bool:
-        """Whether it brought about at least two of these replies, and all of those were corrected."""
+        """Whether it caused at least two of these replies, and all of those were corrected."""
         if sum(score < 0 for _, score in behind) < MISLED:
             return False
         corrected = 0
@@ -178,7 +178,7 @@ class BridgeStage:
         return await self.prober.worth(turn, behind, without) >= BROUGHT_NATS
 
     async def _retire(self, hint: KeptHint, why: str) -> bool:
-        """Whether it was in use, and still says what it said."""
+        """Whether it was in use, and still has the same words."""
         has_retired = await self.store.hints.retire(hint.id, why=why, at_s=self.now(), text=hint.text)
         if has_retired:
             log.info("retired hint=%s user=%s: %s", hint.id, hint.user, why)

@@ -29,7 +29,7 @@ from openclaw_rl.teach.settings import TeachSettings
 
 FOLLOWED_NATS = 2.0  # by which a known hint makes what the weights say there likelier: it is one that they follow
 AT_ONCE = 2  # of the engine's places
-REQUEST_TOKENS = 128  # the longest request that is made up
+REQUEST_TOKENS = 128  # the longest request that is generated
 LEAST_WORDS = 3  # of one
 KNOWN_NATS = 4.5  # a token of the user's own words, at most: a model that never learned what users say invents nothing
 TRIES = 3  # for each request that is needed
@@ -248,7 +248,7 @@ def shipped() -> tuple[str, ...]:
 
 
 def thanks() -> tuple[str, ...]:
-    """What a user says who is content."""
+    """What a content user says."""
     return tuple(_words_shipped()["thanks"])
 
 

@@ -1,4 +1,4 @@
-"""How much one user may teach within a day: what they repeat, and what they send in masses."""
+"""How much one user may teach within a day: limits on repeated corrections and on the number of samples."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Prober:
     _last: _Tried | None = field(default=None)
 
     async def follows(self, turn: Turn, bare: Prompt) -> bool:
-        """Whether they say what was said as readily without the hints, and by themselves nothing they would prevent."""
+        """Whether the weights reply as readily without the hints, and give no reply that the hints would prevent."""
         try:
             gap = await self.gap(turn, turn.prompt, bare)
         except EngineError:

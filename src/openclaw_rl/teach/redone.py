@@ -63,7 +63,7 @@ class Hindsight:
 
 
 def _is_meant(unasked: Sequence[float], told: Sequence[float], hinted: Sequence[float]) -> bool:
-    """Whether the hint speaks for the reply, and for each token of it that the conversation brought."""
+    """Whether the hint makes the reply likelier, and each token of it that the conversation makes likelier."""
     if sum(hinted) - sum(unasked) < HEEDED_NATS:
         return False
     brought = [at for at in range(len(told)) if told[at] - unasked[at] > BROUGHT_NATS]

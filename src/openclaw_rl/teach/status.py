@@ -51,7 +51,7 @@ def _dropped(facts: StoreFacts) -> Iterator[Finding]:
 
 
 def _in_vain(facts: StoreFacts) -> Iterator[Finding]:
-    """Users who correct about as often as before, although versions were made meanwhile or hints found to be no use."""
+    """Users who correct about as often as before, although versions were made meanwhile or hints had no effect."""
     unheeded = facts.count(f"dropped.{DropReason.UNHEEDED}")
     if facts.seen.versions + unheeded < VERSIONS:
         return

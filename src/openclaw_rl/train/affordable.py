@@ -27,7 +27,7 @@ class BatchPlanner:
     _is_owing: bool = False  # whether costly ones wait for the step that was chosen last
 
     async def look_at(self, ready: Sequence[Sample]) -> None:
-        """Finds out what each of these costs alone, and forgets all others. Counting long prompts takes a while."""
+        """Computes what each of these costs alone, and drops all others. Counting long prompts takes a while."""
         new = [sample for sample in ready if sample.turn not in self._alone]
         found = await asyncio.to_thread(lambda: {sample.turn: self.costs.work_of([sample]) for sample in new})
         known = self._alone | found

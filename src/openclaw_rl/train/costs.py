@@ -25,7 +25,7 @@ DOUBT = 0.002  # added to the squared relative error for each squared factor of 
 NOISE_S = 2.0  # of a step: what shorter ones say counts for less
 KEPT = 32  # steps that are used: this many that were taken, and as many that were ended
 FADES = 0.9  # what a step counts after each later one
-GIVEN_UP = 1.5  # times the seconds after which a step was given up is what it is taken to need
+GIVEN_UP = 1.5  # times the seconds after which a step was ended: the time that it is assumed to need
 FAR = 10.0  # times the largest step there was: beyond that, what a step takes at least is not known
 UNMEASURED = 24_000.0  # tokens of a first step, before any was measured: seconds on a CPU for the smallest models
 

@@ -12,7 +12,7 @@ from openclaw_rl.train.settings import TrainSettings
 def shared_fairly(samples: Sequence[Sample], most: int, teaches: Callable[[Sample], bool]) -> list[Sample]:
     """The samples without the teaching ones beyond `most` of one user, in their order; those wait for another step.
 
-    Rehearsal samples do not count: they teach nothing by themselves, and would take their own user's places.
+    Rehearsal samples do not count: they have no signal, and would take their own user's places.
     """
     taken: Counter[str] = Counter()
     kept: list[Sample] = []
@@ -26,10 +26,10 @@ def shared_fairly(samples: Sequence[Sample], most: int, teaches: Callable[[Sampl
 def apart(
     samples: Sequence[Sample], returned: Mapping[str, int], teaches: Callable[[Sample], bool]
 ) -> Sequence[Sample]:
-    """The samples without teaching ones that are not to be learned together with the oldest of them.
+    """The samples without teaching ones that must not be learned together with the oldest of them.
 
-    What refused versions gave back is learned by itself, one user's at a time: what made a version bad must not have
-    others' corrections refused with it again.
+    Samples of refused versions are learned separately, one user's at a time: a sample that made a version bad must not
+    cause other users' corrections to be refused with it again.
     """
     oldest = next((sample for sample in samples if teaches(sample)), None)
     if oldest is None:

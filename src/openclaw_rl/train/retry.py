@@ -92,7 +92,7 @@ class Retries:
             self.apart.pop(sample.turn, None)
 
     def forget_but(self, turns: Collection[str]) -> None:
-        """Keeps the memory of these alone."""
+        """Keeps only the records of these."""
         self._alone = {turn: held for turn, held in self._alone.items() if turn in turns}
         self.apart = {turn: steps for turn, steps in self.apart.items() if turn in turns}
 

@@ -16,7 +16,7 @@ from openclaw_rl.train.under_way import StepInProgress
 
 
 async def holds_alone(rehearsal: Sample, since: Sequence[str]) -> bool:
-    """Nobody is there to ask: whatever was wished since may speak against it."""
+    """There is no model to ask: any later wish may speak against it."""
     return not since
 
 

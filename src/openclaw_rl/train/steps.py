@@ -353,7 +353,7 @@ class ScopeSteps:
         )
 
     async def _no_step(self, samples: Sequence[Sample], rehearsed: Sequence[Sample], report: StepReport) -> StepOutcome:
-        """The trainer found nothing to learn, or numbers that are not finite. Neither may come up for ever."""
+        """The trainer found nothing to learn, or numbers that are not finite. Neither may be repeated for ever."""
         if "finite" in report.why:
             return await self._failed(report.why, self.retries.not_finite((*samples, *rehearsed), self.parts.clock()))
         log.info("no step samples=%d why=%s", len(samples), report.why)

@@ -1,4 +1,4 @@
-"""The step under way in words: what it does, how far it has come, and how long it is likely to take yet."""
+"""The step under way in words: what it does, its progress, and how long it will probably still take."""
 
 from __future__ import annotations
 
