@@ -163,7 +163,7 @@ async def learned(at: Live, settings: RunSettings, seed: int) -> dict[str, objec
     await run.run()
     rows = [row for row in await at.parts.store.versions() if not row.version.is_base]
     alarms = [f"{row.version}: {row.why}" for row in rows if row.status is VersionStatus.REFUSED]
-    alarms += [f"{row.version}: {row.why}" for row in rows if row.why.startswith("taken back")]
+    alarms += [f"{row.version}: {row.why}" for row in rows if row.why.startswith("rolled back")]
     report = run.report_now()
     progress(
         f"seed {seed}: {len(rows)} good versions, {len(alarms)} false alarms, converged at {report.converged_at}, "

@@ -22,14 +22,14 @@ DOCS = ROOT / "docs"
 _COMMANDS = """\
 # Commands
 
-Every command with its options, as `--help` prints them. `--help` is an option of each; `--version` is one of
-`openclaw-rl` itself.
+Every command with its options, as `--help` prints them. Each command has the option `--help`; `openclaw-rl` itself
+has `--version`.
 """
 _ROUTES = """\
 # Routes
 
-Every route of the server and the scope that a key needs for it ([keys](security.md#keys)). What the routes of other
-APIs take, ignore and refuse is in [The APIs](apis.md). A running server describes the bodies at `/openapi.json`
+Every route of the server and the scope that a key needs for it ([keys](security.md#keys)). [The APIs](apis.md) says
+what the routes of other APIs accept, ignore and refuse. A running server describes the bodies at `/openapi.json`
 (OpenAPI 3.1).
 """
 _DECISIONS = """\

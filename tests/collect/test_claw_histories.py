@@ -187,7 +187,7 @@ def test_without_time_stamps_and_tools_a_users_turn_is_still_main(tools: tuple[o
     for messages in (opening, onward):
         found, why = RULES.kind(asked(messages, given))
         assert found is TurnKind.MAIN
-        assert why.endswith("is no errand of the client's, which puts no time stamps")
+        assert why.endswith("is not an errand of the client, which adds no time stamps")
     for words in ("Follow the heartbeat monitor x", "[cron:1 x] Tell.", "Pre-compaction memory flush. Store."):
         assert RULES.kind(asked((SYSTEM, user(f"{words}\n\n{runtime()}"), BLOCK), given))[0] is TurnKind.SIDE
 

@@ -42,7 +42,7 @@ async def test_aiders_reminder_is_dropped_from_history_and_the_turn_is_still_lin
         assert placed.parent == one
         heard = await served.next_state(one)
         assert heard is not None and [item.text for item in heard] == ["no, call it --dry"]
-        assert "reminder" in placed.why or "takes out again" in placed.why
+        assert "reminder" in placed.why or "removes again" in placed.why
 
 
 async def test_after_aider_changed_a_file_its_users_next_words_are_the_next_state(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_a_run_that_goes_on_by_itself_or_after_a_compaction_is_main() -> None:
     assert session(summary, reply("kept"), message(Role.TOOL, "x")) == "5e55"
     assert kind(summary, reply("kept"), message(Role.TOOL, "x")) == (
         TurnKind.MAIN,
-        "has tools, and goes on after a compaction",
+        "has tools, and continues after a compaction",
     )
     assert kind(first("hi"), reply(""), user("The previous attempt did not produce a user-visible answer."))[0] is (
         TurnKind.MAIN

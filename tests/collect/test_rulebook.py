@@ -73,11 +73,14 @@ def test_every_shipped_file_can_be_read_and_says_which_releases_it_is_of() -> No
         (f'{HEAD}[[side]]\nname = "x"\nerrand = "titel"\nis = "x"', "mine.toml: side.errand is 'titel'"),
         (f'{HEAD}[[side]]\nname = "x"\nerrand = "title"', "mine.toml: a side rule knows a request by nothing"),
         (f'{HEAD}[[side]]\nname = "x"\nerrand = "title"\nwhere = "last"\nis = "x"', "mine.toml: side.where is 'last'"),
-        (f'{HEAD}[[side]]\nname = "x"\nerrand = "title"\nregex = "("', "mine.toml: side.regex is no expression"),
+        (
+            f'{HEAD}[[side]]\nname = "x"\nerrand = "title"\nregex = "("',
+            "mine.toml: side.regex is not a regular expression",
+        ),
         (f'{HEAD}[[program]]\nname = "x"', "mine.toml: a program rule has a mark or a begin, and not both"),
         (f'{HEAD}[[program]]\nname = "x"\nbegin = "a"\nis = "b"', "mine.toml: a program rule has a mark or a begin"),
         (f"{HEAD}[[session]]", "mine.toml: session names a header or a fact, one of them"),
-        (f'{HEAD}[program]\nname = "x"', "mine.toml: program is no list of tables"),
+        (f'{HEAD}[program]\nname = "x"', "mine.toml: program is not a list of tables"),
         (f'{HEAD}[[wrapper]]\nname = "x"\nend = "a"', "mine.toml: wrapper.begin is None"),
     ],
 )

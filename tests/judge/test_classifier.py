@@ -52,7 +52,7 @@ async def test_a_wish_is_heard_scored_and_worded(judge: ClassifierJudge, words: 
     assert [hint in one.text for one in verdict.hints] == [True]
     score, heard = verdict.votes
     assert (score.asked, heard.asked, heard.score, heard.judge) == ("score", "hint", 1, "toy")
-    assert "wish was heard" in score.raw and "heard" in heard.raw and "0." in heard.raw
+    assert "wish was recognised" in score.raw and "recognised" in heard.raw and "0." in heard.raw
 
 
 @pytest.mark.parametrize("words", ["Good morning, captain!", "Over and out, boss."])

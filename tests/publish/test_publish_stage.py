@@ -73,7 +73,10 @@ async def learned(flow: Flow, name: str) -> None:
 async def test_what_a_refused_version_learned_from_is_learned_again_once_and_the_status_says_so(tmp_path: Path) -> None:
     async with flowing(tmp_path, Minds(chance={version(1): 0.01, version(2): 0.01})) as flow:
         await learned(flow, "a")
-        for number, told in ((1, "will be learned again, more gently"), (2, "are given up as not learnable")):
+        for number, told in (
+            (1, "will be learned again, with a smaller learning rate"),
+            (2, "are given up as not learnable"),
+        ):
             await flow.candidate(number, parent=0, turns=("a",), consumed=("a",))
             assert await flow.stage.once()
             assert flow.stage.status.notice == (

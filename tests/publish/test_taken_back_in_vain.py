@@ -37,7 +37,7 @@ async def test_what_one_user_taught_since_is_taken_back(flow: Flow) -> None:
     assert await flow.stage.take_back("ann", version(1))
     assert flow.served.current() == await flow.store.current(SHARED) == version(1)
     assert "ann corrected as often as before" in (await flow.row(2)).why
-    assert (await flow.row(3)).why == "taken back with shared.2, which it was made from"
+    assert (await flow.row(3)).why == "rolled back with shared.2, which it was made from"
     assert flow.stage.status.taken_back == 1
     assert "shared.1 is served again" in flow.stage.status.notice
     assert not await flow.stage.take_back("ann", version(1))  # served already

@@ -63,7 +63,7 @@ async def test_a_version_that_is_corrected_more_often_is_taken_back_and_says_so(
     assert await flow.stage.once()
     assert flow.served.current() == await flow.store.current(SHARED) == version(1)
     row = await flow.row(2)
-    why = "taken back: it did worse than shared.1: 5 of 5 judged turns corrected since, 0 of 20 before"
+    why = "rolled back: it did worse than shared.1: 5 of 5 judged turns corrected since, 0 of 20 before"
     assert (row.status, row.why) == (VersionStatus.LIVE, why)
     assert (row.metrics["watch_turns"], row.metrics["watch_corrected"]) == (5.0, 1.0)
     assert flow.stage.status.taken_back == 1
@@ -84,7 +84,7 @@ async def test_with_a_bad_version_go_those_that_were_made_from_it(watched: Watch
     await watched.judged(3, CORRECTED, CORRECTED)
     assert await flow.stage.once()
     assert flow.served.current() == version(1)
-    assert (await flow.row(3)).why == "taken back with shared.2, which it was made from"
+    assert (await flow.row(3)).why == "rolled back with shared.2, which it was made from"
 
 
 async def test_a_user_with_a_new_wish_is_no_fault_of_the_version(watched: Watched) -> None:

@@ -230,7 +230,7 @@ async def test_a_hint_goes_where_all_that_it_brought_about_was_corrected(bridge:
     assert await bridge.stage.once()
     assert await bridge.states() == [(WISH.text, "retired")]
     [kept] = await bridge.store.hints.of_user("alice")
-    assert kept.why == "all replies that it lately brought about were corrected"
+    assert kept.why == "all recent replies that it caused were corrected"
 
 
 async def test_a_hint_stays_that_helped_once_or_is_asked_for_again(bridge: Bridge) -> None:

@@ -142,7 +142,7 @@ async def test_an_incomplete_group_waits_with_a_reason_and_no_longer_than_its_bo
     stage = world.stage()
     assert not await stage.once()
     assert stage.status.why_waiting == (
-        "task pens, group g: 1 of 4 are graded, 1 still open; learned from as it is in 60 s unless something happens",
+        "task pens, group g: 1 of 4 are graded, 1 still open; learned from incomplete in 60 s unless something happens",
     )
     world.now_s += 30.0
     await world.end("b", 0.0)

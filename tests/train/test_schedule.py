@@ -44,7 +44,7 @@ def test_a_smaller_batch_after_a_failure_is_due_at_once() -> None:
 
 def test_no_step_is_taken_outside_the_hours_or_while_somebody_is_served() -> None:
     assert "between 22-6 only" in why_waiting(4, 0.0, replace(NIGHT, minute=12 * 60), SETTINGS)
-    assert "nobody was served for 10 s" in why_waiting(4, 0.0, replace(NIGHT, idle_s=9.9), SETTINGS)
+    assert "server was idle for 10 s" in why_waiting(4, 0.0, replace(NIGHT, idle_s=9.9), SETTINGS)
 
 
 @pytest.mark.parametrize(

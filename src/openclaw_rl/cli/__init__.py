@@ -67,7 +67,7 @@ _PANELS: dict[str, dict[str, _Source]] = {
         **dict.fromkeys(("forget", "replay"), _Source("openclaw_rl.cli.forgetting")),
     },
     "Agents that learn from tasks": {
-        "tasks": _Source("openclaw_rl.cli.tasks", True, "Look at tasks for agents before anyone learns from them."),
+        "tasks": _Source("openclaw_rl.cli.tasks", True, "Check and make tasks for agents."),
         **dict.fromkeys(("rollout", "train-agent"), _Source("openclaw_rl.cli.agents")),
         "pool": _Source(
             "openclaw_rl.cli.pool", True, "Serve environments for agents over HTTP, to one run or to several."

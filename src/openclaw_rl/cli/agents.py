@@ -46,9 +46,9 @@ Turns = Annotated[int, typer.Option("--turns", help="Most turns of one attempt."
 Tokens = Annotated[int, typer.Option("--tokens-each", help="Most tokens sampled in one attempt.", min=1)]
 ReplyTokens = Annotated[int, typer.Option("--reply-tokens", help="Most tokens of one reply.", min=1)]
 Seconds = Annotated[float, typer.Option("--seconds", help="Most seconds of the environment's time in one attempt.")]
-Temperature = Annotated[float, typer.Option("--temperature", help="Of sampling.", min=0.0)]
+Temperature = Annotated[float, typer.Option("--temperature", help="Temperature of sampling.", min=0.0)]
 Retries = Annotated[
-    int, typer.Option("--retries", help="How often an attempt is made again that the infrastructure lost.", min=0)
+    int, typer.Option("--retries", help="How often an attempt is repeated after a fault of the infrastructure.", min=0)
 ]
 StepScores = Annotated[
     bool,
@@ -57,9 +57,7 @@ StepScores = Annotated[
 Draw = Annotated[int | None, typer.Option("--seed", help="Sample with seeds that follow from this one.")]
 Pictures = Annotated[
     int,
-    typer.Option(
-        "--pictures-every", help="Keep screenshots of one attempt in so many, on screens; 0 keeps none.", min=0
-    ),
+    typer.Option("--pictures-every", help="On screens: keep screenshots of one attempt in N; 0 keeps none.", min=0),
 ]
 
 
@@ -235,7 +233,7 @@ def train_agent(
     env: Kind,
     until_success: Annotated[
         float | None,
-        typer.Option("--until-success", help="Stop when the mean success of the tasks tried is this.", min=0, max=1),
+        typer.Option("--until-success", help="Stop when the tasks tried have this mean success.", min=0, max=1),
     ] = None,
     episodes: Annotated[int | None, typer.Option("--episodes", help="Stop after this many episodes.", min=1)] = None,
     most_tokens: Annotated[int | None, typer.Option("--tokens", help="Stop after this many tokens.", min=1)] = None,
@@ -245,7 +243,7 @@ def train_agent(
         bool, typer.Option("--synchronous", help="After each round, wait until the server has learned from it.")
     ] = False,
     a_round: Annotated[int, typer.Option("--groups-a-round", help="With --synchronous: its groups.", min=1)] = 4,
-    name: Annotated[str, typer.Option("--name", help="The run's name; one that is known goes on.")] = "train",
+    name: Annotated[str, typer.Option("--name", help="The run's name; a run of that name continues.")] = "train",
     split: SplitName = "train",
     box: Box = BoxKind.AUTO,
     pool: Pools = None,
@@ -265,7 +263,7 @@ def train_agent(
 ) -> None:
     """Train the served model on tasks: groups of attempts, compared by their outcomes, until a bound is reached.
 
-    Stopped at any moment, it goes on where it was when started again with the same --name. Ends with one line of JSON.
+    If it is stopped, it continues when started again with the same --name. Ends with one line of JSON.
     """
     from openclaw_rl.agents.rollout import RolloutBudget, RolloutSampling
     from openclaw_rl.agents.training import TrainingPlan

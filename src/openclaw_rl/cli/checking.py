@@ -22,9 +22,9 @@ def check(
 ) -> None:
     """Verify an installation's folder: the store, the ledger, every turn's data, every version's files.
 
-    Without --repair nothing is changed, and a server may run: what it is working on is then left out. To repair, stop
-    it first. Ends with 0 if all is sound or was repaired, with 1 if something is left. What a repair replaces or
-    cannot use goes to the folder `aside`; nothing is removed.
+    Without --repair nothing is changed, and a server may run: its unfinished work is then not checked. To repair, stop
+    it first. Exits with 0 if all is sound or was repaired, with 1 if something is left. Files that a repair replaces or
+    cannot use are moved to the folder `aside`; nothing is removed.
     """
     from openclaw_rl.doctor.check import check_beside, check_home
     from openclaw_rl.home.folder import address_of

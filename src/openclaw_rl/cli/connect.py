@@ -57,9 +57,9 @@ def connect(
     """Point a client at this server.
 
     `openclaw-rl connect openclaw` adds a provider to OpenClaw's configuration (and keeps a copy of the old file),
-    checks that the server answers and takes the key, sends a test turn as the client would word it, and says which
-    session and kind the server saw. Run it again at any time: what is right stays, what is not ours is not touched.
-    Other clients get an entry in their own file, or it prints what to set; `--undo` takes the entry out again.
+    checks that the server answers and accepts the key, sends a test turn in the client's form, and reports which
+    session and kind the server recognised. It may be run again at any time: correct entries stay, and other entries are
+    not changed. Other clients get an entry in their own file, or it prints what to set; `--undo` removes the entry.
     """
     if lists:
         _list()

@@ -46,7 +46,7 @@ Judge = Annotated[
 ]
 Recipe = Annotated[
     Path | None,
-    typer.Option("--recipe", help="A TOML file that every method builds on. [default: the settings as they come]"),
+    typer.Option("--recipe", help="A TOML file that every method builds on. [default: the settings as shipped]"),
 ]
 Problems = Annotated[
     Path | None,
@@ -56,7 +56,7 @@ Folder = Annotated[
     Path,
     typer.Option("--folder", help="Where finished trials are kept. A trial with the same conditions is not run again."),
 ]
-AtOnce = Annotated[int, typer.Option("--at-once", help="Trials under way at the same time, a server each.", min=1)]
+AtOnce = Annotated[int, typer.Option("--at-once", help="Trials under way at the same time, each on a server.", min=1)]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the figures to this file, too.")]
 Report = Annotated[Path | None, typer.Option("--report", help="Write an HTML page with the tables and plots.")]
 Results = Annotated[
@@ -104,9 +104,9 @@ def personalization(
     """Teach three people's hidden wishes to a model and count the sessions it takes, method by method.
 
     A student (nothing that looks like AI; then the answer in a file), a teaching assistant (detailed grades) and a
-    teacher (friendly comments) correct what they get until they are content. A first reply counts only if it follows
-    the wish, is right, is sane in length and steps, leaks no reasoning, and the file changed as asked. Ends with the
-    figures as one line of JSON. Stopped at any moment, it continues from the last finished trial when started again.
+    teacher (friendly comments) correct the replies until they are content. A first reply counts only if it follows
+    the wish, is right, has a reasonable length and number of steps, leaks no reasoning, and changes the file as asked.
+    Ends with the figures as one line of JSON. If it is stopped, it continues after the last finished trial.
     """
     from openclaw_rl.evals.personalization.trials import TrialSettings
 
@@ -151,10 +151,11 @@ def wishes(
     results: Results = None,
     quick: Quick = False,
 ) -> None:
-    """Teach twelve wishes one after another to one model; count those that hold in the end, and what they cost.
+    """Teach twelve wishes one after another to one model; count those that are followed in the end, and their cost.
 
     The wishes are one user's: how solutions, grades and comments are written, how they begin and how they end, and how
-    thanks and file reports do. They are carried by the weights, by a memory in the prompt, or by both in turn (bridge).
+    replies to thanks and file reports do. They are learned by the weights, kept in a memory in the prompt, or first in
+    the prompt and then in the weights (bridge).
     """
     from openclaw_rl.evals.personalization.methods import CARRIES, chosen
     from openclaw_rl.evals.personalization.trials import TrialSettings

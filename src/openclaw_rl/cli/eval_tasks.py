@@ -76,7 +76,7 @@ def eval_tasks(
 ) -> None:
     """Measure the success of versions on tasks: with its 95 % interval, by family, and pass@k.
 
-    Nothing of it is learned from. Versions are given the same seeds. Ends with one line of JSON.
+    Nothing is learned from these attempts. Versions get the same seeds. Ends with one line of JSON.
     """
     from openclaw_rl.agents.rollout import RolloutBudget, RolloutSampling
 

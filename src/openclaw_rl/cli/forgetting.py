@@ -37,7 +37,7 @@ def forget(
     user: Annotated[str | None, typer.Option("--user", help="A user with all sessions, hints and adapter.")] = None,
     turn: Annotated[str | None, typer.Option("--turn", help="A turn, and the turns that continue it.")] = None,
     episode: Annotated[str | None, typer.Option("--episode", help="An episode with all its turns.")] = None,
-    before: Annotated[str | None, typer.Option("--before", help="All older than a day or moment: 2026-01-31.")] = None,
+    before: Annotated[str | None, typer.Option("--before", help="Everything before a day or time: 2026-01-31.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be erased, and change nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     remake: Annotated[
@@ -52,11 +52,11 @@ def forget(
 ) -> None:
     """Forget a session, a user, a turn, an episode or all before a date: every byte, and what the weights learned.
 
-    Turns that repeat it go too, and hints drawn from it. Versions that saw it are removed and made again from the last
-    one that never did, without it; they pass the gate like any other. A certificate of what was removed is printed and
-    kept. If a server is running, it does all this itself while it serves, even if this command is ended by Ctrl-C. The
-    command then shows how far it has come when it is called again. A forgetting that is killed is finished by the next
-    call or the next start.
+    Turns that repeat it are erased too, and hints taken from it. Versions that learned from it are removed. They are
+    made again without it, from the last version that did not learn from it, and pass the gate like any other. A
+    certificate of what was removed is printed and kept. If a server is running, it does all this itself while it
+    serves, even if this command is ended by Ctrl-C. Call the command again to see the progress. A forgetting that is
+    killed is finished by the next call or the next start.
     """
     from openclaw_rl.config import read_config
     from openclaw_rl.home.folder import address_of
@@ -185,27 +185,27 @@ def replay(
     method: Annotated[str | None, typer.Option("--method", help="Another method: binary, opd, combine, ...")] = None,
     rank: Annotated[int | None, typer.Option("--rank", help="Another rank of the LoRA weights.", min=1)] = None,
     model: Annotated[
-        str | None, typer.Option("--model", help="The model served; another one takes over what can be carried over.")
+        str | None, typer.Option("--model", help="The model served; for another one, words and hints are carried over.")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="A new folder for the adapter.")] = None,
     into: Annotated[
         Path | None, typer.Option("--into", help="A new home folder, for example for another model.")
     ] = None,
     as_version: Annotated[
-        bool, typer.Option("--as-version", help="Make it a version that meets the gate at the next start.")
+        bool, typer.Option("--as-version", help="Make it a version that the gate checks at the next start.")
     ] = False,
     restore: Annotated[
-        bool, typer.Option("--restore", help="Put back the weights of a version that were removed to save room.")
+        bool, typer.Option("--restore", help="Restore the weights of a version that were removed to save space.")
     ] = False,
     home: Home = None,
     config: File = None,
 ) -> None:
     """Take the steps of a version again from the stored samples, and compare the digests.
 
-    On one machine equal settings give equal bits. With another method, rank or model the same batches are learned from
-    otherwise: the adapter goes to --out, or becomes a version. Another model takes over words and hints: --into makes a
-    new home folder for it. With --restore only the steps are taken whose weights were removed, and these are put back
-    where the digest is what it was. The report is JSON; code 1 says that digests differ. The server must be stopped.
+    On one machine equal settings give equal bits. With another method, rank or model the same batches give another
+    adapter: it is written to --out, or becomes a version. For another model, words and hints are carried over into a
+    new home folder (--into). With --restore only steps with removed weights are taken, and weights are restored if
+    their digest is the same. The report is JSON; exit code 1 means that digests differ. The server must be stopped.
     """
     from openclaw_rl.config import read_config
     from openclaw_rl.core.version import named_version

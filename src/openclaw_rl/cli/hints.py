@@ -20,7 +20,7 @@ app = typer.Typer(
 )
 Name = Annotated[str, typer.Argument(help="The hint's id, as `openclaw-rl hints list` shows it.")]
 Text = Annotated[str, typer.Argument(help="One to three sentences that say how to answer.")]
-User = Annotated[str | None, typer.Option("--user", help="Whose hints. [default: everybody's; to add, the owner's]")]
+User = Annotated[str | None, typer.Option("--user", help="The hints' user. [default: all users; to add, the owner]")]
 
 
 @app.command("list")
@@ -48,7 +48,7 @@ def list_hints(
 
 @app.command()
 def add(text: Text, user: User = None, home: Home = None) -> None:
-    """Keep a hint; one that says the same as a kept one takes its place."""
+    """Keep a hint; one that says the same as a kept one replaces it."""
     from openclaw_rl.owner.hints import add_hint
 
     print(asyncio.run(add_hint(home_of(home), text, user)))

@@ -63,10 +63,10 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing settings.")] = False,
     home: Home = None,
 ) -> None:
-    """Write the first settings: which model, who may use it, and what is done with wishes.
+    """Write the first settings: which model, who may use it, and how users' wishes are used.
 
-    In a terminal, asks for what no flag says. Looks at the machine and recommends the engine's settings. Starts
-    and downloads nothing; the next command is printed.
+    In a terminal, asks for everything that no option gives. Looks at the machine and recommends the engine's settings.
+    Starts and downloads nothing; the next command is printed.
     """
     from openclaw_rl.config import FILE_NAME, read_config
     from openclaw_rl.home.exposure import check_exposure

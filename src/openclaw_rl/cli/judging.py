@@ -33,7 +33,8 @@ QUICK_CASES, QUICK_WORDINGS = 40, 130
 KEY = "OPENCLAW_RL_JUDGE_KEY"
 
 Url = Annotated[
-    str, typer.Option("--judge", help="The base URL of the judge's API, up to and with /v1. [default: a served model]")
+    str,
+    typer.Option("--judge", help="The base URL of the judge's API, up to and including /v1. [default: a served model]"),
 ]
 Name = Annotated[
     str, typer.Option("--judge-model", help="The model's name at that endpoint. [default: the first it offers]")
@@ -64,9 +65,9 @@ def judge(
 ) -> None:
     """Try a judge on labelled cases: thanks, corrections, sarcasm, tool errors, injections, other languages and more.
 
-    The key for an endpoint is read from OPENCLAW_RL_JUDGE_KEY. Without --judge a model on this machine judges: by the
-    classifier in its folder, as the bundled one does, or served and asked. `taught` are the toy world's cases. With
-    --overruled another judge can be tried on what its owner would have it say. Ends with one line of JSON.
+    The key for an endpoint is read from OPENCLAW_RL_JUDGE_KEY. Without --judge a model on this machine judges: with the
+    classifier in its folder, as the bundled one does, or as a served language model. `taught` are the toy world's
+    cases. With --overruled the cases are verdicts that the owner replaced. Ends with one line of JSON.
     """
     cases = _overruled(home) if overruled else [*taught_cases(), *written_cases()]
     chosen = spread(cases, QUICK_CASES) if quick else cases
@@ -102,9 +103,9 @@ def wordings(
     out: Out = None,
     quick: Quick = False,
 ) -> None:
-    """Try a judge on what people say: twelve wishes in ten tones and five languages, and words that wish for nothing.
+    """Try a judge on users' words: twelve wishes in ten tones and five languages, and words without a wish.
 
-    A case is right if every hint that would be learned states the wish, and wrong if one says anything else.
+    A case is right if every hint that would be learned states the wish, and wrong if a hint says anything else.
     None of the wordings is among those that the bundled model was taught. The key for an endpoint is read from
     OPENCLAW_RL_JUDGE_KEY. Ends with one line of JSON.
     """

@@ -16,9 +16,9 @@ from openclaw_rl.errors import ConfigError
 app = typer.Typer(
     no_args_is_help=True,
     help="Keys for others: each with a name, scopes and limits.\n\nThe server's first key, in the file api_key of its "
-    "home folder, may do everything; give the others only what they need. Works while the server runs.",
+    "home folder, may do everything. Give other keys only the scopes that they need. Works while the server runs.",
 )
-Name = Annotated[str, typer.Argument(help="Whose key it is; turns and sessions carry this name.")]
+Name = Annotated[str, typer.Argument(help="The key's name; its turns and sessions have this name as their user.")]
 
 
 @app.command()
@@ -38,10 +38,10 @@ def add(
     body: Annotated[int, typer.Option("--max-body-bytes", help="0 for the value in the settings.", min=0)] = 0,
     home: Home = None,
 ) -> None:
-    """Make a key and print it, once: only its hash is kept.
+    """Make a key and print it. It is shown only this once: the server keeps its hash.
 
-    Without --scopes a key may ask and give feedback, and nothing said with it is learned from. Add `teach` for people
-    whose words the model is to learn from.
+    Without --scopes a key may send chat requests and feedback, but its turns are not learned from. Add `teach` for
+    users from whom the model should learn.
     """
     from openclaw_rl.home.keys import add_key
 
@@ -70,7 +70,7 @@ def listed(home: Home = None) -> None:
 
 @app.command()
 def revoke(name: Name, home: Home = None) -> None:
-    """Revoke a key. Its turns stay; those that were not learned from yet never will be."""
+    """Revoke a key. Its turns stay; those that were not yet learned from are never learned from."""
     from openclaw_rl.home.keys import revoke_key
 
     revoke_key(_folder(home), name)

@@ -92,7 +92,7 @@ def _print_episode(found: Mapping[str, Json]) -> None:
 
 @app.command()
 def status(home: Home = None, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Say in a few lines how learning is going on the running server: the current step, what waits, what to fix.
+    """Report in a few lines how learning proceeds on the running server: the current step, what waits, what to fix.
 
     `openclaw-rl doctor` says more, and works without a server too.
     """
@@ -119,13 +119,13 @@ def turns(
         str | None, typer.Argument(help="A turn's or response's id: show all that is known about it.")
     ] = None,
     *,
-    session: Annotated[str | None, typer.Option("--session", help="Only of this session, by its full name.")] = None,
+    session: Annotated[str | None, typer.Option("--session", help="Only this session, by its full name.")] = None,
     state: Annotated[str | None, typer.Option("--state", help="Only in this state: dropped, ready, trained...")] = None,
     limit: Annotated[int, typer.Option("--limit", help="At most this many, the newest.", min=1, max=500)] = 20,
     home: Home = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the newest turns, how each was judged and what became of it; or explain one turn in words.
+    """List the newest turns, how each was judged and what happened to it; or explain one turn in words.
 
     Works while the server runs, and while it does not.
     """
@@ -152,7 +152,7 @@ def turns(
 
 @app.command()
 def export(
-    out: Annotated[Path, typer.Argument(help="The JSONL file to write; or a Parquet file, by its ending.")],
+    out: Annotated[Path, typer.Argument(help="The JSONL file to write; a Parquet file if it ends in .parquet.")],
     home: Home = None,
     user: Annotated[str | None, typer.Option("--user", help="Only this user's turns.")] = None,
     side: Annotated[bool, typer.Option("--side/--no-side", help="Side requests too, marked by their kind.")] = True,
@@ -160,14 +160,14 @@ def export(
         ExportForm,
         typer.Option(
             "--form",
-            help="`records` holds every turn. The others hold what was judged, as TRL (SFT, KTO, DPO, or token ids "
-            "with log-probabilities), verl or slime reads it.",
+            help="`records` contains every turn. The others contain the judged turns, in the form that TRL (SFT, KTO, "
+            "DPO, or token ids with log-probabilities), verl or slime reads.",
         ),
     ] = ExportForm.RECORDS,
 ) -> None:
     """Write every turn with its next state, votes, score and hints as one line of JSON each.
 
-    Works while the server runs, which then hands them out itself, and while it does not.
+    Works whether or not the server runs. If it runs, the server itself exports the turns.
     """
     from openclaw_rl.owner.inspection import check_parquet, export_to, notes_exports
 
@@ -185,7 +185,7 @@ def export(
 
 @app.command()
 def settings(
-    advanced: Annotated[bool, typer.Option("--advanced", help="Show those that are rarely changed.")] = False,
+    advanced: Annotated[bool, typer.Option("--advanced", help="Show the settings that are rarely changed.")] = False,
 ) -> None:
     """Print the settings with their meanings and defaults, as a TOML file to start from."""
     from openclaw_rl.owner.settings_text import settings_text

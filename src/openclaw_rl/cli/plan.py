@@ -35,18 +35,18 @@ def plan(
     weights: Annotated[str, typer.Option("--weights", help="engine.weights: auto, 8bit or 4bit.")] = "auto",
     dtype: Annotated[str, typer.Option("--dtype", help="bfloat16, float32, or auto as the server chooses.")] = "auto",
     rank: Annotated[int, typer.Option("--rank", help="trainer.rank.")] = 32,
-    judge: Annotated[str, typer.Option("--judge", help="A judge of its own, as --model; empty: none.")] = "",
-    teacher: Annotated[str, typer.Option("--teacher", help="A teacher of its own, as --model; empty: none.")] = "",
+    judge: Annotated[str, typer.Option("--judge", help="A separate judge, as --model; empty: none.")] = "",
+    teacher: Annotated[str, typer.Option("--teacher", help="A separate teacher, as --model; empty: none.")] = "",
     card: Annotated[str, typer.Option("--card", help="For the speeds: h100, a100, rtx4090 and so on, or cpu.")] = "",
-    bandwidth: Annotated[float, typer.Option("--bandwidth", help="GB a second that it reads; 0: the card's.")] = 0.0,
-    flops: Annotated[float, typer.Option("--flops", help="TFLOP a second that it computes; 0: the card's.")] = 0.0,
+    bandwidth: Annotated[float, typer.Option("--bandwidth", help="Its bandwidth, GB a second; 0: the card's.")] = 0.0,
+    flops: Annotated[float, typer.Option("--flops", help="Its speed, TFLOP a second; 0: the card's.")] = 0.0,
     explain: Annotated[bool, typer.Option("--explain", help="Show how each number was computed.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One line of JSON.")] = False,
 ) -> None:
-    """Say what goes where, what it needs and what will not fit, before anything starts. Ends with 1 if it does not fit.
+    """Say what is put on which GPU, what it needs and what will not fit. Exits with 1 if something does not fit.
 
-    Nothing is loaded: the numbers follow from the model's config.json. docs/plan.md has the formulas, and how far off
-    they were wherever that could be measured.
+    Nothing is loaded: the numbers follow from the model's config.json. docs/plan.md has the formulas, and their errors
+    where these could be measured.
     """
     from openclaw_rl.plan.placing import PlanQuestion, placed
     from openclaw_rl.plan.simulation import Habits, forecast

@@ -41,14 +41,14 @@ Tasks = Annotated[
     list[str] | None,
     typer.Option(
         "--tasks",
-        help="A folder with tasks of any known format, or MODULE:FUNCTION that gives sources. May be given often.",
+        help="A folder with tasks of any known format, or MODULE:FUNCTION that returns sources. May be repeated.",
     ),
 ]
 Memory = Annotated[
     int | None,
     typer.Option(
         "--memory-mb",
-        help="What the tasks of all leases together may ask for; 0: not counted. [default: twice this machine's]",
+        help="How much memory the tasks of all leases may request; 0: not counted. [default: twice this machine's]",
         min=0,
     ),
 ]
@@ -88,9 +88,9 @@ def serve(
     workers: Annotated[
         int | None, typer.Option("--workers", help="Processes that run environments. [default: 1 a core]", min=1)
     ] = None,
-    queue: Annotated[int, typer.Option("--queue", help="How many may wait for a lease.", min=0)] = 256,
+    queue: Annotated[int, typer.Option("--queue", help="How many requests may wait for a lease.", min=0)] = 256,
     ttl_s: Annotated[
-        float, typer.Option("--ttl", help="Seconds after which a lease ends that nobody renews.", min=1.0)
+        float, typer.Option("--ttl", help="Seconds after which a lease ends if it is not renewed.", min=1.0)
     ] = 60.0,
     box: Annotated[
         BoxKind, typer.Option("--box", help="How boxes are made. `plain` does not isolate anything.")
@@ -102,13 +102,13 @@ def serve(
     tls_key: Annotated[Path | None, typer.Option("--tls-key", help="The PEM file with its private key.")] = None,
     plain_public: PlainPublic = False,
     cluster: Cluster = None,
-    pools: Annotated[int, typer.Option("--pools", help="How many, on the cluster's nodes.", min=1)] = 1,
+    pools: Annotated[int, typer.Option("--pools", help="How many pools, on the cluster's nodes.", min=1)] = 1,
 ) -> None:
     """Serve environments: leases that expire, commands that are done once, boxes that contain what runs in them.
 
-    Clients need the key, which is in the file api_key of the folder. After Ctrl-C it gives out no more leases, waits up
-    to 30 seconds for the others to end, and leaves; a second Ctrl-C leaves at once. A server that was killed cleans up
-    at its next start. docs/pool.md describes the protocol.
+    Clients need the key, which is in the file api_key of the folder. After Ctrl-C the server grants no more leases,
+    waits up to 30 seconds for the others to end, and exits; after a second Ctrl-C it exits at once. A server that was
+    killed cleans up at its next start. docs/pool.md describes the protocol.
     """
     from openclaw_rl.cluster.pools import PoolsOptions, words_of
     from openclaw_rl.core.logs import set_up_logging
@@ -199,7 +199,7 @@ def status(
     api_key: Key = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show a pool's state: its places, who waits, its workers, and what happened since it started."""
+    """Show a pool's state: its places, its queue, its workers, and what happened since it started."""
     found = _asked(url, home, api_key, "GET", "/v1/pool", body=None)
     if as_json:
         print(json.dumps(found))
@@ -213,12 +213,12 @@ def drain(
     *,
     home: PoolHome = None,
     api_key: Key = None,
-    undo: Annotated[bool, typer.Option("--undo", help="Give out leases again.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Grant leases again.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Have a pool give out no more leases: those in force continue, and clients move to other pools.
+    """Make a pool grant no more leases: those in force continue, and clients move to other pools.
 
-    Stop the server once `pool status` shows no lease: nobody loses an episode.
+    Stop the server once `pool status` shows no lease: then no episode is lost.
     """
     found = _asked(url, home, api_key, "POST", "/v1/drain", body={"on": not undo})
     if as_json:

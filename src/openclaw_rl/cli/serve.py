@@ -38,7 +38,7 @@ def serve(
         Path | None, typer.Option("--config", help="A TOML file of settings. [default: config.toml in the home folder]")
     ] = None,
     tls_cert: Annotated[
-        Path | None, typer.Option("--tls-cert", help="A PEM file with a certificate chain: speak https.")
+        Path | None, typer.Option("--tls-cert", help="A PEM file with a certificate chain, to serve https.")
     ] = None,
     tls_key: Annotated[Path | None, typer.Option("--tls-key", help="The PEM file with its private key.")] = None,
     plain_public: Annotated[
@@ -55,12 +55,12 @@ def serve(
         ),
     ] = None,
     learn: Annotated[bool, typer.Option("--learn/--no-learn", help="Judge, train and publish while serving.")] = True,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more, conversation text included.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more, including conversation text.")] = False,
 ) -> None:
-    """Serve a model and let it learn from what is said next.
+    """Serve a model and let it learn from what users say next.
 
-    Point any OpenAI-style client at the address it prints. Ctrl-C finishes what is being answered and leaves; a second
-    Ctrl-C leaves at once. Nothing is lost either way.
+    Point any OpenAI-style client at the address it prints. After Ctrl-C it finishes the answers under way and exits;
+    after a second Ctrl-C it exits at once. Nothing is lost either way.
     """
     from openclaw_rl.runtime.serving import run
     from openclaw_rl.telemetry.settings import LogFormat
@@ -109,7 +109,7 @@ def _settings(file: Path | None, given: Mapping[str, Json], level: int) -> Confi
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="Where the report goes.")] = Path("demo"),
+    out: Annotated[Path, typer.Option("--out", help="The folder for the report.")] = Path("demo"),
     sessions: Annotated[int, typer.Option("--sessions", help="At most this many sessions.", min=1)] = 24,
     seed: Annotated[int, typer.Option("--seed", help="Random seed: chooses the student and the problems.")] = 0,
 ) -> None:

@@ -48,7 +48,7 @@ def install(
     """Write the service's file, start the server, and start it again at every login.
 
     On Linux `loginctl enable-linger` lets it run without a login. Keys that the server needs from its environment, such
-    as JUDGE_API_KEY, belong in the file service.env of the home folder (systemd alone; launchd reads no such file).
+    as JUDGE_API_KEY, belong in the file service.env of the home folder (only with systemd; launchd does not read it).
     """
     kind = _manager(manager, is_shown=is_shown)
     service = Service(_config(home).home.absolute(), name=name)

@@ -41,8 +41,8 @@ def check(
 ) -> None:
     """Check that each task's start fails and its own solution passes.
 
-    Each is judged on a fork of its box, with the tests put in only then. Ends with 1 where a task is bad or none is
-    sound, else with 0. Tasks that ask for what is not here are skipped, with the reason.
+    Each is judged on a fork of its box; only the fork contains the tests. Exits with 1 if a task is bad or none is
+    sound, else with 0. Tasks that need something that is not available here are skipped, with the reason.
     """
     sources = find_sources(folder)
     report = asyncio.run(_checked(sources_of=sources, box=box, at_once=at_once, is_quiet=as_json))
@@ -57,10 +57,10 @@ def check(
 @app.command("make-swe")
 def make_swe(
     library: Annotated[
-        str, typer.Argument(help="A project's folder, its source archive, or a name whose source pip fetches.")
+        str, typer.Argument(help="A project's folder, its source archive, or a name for which pip fetches the source.")
     ],
     *,
-    out: Annotated[Path, typer.Option("--out", help="Where the tasks go: a folder for each library.")] = Path(
+    out: Annotated[Path, typer.Option("--out", help="The folder for the tasks: a subfolder for each library.")] = Path(
         "swe-tasks"
     ),
     most: Annotated[int, typer.Option("--most", help="How many tasks to make at most.", min=1)] = 50,
@@ -77,10 +77,10 @@ def make_swe(
     at_once: Annotated[int, typer.Option("--at-once", help="How many bugs are tried at a time.", min=1)] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Make repair tasks of a library: bugs put into its functions, kept where 1 to 12 of its own tests fail.
+    """Make repair tasks from a library: bugs put into its functions, kept if 1 to 12 of its own tests fail.
 
-    Each function gets at most one. The suite must pass without the bug; tests that fail as the library is are left
-    out. Goes on where it was stopped, and gives the same tasks again for the same seed. A name makes pip fetch the
+    Each function gets at most one. The suite must pass without the bug; tests that fail without any bug are left out.
+    If it is stopped, it continues when called again, and the same seed gives the same tasks. For a name pip fetches the
     source, which runs the project's own build script; everything else runs in boxes.
     """
     choice = BugChoice(seed, most, tries, suite_s, naming)
@@ -145,7 +145,7 @@ def _plain(report: TaskReport) -> list[dict[str, object]]:
 
 @app.command("make-screens")
 def make_screens(
-    folder: Annotated[Path, typer.Argument(help="Where the rows go, as screens.jsonl.")],
+    folder: Annotated[Path, typer.Argument(help="The folder for the rows, in screens.jsonl.")],
     family: Annotated[
         list[str] | None, typer.Option("--family", help="A family of pages. Repeatable. [default: all of them]")
     ] = None,
@@ -157,7 +157,7 @@ def make_screens(
         int, typer.Option("--test", help="Test tasks of each; none is among the training tasks.", min=0)
     ] = 20,
 ) -> None:
-    """Write tasks that are done in a browser: pages of families of our own, each made from a seed, and MiniWoB++'s."""
+    """Write tasks that are done in a browser: included families of pages, each made from a seed, and MiniWoB++'s."""
     from openclaw_rl.envs.screen.rows import write_rows
 
     path, count = write_rows(folder, family or [], page or [], train=train, test=test)

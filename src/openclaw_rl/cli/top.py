@@ -31,8 +31,8 @@ Facts = Mapping[str, Json]
 @app.command()
 def top(
     *,
-    every: Annotated[float, typer.Option("--every", help="Seconds between looks.", min=1.0)] = 3.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
+    every: Annotated[float, typer.Option("--every", help="Seconds between two updates.", min=1.0)] = 3.0,
+    once: Annotated[bool, typer.Option("--once", help="Show it once and end.")] = False,
     home: Home = None,
     key: Annotated[
         str,

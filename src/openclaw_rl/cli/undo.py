@@ -46,9 +46,8 @@ def versions(
 ) -> None:
     """Show the newest versions as a tree: what each was made from, what it learned, what was measured, which is served.
 
-    A version is served once it has passed the gate, until a later one has; one that then does worse than what was
-    served before it is taken back. Both are explained beside the version. Works while the server runs, and while it
-    does not.
+    A version is served once it has passed the gate, until a later one passes. If it then does worse than the version
+    before it, it is rolled back. The reason is shown next to the version. Works whether or not the server runs.
     """
     from openclaw_rl.owner.versions import version_tree
 
@@ -85,10 +84,10 @@ def pin(version: Version, home: Home = None) -> None:
 
 @app.command()
 def unpin(
-    scope: Annotated[str, typer.Argument(help="Whose pin to lift: `shared`, or a user's or agent's scope.")] = SHARED,
+    scope: Annotated[str, typer.Argument(help="The scope of the pin: `shared`, or a user's or agent's.")] = SHARED,
     home: Home = None,
 ) -> None:
-    """Serve the newest version that passed the gate again."""
+    """Remove a pin: the newest version that passed the gate is served again."""
     from openclaw_rl.owner.versions import unpin as order
 
     print(asyncio.run(order(home_of(home), scope)))
@@ -117,16 +116,16 @@ def diff(
     *,
     prompts: Annotated[
         Path | None,
-        typer.Option("--prompts", help="A file with a prompt a line. [default: first words of the latest sessions]"),
+        typer.Option("--prompts", help="A file, a prompt per line. [default: first messages of the latest sessions]"),
     ] = None,
     max_tokens: Annotated[int, typer.Option("--max-tokens", help="The longest answer.", min=1, max=4096)] = 256,
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what two versions say to the same prompts, side by side.
+    """Show the answers of two versions to the same prompts, side by side.
 
     Asks the running server if there is one, else loads the model. Each answer is the version's likeliest, so the
-    same question gives the same answer again. Number 0 is the model before it learned anything.
+    same prompt always gives the same answer. Number 0 is the model before it learned anything.
     """
     from openclaw_rl.owner.versions import compared
 

@@ -1,7 +1,7 @@
-"""Messages that were answered and then left out: their conversation went on as if they had not been sent.
+"""Messages that were answered and then left out: their conversation continued as if they had not been sent.
 
-So a client asks for a title or for suggestions behind a whole history. Known are digests of such messages, in memory,
-since the start; one that was gone on from anywhere is none.
+In this way a client asks for a title or for suggestions after a whole history. Digests of such messages are kept in
+memory, since the start. A message from which any conversation continued is not such a message.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import OrderedDict
 from openclaw_rl.core.turn import Turn
 
 MOST = 20_000  # turns, and digests
-MOST_AFTER = 64  # digests of messages that followed one turn: it may be asked anew any number of times
+MOST_AFTER = 64  # digests of messages that followed one turn: it may be asked again any number of times
 
 
 class Branches:
@@ -35,7 +35,7 @@ class Branches:
             held.clear()
 
     def enter(self, turn: Turn, message: tuple[str, ...]) -> None:
-        """Notes an answered request and digests of its newest message; none for one that says little."""
+        """Records an answered request and digests of its newest message; none for one that says little."""
         if turn.parent is None:
             return
         self._turns[turn.id] = (turn.parent, message)
@@ -44,7 +44,7 @@ class Branches:
         self._bound()
 
     def goes_on(self, turn: str) -> None:
-        """Notes that a conversation went on from a turn: what else had followed the one before was left out."""
+        """Records that a conversation continued from a turn: what else had followed the turn before was left out."""
         parent, message = self._turns.get(turn, ("", ()))
         if not parent:
             return

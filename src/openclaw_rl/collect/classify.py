@@ -14,7 +14,7 @@ LONGEST_UNIT = 200  # letters that come again and again
 LEAST_REPEATS = 6
 KINDS = {kind.value: kind for kind in TurnKind}
 LEAST_LOOPED = 120  # letters
-END = 8  # letters by which a repetition is looked for
+END = 8  # letters with which a repetition is searched for
 
 
 def is_vouched(arrival: Arrival) -> bool:
@@ -35,7 +35,7 @@ def kind_of(arrival: Arrival, rules: ClientRules, *, has_stamped: bool = False) 
 
 
 def degenerate(turn: Turn, control_tokens: Collection[str]) -> DropReason | None:
-    """Why this reply teaches nothing, or None where it may."""
+    """Why this reply teaches nothing, or None if it may."""
     if turn.completion.finish is Finish.CANCELLED:
         return DropReason.CANCELLED
     if turn.completion.finish is Finish.LENGTH:
@@ -51,9 +51,9 @@ def degenerate(turn: Turn, control_tokens: Collection[str]) -> DropReason | None
 
 
 def loops(text: str) -> bool:
-    """Whether the text ends in one piece said over and over; a ruler may be as long as it likes."""
+    """Whether the text ends in one piece that is repeated; a ruler (such as -----) may have any length."""
     start, at = max(0, len(text) - LONGEST_UNIT - END), len(text) - END
-    while at > 0 and (at := text.rfind(text[-END:], start, at + END - 1)) >= 0:  # where the last letters stand before
+    while at > 0 and (at := text.rfind(text[-END:], start, at + END - 1)) >= 0:  # where the last letters occur before
         unit = len(text) - END - at
         looped = max(LEAST_LOOPED, unit * LEAST_REPEATS)
         if looped > len(text) or not any(letter.isalnum() for letter in text[-unit:]):

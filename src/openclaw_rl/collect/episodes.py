@@ -1,4 +1,4 @@
-"""Which step of which episode a request says it is, in headers or in the body's `episode`."""
+"""The step and the episode that a request names, in headers or in the body's `episode`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_NUMBER = 2**53
 
 @dataclass(frozen=True, slots=True)
 class StepClaim:
-    """What a request says of its step. `index` is None where it leaves the counting to us."""
+    """What a request says about its step. `index` is None if the server is to count."""
 
     id: str
     index: int | None = None
@@ -65,7 +65,7 @@ def names_episode(arrival: Arrival) -> bool:
 
 
 def step_claim(arrival: Arrival) -> StepClaim | None:
-    """What the request says of its step, each field from its header or else the body; None where it names no episode.
+    """What the request says about its step, each field from its header or else the body; None without an episode.
 
     Raises RequestError for a field of a wrong type or size.
     """
@@ -104,10 +104,10 @@ def episode_session(arrival: Arrival) -> NamedSession | None:
 async def step_of(
     store: Store, arrival: Arrival, shown: Sequence[Message], parent: Turn | None, *, user: str, prefix: str
 ) -> ClaimedStep | None:
-    """The step that a request is, None where it is of no episode. Nothing of what it shows is noted yet.
+    """The step that a request is, None if it belongs to no episode. Nothing of its content is recorded yet.
 
-    An episode that nobody has begun is begun here where the request names its task. Raises RequestError: 404 where it
-    does not, 409 where the episode has ended or is another user's.
+    If the episode does not exist and the request names its task, it is begun here. Raises RequestError: 404 if it names
+    no task, 409 if the episode has ended or is another user's.
     """
     claim = step_claim(arrival)
     if claim is None:
@@ -139,7 +139,7 @@ async def step_of(
 
 
 def _field(arrival: Arrival, name: str) -> Json:
-    """What the header says, else the body; None where neither does."""
+    """What the header says, else the body; None if neither does."""
     said = arrival.headers.get(HEADER + name.replace("_", "-"), "").strip()
     if said:
         return said

@@ -1,5 +1,5 @@
-"""How far a history says what a served turn said, though not word for word: clients add tags to replies, take reminders
-out of users' messages again, clear old results, and hand calls on under other names.
+"""How far a history agrees with a served turn, even if not word for word: clients add tags to replies, remove reminders
+from users' messages again, clear old results, and pass calls on with other names.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from dataclasses import dataclass, field
 from openclaw_rl.collect.frames import without_stamp
 from openclaw_rl.core.message import Message, Role
 
-DISTINCT = 60  # letters of a reply that nobody gives twice by accident
-OPENING, SHORT = 40, 16  # letters by which a reply is looked for
+DISTINCT = 60  # letters of a reply that does not occur twice by accident
+OPENING, SHORT = 40, 16  # letters with which a reply is searched for
 LEAST_PART = 3  # letters of a user's message that stand alone on their lines within another
-LEAST_INSERT = 12  # letters of what was taken out of a message again
-LEAST_WITH_MORE = 16  # letters of a reply behind which a client may write as much as it likes
+LEAST_INSERT = 12  # letters of what was removed from a message again
+LEAST_WITH_MORE = 16  # letters of a reply after which a client may write as much as it likes
 _THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>\s*", re.DOTALL)
 _TAG = re.compile(r"\s*(?:</?[\w|:-]{1,40}>|```|<\|?[\w-]{1,40}\|?>)\s*")
 _MARKS = re.compile("[^0-9A-Za-z]+")
-_ID = re.compile(r"\bcall_?[0-9a-f]{12}\d{1,3}\b")  # as they are given out here
+_ID = re.compile(r"\bcall_?[0-9a-f]{12}\d{1,3}\b")  # in the form that this server gives out
 
 
 @dataclass(slots=True)
 class Alignment:
     """How many messages both end with, how many of them word for word, and whether that is all of the history.
 
-    `inserts` is what stood in users' messages when they were sent, and does no more. `by_id` says that the reply made
-    a call whose id was given out here.
+    `inserts` is what was in users' messages when they were sent, and is not any more. `by_id` says that the reply made
+    a call with an id that this server gave out.
     """
 
     size: int = 0
@@ -63,7 +63,7 @@ def align(theirs: Sequence[Message], stop: int, mine: Sequence[Message]) -> Alig
 
 
 def _is_left_out(their: Message, mine: Sequence[Message], at: int) -> bool:
-    """Whether a message in its user's place was sent and not kept: the one before it stands there, word for word."""
+    """Whether a user message was sent and not kept: the message before it is in its place, word for word."""
     before = mine[at - 1] if at else None
     return (
         mine[at].role is Role.USER
@@ -74,19 +74,19 @@ def _is_left_out(their: Message, mine: Sequence[Message], at: int) -> bool:
 
 
 def call_key(name: str | None, function: str = "") -> str:
-    """A call's id without the marks that some clients take out; empty where it names the function, as many may."""
+    """A call's id without the marks that some clients remove; empty if it is the function's name, as many may be."""
     if not name or (function and function in name) or name.startswith("functions."):
         return ""
     return _MARKS.sub("", name)
 
 
 def quoted_keys(text: str) -> tuple[str, ...]:
-    """The ids of calls that a reply holds as text, where a client writes calls down in words."""
+    """The ids of calls that a reply contains as text, if a client writes calls in words."""
     return tuple(dict.fromkeys(call_key(name) for name in _ID.findall(text))) if "call" in text else ()
 
 
 def openings(text: str) -> tuple[str, ...]:
-    """What a reply is looked for by: how it begins, with and without a tag at its end."""
+    """The text with which a reply is searched for: its beginning, with and without a tag at its end."""
     bare = said(text)
     return tuple(dict.fromkeys(each[:size] for each in (bare, _untagged(bare)) for size in (OPENING, SHORT) if each))
 
@@ -109,8 +109,8 @@ def is_same_reply(theirs: Message, mine: Message) -> bool:
 
 
 def part_of(theirs: str, mine: str) -> str | None:
-    """What of `mine` is no more in `theirs`, where that stands whole on lines of its own in it, or behind a label that
-    ends in a colon, or a date and time in brackets; else None.
+    """The part of `mine` that is missing in `theirs`, if `theirs` is whole on separate lines of it, or after a label
+    that ends in a colon, or after a date and time in brackets; else None.
     """
     their, own = theirs.strip(), mine.strip()
     if len(their) < LEAST_PART or len(their) >= len(own):
@@ -174,7 +174,7 @@ def _is_more(longer: str, shorter: str) -> bool:
 
 
 def _folded(text: str) -> str:
-    """Without what changes where a client writes an object anew: the kind of quotation marks, and spaces."""
+    """Without what changes when a client writes an object again: the kind of quotation marks, and spaces."""
     return "".join(text.replace("'", '"').split())
 
 

@@ -19,10 +19,10 @@ from openclaw_rl.core.message import Json
 LEAST_FRAME = 12  # letters of shared lines; fewer a person may well write twice
 LEAST_ALONE = 24  # letters of a single shared line by which a frame is known in other conversations
 MOST_LETTERS, MOST_LINES = 8_000, 200  # of a message that is compared
-MOST_SENT, MOST_SESSIONS = 6, 1_000  # messages of a session that are held as they were sent, and sessions
+MOST_SENT, MOST_SESSIONS = 6, 1_000  # messages of a session that are kept as they were sent, and sessions
 MOST_FRAMES = 32  # of a key
 LEAST_LABEL, MOST_LABEL = 6, 60  # letters
-LEAST_ALIKE = 2  # messages with a frame, for one without it to be somebody else's
+LEAST_ALIKE = 2  # this many messages with a frame show that one without it was written by another author
 STAMP_NUMBERS = 3  # of a date or a time in brackets
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _STAMP = re.compile(r"\s*[\[(](?P<inside>[^\[\]()\n]{4,60})[\])]:?\s+(?=\S)")
@@ -39,19 +39,19 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class FramedText:
-    """A message: the owner's words, empty where it is in doubt which they are, and the frame around them."""
+    """A message: the owner's words, empty if it is in doubt which they are, and the frame around them."""
 
     words: str
     frames: tuple[Frame, ...] = ()
 
 
 class FrameMemory:
-    """What was sent of late, and the frames that were found. One object for all requests, on one event loop."""
+    """What was sent recently, and the frames that were found. One object for all requests, on one event loop."""
 
     def __init__(self) -> None:
         self._sent: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         self._frames: OrderedDict[str, list[Frame]] = OrderedDict()
-        self._stamped: OrderedDict[str, None] = OrderedDict()  # keys whose client puts the time before words
+        self._stamped: OrderedDict[str, None] = OrderedDict()  # keys with a client that puts the time before words
 
     @property
     def held(self) -> int:
@@ -65,7 +65,7 @@ class FrameMemory:
             held.clear()
 
     def enter(self, session: str, text: str) -> None:
-        """Notes a message as it was sent."""
+        """Records a message as it was sent."""
         if len(text) <= MOST_LETTERS:
             sent = self._sent.get(session, ())
             self._sent[session] = (*(each for each in sent if each != text), text)[-MOST_SENT:]
@@ -120,9 +120,9 @@ def _is_like(text: str, others: Sequence[str]) -> bool:
 
 
 def from_object(text: str, others: Sequence[str]) -> str | None:
-    """The words in a message that is a JSON object, as another message of its conversation is with the same fields.
+    """The words in a message that is a JSON object with the same fields as another message of its conversation.
 
-    They are its only text with a space in it; empty where there are several, or none. None for any other message.
+    They are its only text with a space in it; empty if there are several, or none. None for any other message.
     """
     mine = _object(text)
     if mine is None or not any((_object(each) or {}).keys() == mine.keys() for each in others):
@@ -143,7 +143,7 @@ def _object(text: str) -> dict[str, Json] | None:
 
 
 def unframed(text: str, others: Sequence[str]) -> FramedText | None:
-    """A message without the lines that it shares with others of its conversation which begin or end as it does."""
+    """A message without the lines that it shares with others of its conversation that begin or end in the same way."""
     mine = _Lines(text)
     if len(text) > MOST_LETTERS or not 2 <= len(mine.keys) <= MOST_LINES:
         return None
@@ -151,7 +151,7 @@ def unframed(text: str, others: Sequence[str]) -> FramedText | None:
     for other in others:
         theirs = _Lines(other[: MOST_LETTERS + 1])
         shared = _shared(mine.keys, theirs.keys)
-        # one of them may hold all of the other: then they are no two messages
+        # one of them may contain all of the other: then they are not two messages
         if shared and len(shared) not in (len(mine.keys), len(theirs.keys)):
             kept.append((shared, theirs))
     common = sorted(set.intersection(*(shared for shared, _ in kept))) if kept else []
@@ -170,7 +170,7 @@ def unframed(text: str, others: Sequence[str]) -> FramedText | None:
 
 
 def _shared(keys: Sequence[str], theirs: Sequence[str]) -> set[int]:
-    """Which lines of a message another one has in the same order, where it begins or ends as this one does."""
+    """The lines of a message that another one has in the same order, if both begin or end alike."""
     if not 2 <= len(theirs) <= MOST_LINES or (keys[0] != theirs[0] and keys[-1] != theirs[-1]):
         return set()
     blocks = SequenceMatcher(None, keys, theirs, autojunk=False).get_matching_blocks()
@@ -192,8 +192,8 @@ class _Lines:
 
 
 def _between(mine: _Lines, shared: Sequence[int], *, is_sure: bool) -> FramedText | None:
-    """The words between two shared parts. Where several places are not shared nobody knows which are the words, nor
-    where there is but one other message: its words may have been the same, and something else not.
+    """The words between two shared parts. If several parts are not shared, it is unknown which of them are the words.
+    So it is if there is only one other message: its words may have been the same, and something else not.
     """
     gaps = [(one, two) for one, two in pairwise(shared) if two > one + 1]
     if not gaps:
@@ -206,7 +206,7 @@ def _between(mine: _Lines, shared: Sequence[int], *, is_sure: bool) -> FramedTex
 
 
 def _without_label(words: str, theirs: str) -> str:
-    """What stands behind the last label that the other message has, too; all of it where there is none."""
+    """The text after the last label that the other message has, too; all of it if there is none."""
     labels = {label for line in theirs.split("\n") if (label := _label(line))}
     lines = words.split("\n")
     at = next((at for at in range(len(lines) - 1, -1, -1) if _label(lines[at]) in labels), None)
@@ -214,13 +214,13 @@ def _without_label(words: str, theirs: str) -> str:
 
 
 def _label(line: str) -> str:
-    """What stands before words on their line; empty where nothing does."""
+    """The text before words on their line; empty if there is none."""
     label, colon, _ = line.partition(": ")
     return f"{label}{colon}" if colon and LEAST_LABEL <= len(label) <= MOST_LABEL else ""
 
 
 def _without_known(text: str, frames: Sequence[Frame]) -> str:
-    """The text without a frame that stood around other conversations' messages."""
+    """The text without a frame that was around other conversations' messages."""
     if not frames or len(text) > MOST_LETTERS:
         return text
     for frame in reversed(frames):

@@ -1,4 +1,4 @@
-"""What a request says to the replies in its history, found when it is placed, noted once it is known to be answered."""
+"""What a request says about the replies in its history: found when it is placed, recorded once it will be answered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from openclaw_rl.core.turn import Arrival, Turn
 from openclaw_rl.store.db import Store
 
 log = logging.getLogger(__name__)
-MANY = 1000  # messages of a history that are looked through for a client's habits
+MANY = 1000  # messages of a history that are searched for a client's habits
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def heard_in(
 def note(store: Store, answers: Sequence[PendingAnswer]) -> None:
     """Gives the turns their next states.
 
-    Nobody waits for the writing: it comes before the request's own turn's, in the one queue both stand in.
+    Nothing waits for this write: it comes before that of the request's own turn in the same queue.
     """
     for each in answers:
         if each.is_due:
@@ -91,7 +91,7 @@ def _was_answered_here(history: History, at: int, served: Collection[int]) -> bo
 
 
 def _note_pair(known: KnownReply, pairing: asyncio.Future[bool]) -> None:
-    """What became of it; where it could not be written, the conversation's next request tries again."""
+    """What happened to it; if it could not be written, the conversation's next request tries again."""
     problem = None if pairing.cancelled() else pairing.exception()
     if problem is not None:
         known.state = State.SERVED

@@ -31,7 +31,7 @@ def _by_client(arrival: Arrival, rules: ClientRules) -> NamedSession | None:
 
 
 def family(arrival: Arrival, told: NamedSession | None, rules: ClientRules) -> str | None:
-    """The client's own name of the session, where the session was named after it."""
+    """The client's own name of the session, if the session was named after it."""
     own = None if isinstance(rules, RuleClient) else rules.session(arrival)
     name = None if own is None else session_name(arrival.key_name, own[0])
     if told is None or name is None:

@@ -1,8 +1,8 @@
-"""What of the past a request goes on from: the replies in its history that were served here.
+"""What a request continues: the replies in its history that were served here.
 
-A history is known by its digests from the first message on. Where its beginning is gone or was changed (the client cut
-it, or put a summary in its place) a reply is known by the ids of its calls, or by what stands before it, as far back as
-both say the same, more or less what the client added.
+A history is recognised by its digests from the first message on. If its beginning is missing or was changed (the client
+cut it, or replaced it by a summary), a reply is recognised by the ids of its calls, or by the messages before it: they
+must agree, except for what the client added.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ log = logging.getLogger(__name__)
 
 LEAST_ALIKE = 2  # a reply and what it answered
 MANY = 200  # messages; more are compared in a thread
-LEAST_ALIKE_UNNAMED = 3  # where no session is named, and more was said than is alike
-LATEST = 4  # replies of a history, the latest first, that are looked for by what they say
+LEAST_ALIKE_UNNAMED = 3  # if no session is named, and more messages were sent than agree
+LATEST = 4  # replies of a history, the latest first, that are searched for by their words
 CUT_OR_CHANGED = "though what was before it was cut or changed"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyMatch:
-    """A served turn, and where its reply stands in a history."""
+    """A served turn, and the position of its reply in a history."""
 
     at: int
     known: KnownReply
@@ -43,10 +43,10 @@ class ReplyMatch:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """What a request goes on from, the latest first, and how we know.
+    """What a request continues, the latest first, and the evidence.
 
-    `over` are sessions in which nothing can be gone on from any more, once the links have their next states. With
-    `may_ask_again` nobody has looked yet whether the session answered the same before; nothing but words hangs on it.
+    `over` are sessions that cannot be continued any more, once the links have their next states. `may_ask_again` means
+    that it was not checked yet whether the session answered the same before; only words depend on it.
     """
 
     links: tuple[ReplyMatch, ...] = ()
@@ -54,16 +54,16 @@ class Continuation:
     over: tuple[str, ...] = ()
     over_why: str = ""
     may_ask_again: bool = False
-    inserts: tuple[str, ...] = ()  # what stood in users' messages when they were sent, and does no more
+    inserts: tuple[str, ...] = ()  # what was in users' messages when they were sent, and is not any more
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryOwner:
-    """Whose history it is: an API key's, and the session it names, if any.
+    """The owner of a history: an API key, and the session it names, if any.
 
-    `family` is the name the client itself gives the session, without the number some of its headers put behind it;
-    None where somebody else named it, who may mean more than one conversation. `reply` is the turn whose reply the
-    request itself says it goes on from: of twins that read the same, that one is meant.
+    `family` is the name that the client itself gives the session, without the number that some of its headers add after
+    it; None if another party named it, who may mean more than one conversation. `reply` is the turn that the request
+    says it continues: of several with the same text, that one is meant.
     """
 
     space: str
@@ -82,7 +82,7 @@ class Past:
     async def continuation(
         self, history: History, whose: HistoryOwner, rules: ClientRules, *, is_main: bool
     ) -> Continuation:
-        """What the request goes on from; for a side request only what stands in its history from its beginning."""
+        """What the request continues; for a side request only what is in its history from its beginning."""
         links = await self.links(history, whose.session, reply=whose.reply)
         replies = history.replies
         if not is_main or (links and links[0].at == replies[0]):
@@ -98,7 +98,7 @@ class Past:
             )
         if whose.session is None:
             return Continuation(why="none of the replies in its history was served here" if replies else "")
-        if whose.family is None and not replies:  # nothing to go on from, and no session of which one could be over
+        if whose.family is None and not replies:  # nothing to continue, and no session that could be over
             return (
                 Continuation(why="after a compaction, which kept no reply that waited")
                 if is_summed
@@ -109,12 +109,12 @@ class Past:
         return await asyncio.to_thread(told) if len(history.spoken) > MANY else told()
 
     async def asked_again(self, history: History, session: str) -> str:
-        """Which turn of a session answered the same before, in words; empty where none did."""
+        """Which turn of a session answered the same before, in words; empty if none did."""
         found = await self._store.standing(session, prefix=history.prefix, limit=0)
         return "" if found.asked is None else _asked_again(found.asked)
 
     async def links(self, history: History, session: str | None, *, reply: str | None = None) -> list[ReplyMatch]:
-        """Where replies of served turns of one session stand in the history, the latest first."""
+        """The positions in the history of replies of served turns of one session, the latest first."""
         replies = history.replies
         found = self._found(history, replies, session, reply)
         unknown = replies[: replies.index(found[0].at)] if found else replies
@@ -129,7 +129,7 @@ class Past:
         if held is None:
             try:
                 held = await self._store.turn(name)
-            except DamageError as problem:  # the conversation goes on without it
+            except DamageError as problem:  # the conversation continues without it
                 log.error("turn=%s cannot be gone on from: %s", name, problem)
             if held is not None:
                 self._index.keep(held)
@@ -164,9 +164,9 @@ class Past:
     async def _evident(
         self, history: History, whose: HistoryOwner, links: Sequence[ReplyMatch], rules: ClientRules
     ) -> Continuation:
-        """The turns whose replies stand last in a history, though what is before them was cut or changed.
+        """The turns with the last replies in a history, although what is before them was cut or changed.
 
-        They are of one session: that of the first that is found, unless one is named or known by its beginning.
+        They belong to one session: that of the first one found, unless one is named or known by its beginning.
         """
         session = links[0].known.session if links else whose.session
         stop, found, inserts = links[0].at if links else -1, list[ReplyMatch](), list[str]()
@@ -193,7 +193,7 @@ class Past:
     async def _most_alike(
         self, history: History, at: int, whose: HistoryOwner, rules: ClientRules
     ) -> tuple[ReplyMatch, Alignment] | None:
-        """The turn whose reply stands there, where the evidence is enough and names one conversation."""
+        """The turn of the reply at this place, if the evidence is sufficient and points to one conversation."""
         found: list[tuple[tuple[int, int, bool, int], ReplyMatch, Alignment]] = []
         for order, known in enumerate(self._index.replies.find(whose.space, history.spoken[at])):
             turn = await self.turn(known.turn) if whose.session in (None, known.session) else None
@@ -246,7 +246,7 @@ def _asked_again(turn: str) -> str:
 
 
 def _kept(history: History, waiting: Sequence[Turn], rules: ClientRules, *, least: int) -> tuple[ReplyMatch, ...]:
-    """Where the replies of these turns, newest first, stand in a history whose beginning is gone."""
+    """The positions of the replies of these turns, newest first, in a history without its beginning."""
     theirs, free, found = Digests(history.spoken), list(history.replies), list[ReplyMatch]()
     for turn in waiting:
         mine = _conversation(turn, rules)
@@ -265,7 +265,7 @@ def _conversation(turn: Turn, rules: ClientRules) -> Digests:
 
 
 class Digests:
-    """The digests of messages, each by itself and the system's left out; made when they are first asked for.
+    """The digests of messages, one for each and without the system's; computed on first use.
 
     Histories are compared from their ends, and mostly differ there: of ten thousand messages few are digested.
     """

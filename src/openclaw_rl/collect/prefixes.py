@@ -21,14 +21,14 @@ from openclaw_rl.store.tables.turns import ServedTurn
 MOST_ALIKE = 64  # conversations of one digest that are held; others are found in the store by their session
 MESSAGE_TOKENS = 16  # a message with its block of the prompt takes as much memory as these
 LONG_ARGUMENTS_CHARS = 1_000_000
-TURN_TOKENS = 64  # what a turn takes beside its tokens and messages
+TURN_TOKENS = 64  # what a turn takes in addition to its tokens and messages
 
 
 @dataclass(frozen=True)
 class History:
-    """The messages of a request without the system's, under an API key, whose `space` no other key shares.
+    """The messages of a request without the system's, under an API key, with a `space` that no other key shares.
 
-    They are digested when somebody first asks: of a request that holds no reply, that is when its turn is entered.
+    They are digested on first use. If a request contains no reply, this is when its turn is entered.
     """
 
     space: str
@@ -89,9 +89,9 @@ def following(history: History, at: int) -> tuple[Message, ...]:
 
 
 class Index:
-    """The conversations of late by their digest, in front of the store, and the latest turns themselves.
+    """A cache of the store: recent conversations by their digest, and the latest turns themselves.
 
-    Both are bounded: what has not been used for longest is forgotten, and found in the store again.
+    Both are bounded: what has not been used for longest is removed, and found in the store again.
     """
 
     def __init__(self, *, chains: int, tokens: int) -> None:
@@ -114,7 +114,7 @@ class Index:
         }
 
     def add(self, chain: str, known: KnownReply) -> None:
-        """Notes a turn; the newest of a digest stands last."""
+        """Records a turn; the newest of a digest comes last."""
         held = self._chains.setdefault(chain, [])
         if all(each.turn != known.turn for each in held):
             held.append(known)
@@ -124,7 +124,7 @@ class Index:
             self._chains.popitem(last=False)
 
     def enter(self, turn: Turn, known: KnownReply, space: str, history: History, chain: str) -> None:
-        """Notes a turn that answered `history`, by all that it may be looked for by."""
+        """Records a turn that answered `history`, under everything with which it may be searched for."""
         self.add(chain, known)
         self.keep(turn)
         self._asked[f"{turn.session}:{history.prefix}"] = turn.id
@@ -137,12 +137,12 @@ class Index:
         return self._asked.get(f"{session}:{prefix}")
 
     def fill(self, found: Sequence[ServedTurn]) -> None:
-        """Notes turns the store knows, oldest first."""
+        """Records turns that the store knows, oldest first."""
         for item in found:
             self.add(item.chain, KnownReply(item.turn, item.session, item.state))
 
     def find(self, chain: str, session: str | None) -> list[KnownReply]:
-        """The turns whose conversation has this digest, in this session or in any, oldest first."""
+        """The turns with a conversation of this digest, in this session or in any, oldest first."""
         held = self._chains.get(chain)
         if held is None:
             return []
@@ -158,13 +158,13 @@ class Index:
             self.forget(next(iter(self._turns)))
 
     def turn(self, name: str) -> Turn | None:
-        """The turn of this id, where it is held."""
+        """The turn of this id, if it is in memory."""
         if name in self._turns:
             self._turns.move_to_end(name)
         return self._turns.get(name)
 
     def let_go(self, turns: Collection[str]) -> None:
-        """Knows nothing of these turns any more."""
+        """Removes these turns from memory."""
         self.replies.let_go(turns)
         for name, known in list(self._chains.items()):
             if any(each.turn in turns for each in known):
@@ -219,13 +219,13 @@ def _size(turn: Turn) -> int:
     return own + MESSAGE_TOKENS * len(turn.messages) + TURN_TOKENS
 
 
-MOST = 256  # requests under way whose histories are remembered; those of others are digested again
+MOST = 256  # requests under way with histories that are kept; those of others are digested again
 MOST_MESSAGES = 50_000  # of all of them together: the longest histories have ten thousand
 
 
 @dataclass(slots=True)
 class RememberedRequest:
-    """One request. `again` tells of a turn that was asked the same, empty where none was, None where nobody looked."""
+    """One request. `again` names a turn that was asked the same; empty if there is none, None if not yet checked."""
 
     messages: tuple[Message, ...]
     history: History
@@ -235,7 +235,7 @@ class RememberedRequest:
 class RequestMemory:
     """Histories of requests under way, by their messages: entering a turn need not digest again what placing it did.
 
-    What was noted longest ago gives way.
+    The oldest entries are removed first.
     """
 
     def __init__(self, *, most: int = MOST, most_messages: int = MOST_MESSAGES) -> None:
@@ -249,7 +249,7 @@ class RequestMemory:
         return len(self._held)
 
     def note(self, messages: tuple[Message, ...], history: History, *, again: str | None = "") -> None:
-        """Remembers it; the messages are held so that their id stays theirs."""
+        """Keeps it; the messages are kept so that their id is not reused."""
         self.forget(messages)
         self._held[id(messages)] = RememberedRequest(messages, history, again)
         self.size += len(messages)
@@ -257,7 +257,7 @@ class RequestMemory:
             self.size -= len(self._held.popitem(last=False)[1].messages)
 
     def of(self, messages: tuple[Message, ...]) -> RememberedRequest | None:
-        """What was noted of just these messages, where it is remembered."""
+        """What was recorded for exactly these messages, if it is still in memory."""
         held = self._held.get(id(messages))
         return held if held is not None and held.messages is messages else None
 

@@ -1,6 +1,6 @@
-"""Served replies by what a history may still hold of them: the ids of their calls, and how their words begin.
+"""Served replies by what a history may still contain of them: the ids of their calls, and their first words.
 
-It is asked only where a history does not go on word for word from anything. It knows the turns of since the start.
+It is used only if a history does not continue anything word for word. It knows the turns since the start.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FOLLOWED = frozenset({State.PAIRED, State.JUDGED, State.READY, State.TRAINED})
 
 @dataclass(slots=True)
 class KnownReply:
-    """A served turn as the index knows it. `state` may lag behind the store, which has the last word."""
+    """A served turn as the index knows it. `state` may be older than in the store, which decides."""
 
     turn: str
     session: str
@@ -49,7 +49,7 @@ class Replies:
         return len(self._held)
 
     def enter(self, space: str, reply: Message, known: KnownReply) -> None:
-        """Notes a turn by its reply."""
+        """Records a turn by its reply."""
         for name in _names(space, reply):
             listed = self._held.setdefault(name, [])
             listed.append(known)
@@ -59,7 +59,7 @@ class Replies:
             self._held.popitem(last=False)
 
     def find(self, space: str, reply: Message) -> list[KnownReply]:
-        """The turns whose reply this may be, oldest first."""
+        """The turns that may have this reply, oldest first."""
         found: dict[str, KnownReply] = {}
         quoted = (_call_name(space, key) for key in quoted_keys(reply.text))
         for name in (*_names(space, reply), *quoted):
@@ -68,7 +68,7 @@ class Replies:
         return list(found.values())
 
     def let_go(self, turns: Collection[str]) -> None:
-        """Knows nothing of these turns any more."""
+        """Removes these turns from memory."""
         for name, known in list(self._held.items()):
             known[:] = [each for each in known if each.turn not in turns]
             if not known:

@@ -1,6 +1,6 @@
-"""Which session a request says it belongs to, and the names sessions have.
+"""The session that a request names, and the names of sessions.
 
-A session's name begins with that of the API key, so that nobody can write into a session of another key.
+A session's name begins with that of the API key, so that no client can write into a session of another key.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class NamedSession:
 
 @lru_cache(maxsize=1024)
 def space_of(key_name: str) -> str:
-    """The part of a session's name that stands for the API key; no colon is in it."""
+    """The part of a session's name that represents the API key; it contains no colon."""
     return quote(key_name, safe="", errors="surrogatepass")
 
 
 def space_in(session: str) -> str:
-    """The part of this session's name that stands for the API key."""
+    """The part of this session's name that represents the API key."""
     return session.partition(":")[0]
 
 
@@ -47,7 +47,7 @@ def session_name(key_name: str, given: str) -> str:
 
 
 def fresh_session(key_name: str) -> str:
-    """A session nobody has named before."""
+    """A session with a new name."""
     return f"{space_of(key_name)}:auto-{secrets.token_hex(8)}"
 
 
@@ -70,19 +70,19 @@ def named(arrival: Arrival) -> NamedSession | None:
 
 
 def in_thread(found: NamedSession, thread: str) -> NamedSession:
-    """A conversation beside the owner's own within a session."""
+    """A conversation besides the owner's own within a session."""
     return NamedSession(f"{found.session}/{tidy(thread)}", f"{found.how}, and its thread")
 
 
 def previous_response(arrival: Arrival) -> str | None:
-    """The response this request says it goes on from."""
+    """The response that this request says it continues."""
     return _word(arrival.facts.get("previous_response_id")) or None
 
 
 def user_of(arrival: Arrival, *, may_name: bool = True) -> str:
-    """Who speaks: as the header says, else the owner of the key.
+    """The user: as the header says, else the owner of the key.
 
-    A key that may not name users names its own alone: nobody's words become those of another key's user.
+    A key that may not name users can only name its own: no words can be attributed to another key's user.
     """
     claimed, own = tidy(arrival.headers.get("x-user-id", "")), tidy(arrival.key_name)
     if claimed and claimed != own and not may_name:
@@ -112,7 +112,7 @@ def _claims(arrival: Arrival) -> Iterator[tuple[str, str]]:
 
 
 def _word(value: Json) -> str:
-    """A name or flag as text; anything else is no name."""
+    """A name or flag as text; anything else is not a name."""
     if isinstance(value, bool):
         return "true" if value else ""
     return str(value).strip() if isinstance(value, str | int) else ""

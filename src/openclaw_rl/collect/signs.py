@@ -1,7 +1,7 @@
-"""What was seen of late, by which a program's words are known without any rule for the client.
+"""Recent observations by which a program's words are recognised without any rule for the client.
 
-Kept are digests of lines, and of what was put into messages and taken out again the text itself, all within bounds and
-since the start only. In doubt a sign says that nobody spoke, which costs a lesson and teaches nothing wrong.
+It keeps digests of lines, and the text itself of what was put into messages and removed again, all within bounds and
+only since the start. In doubt a sign says that nobody spoke, which loses a lesson but teaches nothing wrong.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _Insert:
-    """What a program put into a message and took out again: as it was, and by its first and last line."""
+    """What a program put into a message and removed again: its text, and its first and last line."""
 
     text: str
     head: str
@@ -74,7 +74,7 @@ class _Insert:
 
 @dataclass(frozen=True, slots=True)
 class UsualRequest:
-    """How a session's requests look that were gone on from."""
+    """The form of a session's requests that were continued."""
 
     has_tools: bool
     system: str
@@ -88,14 +88,12 @@ class ProgramTextDetector:
         self._texts: OrderedDict[str, list[str]] = OrderedDict()
         self._lines: OrderedDict[str, _Line] = OrderedDict()
         self._arguments: OrderedDict[str, str] = OrderedDict()
-        self._summaries: OrderedDict[str, str] = (
-            OrderedDict()
-        )  # lines to sessions; empty where it may be any of several
+        self._summaries: OrderedDict[str, str] = OrderedDict()  # lines to sessions; empty if it may be any of several
         self._baselines: OrderedDict[str, UsualRequest] = OrderedDict()
         self._inserts: OrderedDict[str, list[_Insert]] = OrderedDict()
-        self._openings: OrderedDict[str, list[str]] = OrderedDict()  # empty once one was gone on from
-        self._continued: OrderedDict[str, None] = OrderedDict()  # keys of which a conversation was gone on with
-        self._quoting: OrderedDict[str, None] = OrderedDict()  # sessions whose client puts messages in quotation marks
+        self._openings: OrderedDict[str, list[str]] = OrderedDict()  # empty once one was continued
+        self._continued: OrderedDict[str, None] = OrderedDict()  # keys with a conversation that was continued
+        self._quoting: OrderedDict[str, None] = OrderedDict()  # sessions with a client that quotes messages
         self.frames, self.branches = FrameMemory(), Branches()
 
     @property
@@ -105,7 +103,7 @@ class ProgramTextDetector:
         return plain + sum(map(len, self._inserts.values())) + self.frames.held + self.branches.held
 
     def let_go(self) -> None:
-        """Knows nothing any more: digests do not say whose words they are of."""
+        """Removes everything: digests do not show which user's words they are of."""
         for held in self._all:
             held.clear()
         self.frames.let_go()
@@ -119,8 +117,8 @@ class ProgramTextDetector:
     def enter(
         self, space: str, turn: Turn, said: Sequence[Message], *, spoken: Sequence[Message], is_summary: bool
     ) -> None:
-        """Notes an answered request; `said` is what followed the last reply, `spoken` the same without what its client
-        is known to insert, `is_summary` that it asked for one.
+        """Records an answered request; `said` is what followed the last reply, `spoken` the same without what its
+        client is known to insert, `is_summary` that it asked for one.
         """
         texts = [item.text for item in said if item.role is Role.USER]
         for text in texts:
@@ -151,13 +149,13 @@ class ProgramTextDetector:
             for line in lines_of(text):
                 name = digest(space, line)
                 held = self._lines.get(name)
-                is_another = held is not None and held.session != turn.session  # then it is of a template's
+                is_another = held is not None and held.session != turn.session  # then it comes from a template
                 self._put(self._lines, name, _Line(turn.id, "" if is_another else turn.session, is_reply, system))
         for text in arguments_of(turn):
             self._put(self._arguments, digest(space, text), turn.session)
 
     def goes_on(self, space: str, session: str, arrival: Arrival, turn: str) -> None:
-        """Notes how a request looks that goes on from a turn of its session, and that this was gone on from."""
+        """Records the form of a request that continues a turn of its session, and that this turn was continued."""
         self.branches.goes_on(turn)
         self._put(self._baselines, session, _baseline(arrival))
         self._put(self._continued, space, None)
@@ -176,8 +174,8 @@ class ProgramTextDetector:
         return True
 
     def never_gone_on(self, space: str, session: str, arrival: Arrival) -> bool:
-        """Whether requests that begin alike were answered in several other sessions and nobody ever went on from one,
-        though the key's other conversations are gone on with.
+        """Whether requests that begin alike were answered in several other sessions and never continued,
+        although the key's other conversations are continued.
         """
         if space not in self._continued or _has_reply(arrival):
             return False
@@ -190,7 +188,7 @@ class ProgramTextDetector:
         return any(self.branches.is_abandoned(name) for name in beginnings(space, text))
 
     def took_out(self, space: str, inserts: Sequence[str]) -> None:
-        """Notes what stood in a message when it was sent and stands in its history no more."""
+        """Records what was in a message when it was sent and is missing in its history later."""
         held = self._inserts.setdefault(space, [])
         for text in inserts:
             lines = [line.strip() for line in text.split("\n") if line.strip()]
@@ -200,7 +198,7 @@ class ProgramTextDetector:
         self._used(self._inserts, space)
 
     def without_inserts(self, space: str, text: str) -> str:
-        """The text without what is known to be taken out of messages again."""
+        """The text without what is known to be removed from messages again."""
         for each in self._inserts.get(space, ()):
             at = text.find(each.text)
             if at >= 0:
@@ -233,7 +231,7 @@ class ProgramTextDetector:
         return any(digest(space, part) in self._arguments for part in long)
 
     def summed(self, space: str, texts: Sequence[str]) -> str | None:
-        """The session whose summary these texts hold, where they hold most of one."""
+        """The session of the summary that these texts contain, if they contain most of one."""
         found: dict[str, int] = {}
         for text in texts:
             for line in lines_of(text):
@@ -244,8 +242,8 @@ class ProgramTextDetector:
         return best if best is not None and list(found.values()).count(found[best]) == 1 else None
 
     def quotes(self, space: str, text: str) -> bool:
-        """Whether a text holds, under labels or beside more, what was said in a conversation: words and a reply of it,
-        or a long line that stands behind a label.
+        """Whether a text contains, under labels or with other text, what was said in a conversation: words and a reply
+        of it, or a long line after a label.
         """
         sessions: dict[str, set[bool]] = {}
         for found, said, is_labelled in self._quoted(space, text):
@@ -255,7 +253,7 @@ class ProgramTextDetector:
         return len(lines_of(text)) > 2 and any(len(kinds) == 2 for kinds in sessions.values())
 
     def restated(self, space: str, arrival: Arrival) -> str | None:
-        """The session a request begins with a whole reply of, new words behind it, as after a compaction."""
+        """The session of which a request begins with a whole reply, followed by new words, as after a compaction."""
         spoken = [item for item in arrival.messages if item.role is not Role.SYSTEM]
         if len(spoken) < 2 or any(item.role is not Role.USER for item in spoken):
             return None
@@ -266,7 +264,7 @@ class ProgramTextDetector:
         return sessions.pop() if len(replies) >= RESTATED and len(sessions) == 1 else None
 
     def quotes_from_elsewhere(self, space: str, text: str, arrival: Arrival) -> bool:
-        """Whether a text holds a long line of a reply that was given after another system text."""
+        """Whether a text contains a long line of a reply that was given after another system text."""
         held = (self._lines.get(digest(space, each)) for each in lines_of(text) if len(each) >= DISTINCT)
         system = _opening_of(arrival.messages)
         return bool(system) and any(each is not None and each.is_reply and each.system != system for each in held)
@@ -278,7 +276,7 @@ class ProgramTextDetector:
         return best[0][0] if len(best) == 1 or (best and best[0][1] > best[1][1]) else None
 
     def _quoted(self, space: str, text: str) -> Iterator[tuple[_Line, str, bool]]:
-        """The lines of a text that were said in one conversation alone, as they are or behind a label."""
+        """The lines of a text that were said in only one conversation, unchanged or after a label."""
         for line in lines_of(text):
             label = _ELEMENT.fullmatch(line) or _LABEL.fullmatch(line)
             fields = [unescaped(each["said"]) for each in _FIELD.finditer(line)]
@@ -317,7 +315,7 @@ class ProgramTextDetector:
 
 
 def is_quoted(text: str) -> bool:
-    """Whether all of it stands in one pair of quotation marks."""
+    """Whether all of it is in one pair of quotation marks."""
     return len(text) > 2 and text[0] == text[-1] == '"' and '"' not in text[1:-1].replace('\\"', "")
 
 
@@ -354,8 +352,8 @@ def _has_reply(arrival: Arrival) -> bool:
 
 
 def _openings(space: str, messages: Sequence[Message], *, has_tools: bool) -> list[str]:
-    """How a request begins that may be made from a template: its first message where another follows it at once, else
-    its first line where others follow it.
+    """The beginning of a request that may be made from a template: its first message if another follows directly, else
+    its first line if others follow it.
     """
     spoken = [item for item in messages if item.role is not Role.SYSTEM]
     if has_tools or not spoken or spoken[0].role is not Role.USER:

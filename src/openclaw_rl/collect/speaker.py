@@ -1,6 +1,6 @@
-"""Who spoke: what of the messages after a reply its owner typed, what a tool gave back, and what a program put there.
+"""Who spoke: what its owner typed in the messages after a reply, what a tool returned, and what a program put there.
 
-In doubt nobody spoke. A doubt is over once the conversation goes on from the message: then it was its owner's.
+In doubt nobody spoke. A doubt ends once the conversation continues after the message: then it was its owner's.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.turn import Arrival, Turn
 
 AGENT = "sub-agent"
-KNOWN_WHOLLY = "openclaw"  # the client whose words are all told apart by rules
+KNOWN_WHOLLY = "openclaw"  # the client that has rules for all of its words
 LEAST_ERRAND = 120  # letters of a text that asks for something without the tools of its session
 NO_TOOLS = f"{MissingFeatures.TOOLS.value}, so it counts once the conversation continues from it"
 RECURS = "its text came word for word in other sessions"
 LONG = "a long text of many lines, which counts once the conversation continues from it"
-QUOTES = "quotation marks that stand around all messages"
-TAKEN_OUT = "text that its client takes out again"
-ASIDE = "a message in brackets with another behind it"
+QUOTES = "quotation marks around all messages"
+TAKEN_OUT = "text that its client removes again"
+ASIDE = "a message in brackets, followed by another one"
 _ASIDE = re.compile(r"\s*(?:\[[^\[\]\n]{8,120}\]|\([^()\n]{8,120}\))\s*")
-FRAMED = "lines that stand around other messages, too"
-UNFRAMED = "a message without what stands around the others"
-BEHIND_RESULT = "words behind a tool's result, which count once the conversation goes on from them"
+FRAMED = "lines that are around other messages, too"
+UNFRAMED = "a message without the lines around the others"
+BEHIND_RESULT = "words after a tool's result, which count once the conversation continues from them"
 
 
 @dataclass(frozen=True, slots=True)
 class AttributedMessages:
-    """What answers a reply, and in words what of it was left out. `is_doubtful` while nobody can say who wrote it."""
+    """What answers a reply, and in words what was left out. `is_doubtful` while its author is unknown."""
 
     messages: tuple[Message, ...]
     left_out: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class AttributedMessages:
 
     @property
     def told(self) -> str:
-        """Who spoke, for `why`; empty where the owner or a tool did and nothing was left out."""
+        """Who spoke, for `why`; empty if the owner or a tool did and nothing was left out."""
         if self.doubt:
             return f"spoke: nobody ({self.doubt})"
         if not self.left_out:
@@ -77,10 +77,10 @@ class Listener:
         lacks_tools: bool = False,
         history: Sequence[Message] = (),
     ) -> AttributedMessages:
-        """What these messages say that followed a reply; `noted` is what the client's rules left out of them.
+        """The content of these messages after a reply; `noted` is what the client's rules left out of them.
 
-        The newest may be in doubt, unless the client itself says whose words they are (`is_vouched`). A client that
-        puts quotation marks around each message of a `history` quotes nobody.
+        The newest may be in doubt, unless the client itself says who wrote it (`is_vouched`). If a client puts
+        quotation marks around each message of a `history`, they are not quotations.
         """
         messages = self.rules.heard(followed)
         left_out = tuple(f"{name} ({_by(self.rules, name)})" for name in noted)
@@ -112,7 +112,7 @@ class Listener:
         doubt = "" if is_vouched else self._doubt(kept, session, is_newest=is_newest)
         if not doubt and lacks_tools and is_newest and any(item.role is Role.USER for item in kept):
             doubt = NO_TOOLS
-        if doubt:  # the result that a doubt stands behind waits with it: a reply has one next state
+        if doubt:  # the result before a doubtful message waits with it: a reply has one next state
             kept = [] if doubt == BEHIND_RESULT else [item for item in kept if item.role is not Role.USER]
         return AttributedMessages(tuple(kept), tuple(dict.fromkeys(left_out)), doubt)
 
@@ -128,7 +128,7 @@ class Listener:
 def side_by_sign(
     signs: ProgramTextDetector, space: str, session: str, arrival: Arrival, parent: Turn | None, *, rules: ClientRules
 ) -> str | None:
-    """Why a request is a program's own though no rule says so, or None where it may be the owner's."""
+    """Why a request is a program's although no rule says so, or None if it may be the owner's."""
     if is_probe(arrival):
         return "connection test (a word, to be answered with next to nothing)"
     if parent is not None and parent.why.startswith(f"side: {AGENT}"):
@@ -148,7 +148,7 @@ def side_by_sign(
         return "errand (a conversation went on as if such a message had not been sent)"
     missing = signs.missing(session, arrival, parent)
     if missing is MissingFeatures.HISTORY and _is_summed(signs, space, session, arrival, rules):
-        return None  # it begins anew because it was compacted
+        return None  # it begins again because it was compacted
     if missing is MissingFeatures.TOOLS:
         is_sure = any(len(text.strip()) >= LEAST_ERRAND for text in texts)
     else:
@@ -157,7 +157,7 @@ def side_by_sign(
 
 
 def opening_texts(messages: Sequence[Message]) -> list[str]:
-    """What stands where a summary of what was before would: users' words at the beginning, or a first reply."""
+    """The text in the place of a summary: users' words at the beginning, or a first reply."""
     spoken = [item for item in messages[:8] if item.role is not Role.SYSTEM]
     return [item.text for at, item in enumerate(spoken) if item.role is Role.USER or at == 0]
 
@@ -174,7 +174,7 @@ def asks_for_summary(turn: Turn) -> bool:
 
 
 def is_vouched_for(arrival: Arrival, rules: ClientRules) -> bool:
-    """Whether nobody need look for signs: the client says that its owner spoke, an environment did, or all is known."""
+    """Whether signs need not be checked: the client says that its owner spoke, an environment did, or all is known."""
     return is_vouched(arrival) or rules.name == KNOWN_WHOLLY or bool(arrival.headers.get(ENVIRONMENT, "").strip())
 
 
@@ -187,7 +187,7 @@ def newest(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def _stands_behind_results(messages: Sequence[Message]) -> bool:
-    """Whether a user's words follow a tool's result, where programs remind the model of something."""
+    """Whether a user's words follow a tool's result: a place where programs remind the model of something."""
     roles = [item.role for item in messages]
     return Role.TOOL in roles and Role.USER in roles[roles.index(Role.TOOL) :]
 
@@ -205,13 +205,13 @@ ENVIRONMENT = "x-environment"  # its name; set by what runs a task rather than a
 
 
 def next_state_of(turn: str, heard: Sequence[Message], headers: Mapping[str, str]) -> NextState | None:
-    """What followed a reply; None where nobody but the client spoke."""
+    """What followed a reply; None if only the client spoke."""
     messages = tuple(item for item in heard if item.role in (Role.USER, Role.TOOL))
     return NextState(turn, messages, source_of(messages, headers)) if messages else None
 
 
 def source_of(messages: Sequence[Message], headers: Mapping[str, str]) -> NextStateSource:
-    """Who spoke next. Where a tool's words stand beside the user's they count as a tool's, which may teach less."""
+    """Who spoke next. Together with a tool's words the user's count as the tool's, which may teach less."""
     if headers.get(ENVIRONMENT, "").strip():
         return NextStateSource.ENVIRONMENT
     if any(item.role is Role.TOOL for item in messages):

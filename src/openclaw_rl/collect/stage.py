@@ -1,4 +1,4 @@
-"""Requests in, (turn, next state) pairs out: where a request belongs, and the book its turn is entered in."""
+"""Requests in, (turn, next state) pairs out: assigns requests to conversations, and records their turns."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ from openclaw_rl.store.db import Store
 
 log = logging.getLogger(__name__)
 
-CLOSING = 4096  # sessions whose last turn was announced and has not been entered
-KEYS = 10_000  # of which it is known that they have a client that stamps
+CLOSING = 4096  # sessions with a last turn that was announced and has not been entered
+KEYS = 10_000  # known to have a client that adds time stamps
 MUCH = 300_000  # letters; a longer history is digested in a thread
 NEW_SESSION = "a new session, since it names none and continues nothing"
 MANY = 1000  # messages; so is one of more
@@ -79,13 +79,13 @@ class CollectSettings:
     """Conversations whose digests are held in memory; older ones are looked up in the store."""
 
     infer_from_prompts: bool = True
-    """Take session and kind from what a known client writes into its prompts, where no header or field names them. A
-    user could type the same; off, only headers and fields count. Change it when users must not be able to imitate a
-    client's marks."""
+    """Take session and kind from what a known client writes into its prompts, if no header or field gives them. A user
+    could type the same text. If false, only headers and fields count. Change it when users must not be able to imitate
+    a client's marks."""
 
     client_rules: str = ""
-    """A folder of rule files of your own for clients, read beside those that come with the package; one of the same
-    name takes the place of ours. Change it when you wrote rules for a client of your own."""
+    """A folder of your own rule files for clients, read in addition to those in the package. A file with the same name
+    as a shipped one replaces it. Change it when you wrote rules for your own client."""
 
     held_tokens: int = 2_000_000
     """Tokens of recent turns held in memory, so that the next request need not read them from the store."""
@@ -113,20 +113,20 @@ class Collect:
         self._settings = settings
         self._now_s = now_s
         self._clients = Directory(known_clients(settings.client_rules) if clients is None else clients)
-        self._may_teach = may_teach  # both are told the name of a key
+        self._may_teach = may_teach  # both get the name of a key
         self._may_name = may_name
         self._index = Index(chains=settings.known_conversations, tokens=settings.held_tokens)
         self._past = Past(store, self._index)
         self._asked = RequestMemory()
         self._signs = ProgramTextDetector()
-        self._stamping: set[str] = set()  # keys whose client marks users' words with the time
+        self._stamping: set[str] = set()  # keys with a client that marks users' words with the time
         self._closing: OrderedDict[str, None] = OrderedDict()
         self.tally = Tally()
 
     async def place(self, arrival: Arrival) -> Placement:
-        """Session, kind, and the served turn the request goes on from; every decision is told in `why`.
+        """Session, kind, and the served turn that the request continues; every decision is reported in `why`.
 
-        What followed that turn is noted when the placement is admitted: a request that is refused leaves no trace.
+        What followed that turn is recorded when the placement is admitted: a request that is refused leaves no trace.
         """
         rules, space = self._clients.client_of(arrival), space_of(arrival.key_name)
         history = await self._history(space, rules, arrival.messages)
@@ -162,7 +162,7 @@ class Collect:
             told = told if not is_fresh or sign is None else self._quoted(space, arrival) or told
         spoke, answers, step = "", tuple[PendingAnswer, ...](), None
         user = user_of(arrival, may_name=self._may_name(arrival.key_name))
-        if kind is TurnKind.MAIN and names_episode(arrival):  # what an environment shows is noted as it is
+        if kind is TurnKind.MAIN and names_episode(arrival):  # what an environment shows is recorded unchanged
             asked = newest(arrival.messages)
             step = await step_of(self._store, arrival, asked, parent, user=user, prefix=history.prefix)
         elif kind is TurnKind.MAIN:
@@ -194,7 +194,7 @@ class Collect:
         step: ClaimedStep | None,
         tally: Callable[[], None],
     ) -> None:
-        """Notes what the request says: it will be answered."""
+        """Records what the request says: it will be answered."""
         if placement.is_main:
             note(self._store, answers)
             if step is not None:
@@ -207,7 +207,7 @@ class Collect:
         tally()
 
     async def commit(self, turn: Turn) -> None:
-        """Returns once the turn is in the store; ends the session where this was announced as its last turn."""
+        """Returns once the turn is in the store; ends the session if this was announced as its last turn."""
         noted = await self._asked_of(turn)
         turn, history = await self._told_whole(turn, noted), noted.history
         chain = extended(history.prefix, turn.reply)
@@ -240,7 +240,7 @@ class Collect:
         log.info("ended session=%s why=%s", session, why)
 
     def let_go(self, turns: Collection[str]) -> None:
-        """Holds nothing in memory of these turns, nor any history of requests under way."""
+        """Removes these turns, and all histories of requests under way, from memory."""
         self._index.let_go(turns)
         self._asked.let_go()
         self._signs.let_go()
@@ -256,7 +256,7 @@ class Collect:
         return given if given.startswith(f"{space_of(key_name)}:") else session_name(key_name, given)
 
     async def run(self) -> None:
-        """Ends sessions that have been idle, and says so where nothing can be learned. Runs until cancelled."""
+        """Ends sessions that have been idle, and reports if nothing can be learned. Runs until cancelled."""
         while True:
             try:
                 await self.sweep()
@@ -281,7 +281,7 @@ class Collect:
         return history_of(space, rules.spoken(messages))
 
     async def _asked_of(self, turn: Turn) -> RememberedRequest:
-        """What was asked, digested when it was placed where that is still remembered."""
+        """What was asked; the digest from when it was placed, if this is still in memory."""
         noted = self._asked.of(turn.messages)
         if noted is not None:
             if turn.group is None:  # else the other answers of the request are still to come
@@ -292,9 +292,9 @@ class Collect:
         return RememberedRequest(turn.messages, history)
 
     async def _told_whole(self, turn: Turn, noted: RememberedRequest) -> Turn:
-        """The turn with all that its `why` tells: whether it was asked before is looked up once its answer is there.
+        """The turn with its complete `why`: whether it was asked before is looked up once its answer is there.
 
-        Siblings were asked together, so it is looked up for the first of them alone.
+        Siblings were asked together, so it is looked up only for the first of them.
         """
         if noted.again is None:
             try:
@@ -319,19 +319,19 @@ class Collect:
                 self._closing.popitem(last=False)
 
     def _telling(self, rules: ClientRules, arrival: Arrival) -> tuple[ClientRules, Arrival]:
-        """Whose habits tell session and kind, and what of the request they are told by."""
+        """The client whose rules give session and kind, and the part of the request that they read."""
         if self._settings.infer_from_prompts:
             return rules, arrival
         return (rules if isinstance(rules, RuleClient) else AnyClient()), replace(arrival, messages=())
 
     def _quoted(self, space: str, arrival: Arrival) -> NamedSession | None:
-        """The session of the conversation that a request of the client's own holds a copy of."""
+        """The session of the conversation of which a side request contains a copy."""
         texts = [item.text for item in arrival.messages if item.role is Role.USER]
         session = self._signs.quoted_session(space, texts[-2:])
         return None if session is None else NamedSession(session, "session from the conversation it quotes")
 
     def _after_summary(self, space: str, arrival: Arrival) -> NamedSession | None:
-        """The session of a conversation that goes on from its summary, where it goes on from nothing else."""
+        """The session of a conversation that continues from its summary, if it continues nothing else."""
         first = opening_texts(arrival.messages)
         if not self._settings.infer_from_prompts:
             return None
@@ -347,13 +347,13 @@ class Collect:
                 await self.done(session, going.over_why)
 
     async def _named_reply(self, arrival: Arrival) -> Turn | None:
-        """The turn of the response the request names, where it is one of this key."""
+        """The turn of the response that the request names, if it belongs to this key."""
         name = previous_response(arrival)
         turn = None if name is None else await self._response(name)
         return None if turn is None or space_in(turn.session) != space_of(arrival.key_name) else turn
 
     async def _response(self, name: str) -> Turn | None:
-        """The turn of a response, whose id may be the turn's with the API's own word in front."""
+        """The turn of a response; its id may be the turn's id after the API's prefix."""
         for turn in (name, name.partition("-")[2], name.partition("_")[2]):
             found = await self._past.turn(turn) if turn else None
             if found is not None:

@@ -12,7 +12,7 @@ MANY = 20
 
 
 def collect_findings(facts: StoreFacts) -> Iterator[Finding]:
-    """Whether main turns come, and are told apart and answered."""
+    """Whether main turns arrive, are divided into sessions, and have next states."""
     seen, main, side = facts.seen, facts.count("main"), facts.count("side")
     if main == 0 or (seen.main == 0 and seen.side >= MANY):
         why = f" (mostly: {seen.side_why})" if seen.side_why else ""

@@ -1,4 +1,4 @@
-"""What requests have looked like so far, and what to say to whoever wonders why nothing is learned."""
+"""Counts of the requests so far, and the reasons that they give why nothing is learned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Tally:
     side: int = 0
     fresh: int = 0  # named no session and went on from nothing
     with_history: int = 0  # main requests that hold an earlier reply
-    going_on: int = 0  # main requests that go on from a served turn
+    going_on: int = 0  # main requests that continue a served turn
     _said: str | None = None
 
     def placed(self, kind: TurnKind, *, is_fresh: bool, goes_on: bool, has_history: bool) -> None:
@@ -31,7 +31,7 @@ class Tally:
         self.going_on += goes_on
 
     def complaint(self) -> str | None:
-        """Why nothing can be learned from these requests, in plain words; None where something can."""
+        """Why nothing can be learned from these requests, in plain words; None if something can."""
         if self.main + self.side < ENOUGH or self.going_on:
             return None
         if not self.main:
@@ -43,12 +43,12 @@ class Tally:
             return None
         if self.with_history:
             return (
-                f"{self.with_history} requests held a conversation, but none of them contains a reply as it was "
+                f"{self.with_history} requests contained a conversation, but none of them contains a reply as it was "
                 "served, so no turn has a next state and nothing is learned: the client changes or drops the replies"
             )
         return (
             f"none of {self.main} requests continues an earlier one, so no turn has a next state and nothing is "
-            "learned: the client must send the conversation along, or POST /v1/feedback"
+            "learned: the client must send the whole conversation, or POST /v1/feedback"
         )
 
     def news(self) -> str | None:

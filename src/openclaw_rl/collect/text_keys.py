@@ -11,7 +11,7 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.core.turn import Turn
 
 MOST_LINES = 60  # of a text
-MOST_LETTERS = 40_000  # of a text in which something is looked for
+MOST_LETTERS = 40_000  # of a text that is searched
 LONG_ARGUMENT = 24
 RECURRING, OPENING = 200, 100  # letters of a text, and of its beginning, that recur
 SPOKEN = 16  # letters of a text that is not said twice by accident
@@ -26,7 +26,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def beginnings(space: str, text: str) -> tuple[str, ...]:
-    """A text, and its first line where that is long and others follow: what changes in a prompt comes last."""
+    """A text, and its first line if that is long and others follow: the parts of a prompt that change come last."""
     bare = text.strip()
     line, _, rest = bare.partition("\n")
     held = (
@@ -37,7 +37,7 @@ def beginnings(space: str, text: str) -> tuple[str, ...]:
 
 
 def recurring(space: str, text: str) -> Iterator[str]:
-    """Digests of a text that a program may send in several sessions: as it is, how it begins, with other numbers."""
+    """Digests of a text that a program may send in several sessions: unchanged, its beginning, with other numbers."""
     bare = text.strip()
     if "\n" in bare and len(bare) >= NUMBERED_FORM:
         yield digest(space, f"form {_DIGITS.sub('0', bare)}")

@@ -42,10 +42,10 @@ class RemoteSettings:
     start_s: float = 600.0
     """How long a server may take to start, in seconds."""
     check_s: float = 5.0
-    """How often a server that does not answer is asked whether it is back, in seconds."""
+    """Seconds between checks whether a server that does not answer is available again."""
     silent_s: float = 600.0
-    """How long a server may say nothing in the middle of an answer, or before one, in seconds. Then the answer goes on
-    at another server, or at this one once it answers again."""
+    """How long a server may send nothing in the middle of an answer, or before one, in seconds. Then the answer
+    continues at another server, or at this one once it answers again."""
 
     def __post_init__(self) -> None:
         if self.replicas < 1:
@@ -79,7 +79,7 @@ class EngineSettings:
     """`float32`, `bfloat16` or `float16`; `auto` is float32 below 100 M parameters on a CPU, else bfloat16. Change it
     when memory is short, or when the automatic number format is not the one you want."""
     weights: Literal["auto", "8bit", "4bit"] = "auto"
-    """In how many bits the base weights are held: `8bit`, `4bit`, or `auto`: all of `dtype`. LoRA weights are not
+    """In how many bits the base weights are stored: `8bit`, `4bit`, or `auto`: all of `dtype`. LoRA weights are not
     affected, and the trainer does the same unless `trainer.weights` is set (docs/plan.md). Change it when the model
     does not fit into memory otherwise."""
     threads: int = 1
@@ -100,8 +100,8 @@ class EngineSettings:
     cache_tokens: int = 0
     """Tokens whose keys and values are kept, running rows included; 0 leaves it to `cache_bytes`."""
     cache_bytes: int = 0
-    """Memory for keys and values; 0 takes two contexts or 1 GiB, whichever is more, in a quarter of the free. Change it
-    when conversations are long and memory is free, or when the GPU is shared with the trainer."""
+    """Memory for keys and values; 0 takes two contexts or 1 GiB, whichever is more, at most a quarter of what is free.
+    Change it when conversations are long and memory is free, or when the GPU is shared with the trainer."""
     step_target_ms: float = 25.0
     """The longest decode step, in milliseconds, while a prompt is read and other answers are running. If the running
     answers alone take more than half of it, prompts get as long as they do. Change it when running answers pause too

@@ -1,4 +1,4 @@
-"""A judge that classifies: one quick look at what was said, and silence where it is not sure."""
+"""A judge that is a classifier: one fast reading of what was said, and no vote if it is not sure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _QUOTES = frozenset('"“”„«»‹›「」『』')
 
 @dataclass(frozen=True, slots=True)
 class ClassifierJudge:
-    """Asks an `Encoder`; a tool's own error status outranks what it says, and one vote is all it has.
+    """Asks an `Encoder`, which has one vote; a tool's own error status outranks it.
 
     A score or a wish that it is less sure of than the folder's `judge.json` demands is not a vote: None, which teaches
     nothing. What it quotes are the user's own words, as they are in the message.
@@ -70,25 +70,26 @@ class ClassifierJudge:
         )
 
     def _score(self, sound: Sound, *, has_hint: bool) -> tuple[int | None, str]:
-        """The score and what is to be read of it; who surely wishes for another reply was not content with this one."""
+        """The score and its explanation; a user who surely wishes for another reply was not content with this one."""
         about = self.encoder.about
         at = _highest(sound.scores)
         told = ", ".join(f"{score:+d}: {share:.2f}" for score, share in zip(about.scores, sound.scores, strict=True))
         if has_hint:
-            return -1, f"-1, since a wish was heard ({told})"
+            return -1, f"-1, since a wish was recognised ({told})"
         if sound.scores[at] < about.score_sure:
             return None, f"not sure ({told})"
         return about.scores[at], f"{about.scores[at]:+d} ({told})"
 
     def _hint(self, read: TurnReading, sound: Sound) -> tuple[str | None, str]:
-        """The hint, if it is sure of one, and what is to be read of it."""
+        """The hint, if it is sure of one, and its explanation."""
         about = self.encoder.about
         at = _highest(sound.wishes)
         wish, share = about.wishes[at], sound.wishes[at]
         if not wish.hint:
-            return None, f"heard {wish.name} ({share:.2f})"
+            return None, f"recognised {wish.name} ({share:.2f})"
         literal = _literal(wish, read, sound, about.languages)
-        told = f"heard {wish.name} ({share:.2f}{f', {sound.literal:.2f} of {literal!r}' if wish.holds else ''})"
+        literally = f", {sound.literal:.2f} of {literal!r}" if wish.holds else ""
+        told = f"recognised {wish.name} ({share:.2f}{literally})"
         sure = share * (sound.literal if wish.holds else 1.0)
         if sure < wish.sure or literal is None:
             return None, f"{told}: not sure"
@@ -98,7 +99,7 @@ class ClassifierJudge:
 
 
 def _literal(wish: Class, read: TurnReading, sound: Sound, languages: Mapping[str, tuple[str, ...]]) -> str | None:
-    """The user's words that the wish is about; None where they will not do, empty where it is about none."""
+    """The user's words that the wish is about; None if they cannot be used, empty if it is about none."""
     if not wish.holds:
         return ""
     text = read.text[read.places[sound.first][0] : read.places[sound.last][1]].strip()
@@ -109,7 +110,7 @@ def _literal(wish: Class, read: TurnReading, sound: Sound, languages: Mapping[st
 
 
 def _ended(hint: str, place: str) -> str:
-    """The hint with the place it is about and a full stop, where the quoted words are not its end already."""
+    """The hint with the place it is about, and with a full stop unless the quoted words are its end."""
     said = hint if re.search(r'[.!?]"?$', hint) else f"{hint}."
     return f"{place}: {said}" if place else said
 

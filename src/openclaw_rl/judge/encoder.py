@@ -1,7 +1,7 @@
-"""A small network that hears what was said, computed from a model folder's own weights; it needs no torch.
+"""A small network that recognises what was said, computed from a model folder's own weights; it needs no torch.
 
-`judge/judge.json` in the folder names what it can hear, how sure it must be, and how a hint words it;
-`judge/judge.safetensors` holds the weights. How they are made stands in `tiny/hearing_build.py`.
+`judge/judge.json` in the folder lists what it can recognise, how sure it must be, and the words of each hint;
+`judge/judge.safetensors` contains the weights. `tiny/hearing_build.py` makes them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float32]
 
-# In a folder of their own: other programs take every *.safetensors next to a model for its weights.
+# In a separate folder: other programs take every *.safetensors next to a model for its weights.
 ABOUT, WEIGHTS = "judge/judge.json", "judge/judge.safetensors"
 FORMAT = 2
 SPELLING = "spelling"  # the name of the words among the weights
@@ -33,7 +33,7 @@ _MOST_LITERAL = 12  # words
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """Something that can be heard: its hint's words ({x} is a literal), and how sure one must be of it.
+    """Something that can be recognised: its hint's words ({x} is a literal), and how sure the network must be.
 
     `holds` says what its literal is: "words" of the user's, a "language" they named, or nothing.
     """
@@ -77,7 +77,7 @@ def has_classifier(folder: Path) -> bool:
 
 
 def about_of(folder: Path) -> About:
-    """What the folder's classifier can hear. Raises ModelError."""
+    """What the folder's classifier can recognise. Raises ModelError."""
     path = folder / ABOUT
     try:
         held = json.loads(path.read_text("utf-8"))
@@ -102,7 +102,7 @@ _FIX = f"take {ABOUT} and {WEIGHTS} out of the folder: the model judges itself t
 
 
 class Encoder:
-    """The networks of a folder, which are heard together; made by `load`."""
+    """The networks of a folder; their outputs are averaged. Made by `load`."""
 
     def __init__(self, about: About, spelling: Spelling, members: Sequence[Mapping[str, Array]]) -> None:
         self.about = about
@@ -127,12 +127,12 @@ class Encoder:
         spelling = spelling_of(found.pop(SPELLING).tobytes())
         for name, value in found.items():
             number, _, rest = name.partition(".")
-            # The table of words stays as it is, a byte a weight: a turn reads a few hundred of its rows.
+            # The table of words is not converted, one byte per weight: a turn reads a few hundred of its rows.
             members[int(number)][rest] = value if rest == TABLE else value.astype(np.float32)
         return cls(about, spelling, members)
 
     def hear(self, read: TurnReading) -> Sound:
-        """What is heard in a reading: the mean of what each member hears. Some milliseconds on one core."""
+        """What is recognised in a reading: the mean of all members' outputs. Takes a few milliseconds on one core."""
         import numpy as np
 
         rows = {word: self.spelling.rows(word) for word in {*read.words, *read.request, *read.reply}}

@@ -19,7 +19,7 @@ _WORTH_ANOTHER_TRY = frozenset({408, 409, 425, 429})
 
 
 class _TryAgain(Exception):
-    """The endpoint could not answer now; it may after `after_s`, where it said so."""
+    """The endpoint could not answer now; it may after `after_s`, if it said so."""
 
     def __init__(self, problem: str, after_s: float | None = None) -> None:
         super().__init__(problem)
@@ -28,10 +28,10 @@ class _TryAgain(Exception):
 
 @dataclass(slots=True)
 class EndpointChat:
-    """A `Chat` over `POST {url}/chat/completions`. Use it as an async context: it holds the connections.
+    """A `Chat` over `POST {url}/chat/completions`. Use it as an async context: it owns the connections.
 
-    An answer of 429 or 5xx and a lost connection are tried again `retries` times, after `retry_s`, doubled each time.
-    No call is made, of these or of others, before the time an endpoint named in `Retry-After`, at most a minute off.
+    After an answer of 429 or 5xx or a lost connection the call is tried again `retries` times, after `retry_s`, doubled
+    each time. No call at all is made before the time that an endpoint named in `Retry-After`, at most a minute.
     """
 
     url: str

@@ -10,12 +10,12 @@ from openclaw_rl.core.verdict import Vote
 from openclaw_rl.wording import words
 from openclaw_rl.wording.words import language, language_of, languages_named, number_words, patterns, plain, telling
 
-MIN_CHARS = 10  # letters of an alphabet; fewer of a script whose letters are words
+MIN_CHARS = 10  # letters of an alphabet; fewer of a script in which letters are words
 _MARKED = re.compile(r"\[HINT_START\](.*?)\[HINT_END\]", re.DOTALL)
 
 
 def marked_text(reply: str) -> str | None:
-    """What stands between the last pair of hint marks, or None."""
+    """The text between the last pair of hint marks, or None."""
     found = _MARKED.findall(reply)
     return found[-1].strip() or None if found else None
 
@@ -23,14 +23,14 @@ def marked_text(reply: str) -> str | None:
 def says_something(text: str) -> bool:
     """Whether a text is long enough for a hint and says more than that the reply was bad.
 
-    It does where one word at least is not among those that only blame: "The reply was wrong." says nothing,
-    "Be concise." says how. A word in a language that no file knows says something.
+    It does if at least one word is not among those that only blame: "The reply was wrong." says nothing,
+    "Be concise." says how. A word in a language without a file of such words counts as saying something.
     """
     return words.length(text.strip()) > MIN_CHARS and bool(words.telling(text, "blame"))
 
 
 def accepted(votes: Sequence[Vote], said: str, asked: str) -> list[Hint]:
-    """The hints of those answers whose own vote is 1 and that say only what the user did, in the order they came."""
+    """The hints of answers that vote 1 themselves and say only what the user said, in the order they came."""
     return [
         Hint(vote.hint)
         for vote in votes
@@ -67,9 +67,9 @@ def is_said(hint: str, said: str, *, asked: str = "") -> bool:
     """Whether all literal text in a hint is the user's.
 
     Quoted words must be in what they `said` to the reply; numbers and names may also be in what they `asked` before.
-    Case, spaces and the kind of quotation marks do not count. A judge that misread often makes up a literal ("begin
-    with ..."), and the user never said so, however many of its votes agree. What cannot be compared, since no
-    file knows the language or the script is another, is believed.
+    Case, spaces and the kind of quotation marks do not count. A judge that misunderstands often invents a literal
+    ("begin with ..."), and the user never said it, however many votes agree. A literal that cannot be compared, since
+    no file knows the language or the script is another, is accepted.
     """
     return (
         _are_quotes_said(hint, plain(said))
@@ -82,7 +82,7 @@ def is_said(hint: str, said: str, *, asked: str = "") -> bool:
 def _are_quotes_said(hint: str, said: str) -> bool:
     quoted = [next(part for part in found.groups() if part) for found in _QUOTED.finditer(hint)]
     bare = [] if quoted else [found["x"] for pattern in patterns("literal") for found in pattern.finditer(hint)]
-    # "with a short summary" describes; "with Good morning" is to be written as it stands.
+    # "with a short summary" describes; "with Good morning" is to be written literally.
     literal = [text for text in bare if text[:1].isupper() or text.rstrip().endswith(("!", "?"))]
     return all(plain(text) in said for text in (*quoted, *literal))
 
@@ -96,7 +96,7 @@ def _are_numbers_said(hint: str, said: str, asked: str) -> bool:
 
 
 def _are_names_said(hint: str, said: str, asked: str) -> bool:
-    """A capital within a sentence marks a name where not all nouns have one; told only where both write in Latin."""
+    """A capital within a sentence marks a name, unless all nouns have one; known only if both are in Latin script."""
     spoken = language_of(hint)
     if spoken is None or language(spoken).capitals != "names" or not _LATIN.search(said):
         return True

@@ -27,9 +27,9 @@ def taught_hints(
     request: Sequence[Message],
     source: HintFrom,
 ) -> tuple[Hint, ...]:
-    """The hints that are learned from, whatever the score: what a judge's vote says must be the user's.
+    """The hints that are learned from, whatever the score: a hint of a judge's vote must be based on the user's words.
 
-    The judge's tries must speak for it too. The user's own words count where the reply was bad and `source` says so.
+    The judge's votes must support it, too. The user's own words count if the reply was bad and `source` says so.
     """
     said = " ".join(item.text for item in owner_messages(next_state))
     asked = " ".join(own_words(item.text) for item in request if item.role is Role.USER)
@@ -41,11 +41,11 @@ def taught_hints(
 
 
 def best_founded(hints: Sequence[Hint], said: str, *, tries: int) -> list[Hint]:
-    """Those of the judge's hints that most speaks for: others that say much the same, and words the user `said`.
+    """The judge's hints with the most support: similar hints of other votes, and words the user `said`.
 
-    Nothing where it does not know: fewer than half of the `tries` found anything, several of them have nothing to do
-    with each other or with what was said, or the best ones contradict each other. A hint that forbids echoes nobody
-    who forbade nothing.
+    Nothing if the judge is unsure: fewer than half of the `tries` found anything, several of them have nothing in
+    common with each other or with what was said, or the best ones contradict each other. A hint that forbids something
+    has no support in the words of a user who forbade nothing.
     """
     if 2 * len(hints) < tries:
         return []
@@ -60,11 +60,11 @@ def best_founded(hints: Sequence[Hint], said: str, *, tries: int) -> list[Hint]:
 
 
 def kept_hint(turn: Turn, verdict: Verdict, said: str) -> Hint | None:
-    """The hint to serve the turn's user with from now on; None where there is none to trust that far.
+    """The hint to use in the user's prompts from now on; None if none can be trusted that far.
 
-    It would stand in every prompt, so it takes more than to be learned from once: it means the same in another task,
-    at least half of the judge's tries found anything to say, and one of them echoes what the user `said` or is much
-    like another. Of several the one with most of this.
+    It would be in every prompt, so the conditions are stricter than for learning from it once: it means the same in
+    another task, at least half of the judge's votes found a hint, and one of them repeats what the user `said` or is
+    much like another. Of several, the one with the most support is chosen.
     """
     tries = [vote for vote in verdict.votes if vote.asked == "hint"]
     found = [vote.hint for vote in tries if vote.score == 1 and vote.hint is not None]
@@ -73,7 +73,7 @@ def kept_hint(turn: Turn, verdict: Verdict, said: str) -> Hint | None:
     asked = " ".join(item.text for item in turn.messages)
     general = [hint for hint in verdict.hints if is_general(hint.text, asked)]
     worth = {hint: _support(hint, found) + bool(telling_words(hint.text) & telling_words(said)) for hint in general}
-    is_alone = len(tries) < 2  # there is no second voice to be had
+    is_alone = len(tries) < 2  # there is no second vote
     trusted = [hint for hint in general if worth[hint] > 0 or is_alone or hint.source is not HintSource.JUDGE]
     return max(trusted, key=lambda hint: (worth[hint], _agreement(hint, general)), default=None)
 

@@ -29,7 +29,7 @@ class Budget(Protocol):
     """Who keeps count."""
 
     async def spend_judge_call(self, day: int, limit: int) -> bool:
-        """Notes one call more on this day (UTC, counted from 1970); False where the limit is spent."""
+        """Counts one more call on this day (UTC, counted from 1970); False if the limit is reached."""
         ...
 
 
@@ -41,7 +41,7 @@ class ForgetfulBudget:
         self._calls = 0
 
     async def spend_judge_call(self, day: int, limit: int) -> bool:
-        """Notes one call more; False where the limit is spent."""
+        """Counts one more call; False if the limit is reached."""
         if day != self._day:
             self._day, self._calls = day, 0
         if self._calls >= limit:
@@ -55,7 +55,7 @@ class LlmJudge:
     """Asks a `Chat`; a tool's own error status outranks what it says.
 
     Each call has a timeout and bounded retries, and all of them share one bound on calls in flight and one daily
-    budget. `readable` takes out of a conversation what its client wrote around it.
+    budget. `readable` removes from a conversation what its client wrote around it.
     """
 
     chat: Chat
@@ -72,7 +72,7 @@ class LlmJudge:
         self._slots = asyncio.Semaphore(self.settings.calls_in_flight)
 
     async def judge(self, turn: Turn, next_state: NextState) -> Verdict:
-        """The verdict on a turn. Raises JudgeError where a question got no answer at all, and then the turn waits."""
+        """The verdict on a turn. Raises JudgeError if a question got no answer at all, and then the turn waits."""
         said = owner_messages(next_state)
         status = tool_status(next_state)
         voted_on = said or (foreign_messages(next_state) if self.settings.tool_votes else ())
@@ -97,9 +97,9 @@ class LlmJudge:
         )
 
     async def step_score(self, turn: Turn, next_state: NextState, environment: str) -> float | None:
-        """How good a step of an episode was, between -1 and 1: the mean of the valid votes, None where nobody voted.
+        """How good a step of an episode was, between -1 and 1: the mean of the valid votes, None if there are none.
 
-        A tool's own error status outranks them. Raises JudgeError where there was no answer at all.
+        A tool's own error status outranks them. Raises JudgeError if there was no answer at all.
         """
         status = tool_status(next_state)
         if status is not None:
@@ -110,7 +110,7 @@ class LlmJudge:
     async def _ask(self, asked: Question, turn: Turn, said: Sequence[Message]) -> tuple[Vote, ...] | JudgeError:
         """The answers to one question, asked `votes` times at once, or why there is none.
 
-        Empty where there is nothing to ask about.
+        Empty if there is nothing to ask about.
         """
         if not said:
             return ()
@@ -179,7 +179,7 @@ _BOXED = re.compile(r"\\boxed\s*\{\s*([+\-−]?)\s*([0-9]+)\s*\}")
 
 
 def vote_of(reply: str) -> int | None:
-    r"""The last `\boxed{}` integer, or None where there is none or it is not -1, 0 or 1."""
+    r"""The last `\boxed{}` integer, or None if there is none or it is not -1, 0 or 1."""
     found = _BOXED.findall(reply)
     if not found:
         return None
@@ -191,7 +191,7 @@ def vote_of(reply: str) -> int | None:
 
 
 def majority(votes: Sequence[int | None]) -> int | None:
-    """The score most valid votes agree on; 0 for a tie, None where nobody voted, which is not 0."""
+    """The score most valid votes agree on; 0 for a tie, None if there are no votes, which is not 0."""
     counts = {score: votes.count(score) for score in (-1, 0, 1)}
     most = max(counts.values())
     if most == 0:
@@ -201,6 +201,6 @@ def majority(votes: Sequence[int | None]) -> int | None:
 
 
 def mean_of(votes: Sequence[int | None]) -> float | None:
-    """The mean of the valid votes, None where nobody voted."""
+    """The mean of the valid votes, None if there are none."""
     valid = [vote for vote in votes if vote is not None]
     return sum(valid) / len(valid) if valid else None

@@ -17,7 +17,7 @@ from openclaw_rl.errors import EngineError, JudgeError, RequestError
 class EngineChat:
     """A `Chat` over an engine and its renderer.
 
-    `stop_ids` end an answer; `options` are the template's own arguments (`enable_thinking` and the like).
+    `stop_ids` end an answer; `options` are the template's own arguments (such as `enable_thinking`).
     """
 
     engine: Engine

@@ -26,7 +26,7 @@ class Question(StrEnum):
 
     @classmethod
     def of_step(cls, environment: str) -> Question:
-        """What is asked about a step in an environment of this name; that of tools where it has none of its own."""
+        """The question about a step in an environment of this name; that for tools if it has none."""
         return next((one for one in cls if one.value == f"step_{environment}"), cls.STEP_TOOLS)
 
 
@@ -35,7 +35,7 @@ def question(
 ) -> tuple[Message, ...]:
     """The prompt: instruction as system text, then history, request, reply and next state as fenced data.
 
-    `request` holds the messages the reply answered. System messages are left out: they are the client's, and long.
+    `request` are the messages that the reply answered. System messages are left out: they are the client's, and long.
     """
     spoken = [item for item in request if item.role is not Role.SYSTEM]
     start = _start_of_request(spoken)
@@ -73,10 +73,10 @@ def _fenced(text: str) -> str:
 
 
 def _recent(spoken: Sequence[Message], *, is_all: bool) -> str:
-    """The latest messages, each cut in the middle where it is long, as many as there is room for.
+    """The latest messages, as many as fit, each cut in the middle if it is long.
 
-    Unless the request holds a user's words, and so `is_all` there is to it, the latest user's are shown in any case:
-    in the middle of a run they are what is being done.
+    If the request has a user's words, these are all there is to it (`is_all`). Otherwise the latest user message is
+    always shown: in the middle of a run it is the task that is being done.
     """
     lines = [_middle(_line(item), LINE_CHARS) for item in spoken]
     asked = next((at for at in range(len(spoken) - 1, -1, -1) if spoken[at].role is Role.USER), len(spoken))

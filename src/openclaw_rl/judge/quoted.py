@@ -1,7 +1,7 @@
-"""Whose words a text holds: what its author wrote, without what they quoted; and foreign text that talks to its reader.
+"""What the author of a text wrote, without what they quoted; and foreign text that addresses its reader.
 
 A person forwards a mail, pastes a page or quotes an answer: those words are not theirs, and must neither score a reply
-nor word a hint. What tools fetched may be voted on, but not the lines in it that are written for whoever reads them.
+nor become a hint. Text that tools fetched may be voted on, but not the lines in it that address its reader.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FENCED = re.compile(
     r".*?(?:^[ \t]*(?P=fence)[ \t]*$|\Z)",
     re.IGNORECASE | re.MULTILINE | re.DOTALL,
 )
-# A short quotation is a name, or the words that were wanted; a long one is somebody else's.
+# A short quotation is a name, or the words that were wanted; a long one is another person's text.
 _LONG_QUOTED = re.compile(
     r"\"[^\"]{40,}\"|“[^”]{40,}”|„[^“”]{40,}[“”]|«[^»]{40,}»|‹[^›]{40,}›|「[^」]{20,}」|『[^』]{20,}』|“[^”\x00-\u2fff]{20,}”"
 )
@@ -37,7 +37,7 @@ _MARKS = r"\\boxed|\[/?hint|<<<|>>>|<\|?(?:im_start|im_end|system|assistant)|\[/
 
 
 def own_words(text: str) -> str:
-    """What the author of a text wrote; a mark stands where they quoted somebody or something else."""
+    """What the author of a text wrote; a mark replaces what they quoted."""
     for pattern in (_TAGGED, _FENCED, _between()):
         text = pattern.sub(LEFT_OUT + "\n", text)
     text = _LONG_QUOTED.sub(LEFT_OUT, text)
@@ -55,7 +55,7 @@ def has_own_words(text: str) -> bool:
 
 
 def disarmed(text: str) -> str:
-    """Foreign text without the lines that are addressed to whoever reads it."""
+    """Foreign text without the lines that address its reader."""
     addresses = _addresses()
     if addresses.search(text) is None:
         return text
@@ -65,7 +65,7 @@ def disarmed(text: str) -> str:
 
 @lru_cache
 def _forwarded() -> re.Pattern[str]:
-    """The line from which on all that follows was written by somebody else, as mail programs put it."""
+    """The line after which everything was written by another person, as mail programs mark it."""
     phrases = _any(phrase for each in _languages() for phrase in each.forwarded)
     senders = _any(word for each in _languages() for word in each.from_)
     headers = _any(word for each in _languages() for word in each.headers)
@@ -79,14 +79,14 @@ def _forwarded() -> re.Pattern[str]:
 
 @lru_cache
 def _replied() -> re.Pattern[str]:
-    """The line that says whose words come next."""
+    """The line that says who wrote the next words."""
     wrote = "|".join(pattern for each in _languages() for pattern in each.wrote)
     return re.compile(rf"^[ \t]*(?:{wrote})[ \t\u00a0]*[:：][ \t]*$", re.IGNORECASE | re.MULTILINE)
 
 
 @lru_cache
 def _between() -> re.Pattern[str]:
-    """What stands between two lines of which one says that it begins and the other that it ends."""
+    """The text between two lines, one that marks its beginning and one that marks its end."""
     begin = _any(word for each in _languages() for word in each.begin)
     end = _any(word for each in _languages() for word in each.end)
     rule = r"^[ \t]*(?:-{3,}|={3,}|#{3,}|\*{3,})[ \t]*"
@@ -97,7 +97,7 @@ def _between() -> re.Pattern[str]:
 
 @lru_cache
 def _addresses() -> re.Pattern[str]:
-    """A line that speaks to a model, a judge or a grader, or that holds the marks in which judges answer."""
+    """A line that addresses a model, a judge or a grader, or that contains the marks in which judges answer."""
     return re.compile("|".join([_MARKS, *(one for each in _languages() for one in each.addresses)]), re.IGNORECASE)
 
 

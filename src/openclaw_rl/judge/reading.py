@@ -1,6 +1,6 @@
 """A turn and what followed it, as the numbers that a classifier reads: its words and plain marks.
 
-Nothing is kept of what was read: who asks to be forgotten is.
+Nothing of what was read is kept, so there is nothing here to forget.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from openclaw_rl.core.message import Message, Role
 
-MOST_WORDS = 64  # of what followed, from both ends where it is longer
+MOST_WORDS = 64  # of what followed, from both ends if it is longer
 MOST_CONTEXT = 40  # of the request and of the reply each
 MARKS = ("upper", "title", "digit", "sign", "quoted", "asked", "replied", "single")
 _WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
@@ -23,9 +23,9 @@ _MOST_LETTERS = 24
 
 @dataclass(frozen=True, slots=True)
 class TurnReading:
-    """What followed a reply, word by word with marks; beside it the words of the request and of the reply.
+    """What followed a reply, word by word with marks, and the words of the request and of the reply.
 
-    `places` are where each word stands in `text`, which is what was said.
+    `places` are the positions of the words in `text`, which is what was said.
     """
 
     kind: str  # who spoke: user, tool, or error for a tool that reports one
@@ -38,7 +38,7 @@ class TurnReading:
 
 
 def reading(request: Sequence[Message], reply: Message, said: Sequence[Message]) -> TurnReading:
-    """The reading of a turn. `request` holds the messages that the reply answered."""
+    """The reading of a turn. `request` contains the messages that the reply answered."""
     text = "\n".join(item.text for item in said)
     found = [(match.group(), match.start(), match.end()) for match in _WORD.finditer(text)]
     if len(found) > MOST_WORDS:

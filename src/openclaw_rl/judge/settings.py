@@ -11,15 +11,15 @@ class HintFrom(StrEnum):
     """Whose words may become a hint."""
 
     JUDGE = "judge"
-    FOLLOWUP = "followup"  # the user's own next words, where they correct
+    FOLLOWUP = "followup"  # the user's own next words, if they correct
     BOTH = "both"
 
 
 class HintWhen(StrEnum):
     """For which scores a judge is asked for a hint."""
 
-    ALWAYS = "always"  # beside the score, at once
-    CORRECTIVE = "corrective"  # after the score, where it is not +1
+    ALWAYS = "always"  # at the same time as the score
+    CORRECTIVE = "corrective"  # after the score, if it is not +1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class JudgeSettings:
 
     url: str = ""
     """The base URL of an OpenAI-style endpoint that judges; empty for a model on this machine. Change it when another
-    model, at an address, should judge: recommended for real models."""
+    model, at an endpoint, should judge: recommended for real models."""
     model: str = ""
     """The model's name at that endpoint or, without one, a folder or hub name; empty for the served base model. Change
     it with judge.url, or for a second model on this machine."""
@@ -46,7 +46,7 @@ class JudgeSettings:
     temperature: float = 0.6
     """Sampling temperature of the judge. At 0 all votes are the same."""
     max_tokens: int = 512
-    """The longest answer of a judge; a judge that thinks aloud needs more. Change it when the judge thinks aloud and is
+    """The longest answer of a judge; a judge that writes out its thinking needs more. Change it when its thinking is
     cut off (the doctor says so)."""
     timeout_s: float = 120.0
     """How long one call may take before it counts as failed. Change it when the judge is slow."""
@@ -55,7 +55,7 @@ class JudgeSettings:
     retry_s: float = 1.0
     """The first pause after a failure; it doubles with each further one."""
     retry_max_s: float = 60.0
-    """The longest pause between attempts while a judge is away."""
+    """The longest pause between attempts while a judge is unavailable."""
     at_once: int = 2
     """How many turns are judged at the same time. Change it when the judge's endpoint can answer more at the same
     time."""
@@ -78,11 +78,11 @@ class JudgeSettings:
     nice: int = 10
     """Nice value of a separate local judge model's process; 19 is the lowest priority."""
     tool_votes: bool = True
-    """Whether a judge votes on tool results that do not say themselves whether they worked. Change it when tool results
+    """Whether a judge votes on tool results that do not say whether the call succeeded. Change it when tool results
     say little and votes on them are wrong."""
     idle_only: bool = False
-    """Whether turns are judged only while nobody is being served. Change it when judging slows answers down on a small
-    machine."""
+    """Whether turns are judged only while no request is being answered. Change it when judging slows answers down on a
+    small machine."""
 
     def __post_init__(self) -> None:
         for name, value in (

@@ -18,7 +18,7 @@ from openclaw_rl.judge.quoted import LEFT_OUT, LINE_LEFT_OUT, disarmed, has_own_
 _FAILED_WORDS = frozenset({"error", "failed", "failure", "timeout"})
 _WORKED_WORDS = frozenset({"ok", "success", "succeeded", "completed"})
 _EXIT_KEYS = ("exit_code", "exitCode", "exit_status", "returncode")
-# Frameworks put these in front of (or, for exit codes, behind) what a tool printed; they are no part of a document.
+# Frameworks put these before (or, for exit codes, after) what a tool printed; they are not a part of a document.
 _ERROR_HEAD = re.compile(r"\A\s*(?:Error|ERROR|ToolError|Exception)\s*:|\A\s*Traceback \(most recent call last\):")
 _EXIT = r"(?:exited with (?:code|status)|exit[ _-]?code|exit[ _-]?status|return[ _-]?code)\s*[:=]?\s*(-?[0-9]{1,10})"
 _EXIT_TAIL = re.compile(rf"{_EXIT}[.)\]]*\s*\Z", re.IGNORECASE)
@@ -32,9 +32,9 @@ _EXIT_TAG = re.compile(rf"<({_EXIT_TAGS})>\s*(-?[0-9]{{1,10}})\s*</\1>", re.IGNO
 
 
 def tool_status(next_state: NextState) -> int | None:
-    """-1 where a tool reports an error, +1 where all of them report success, None where they do not say.
+    """-1 if a tool reports an error, +1 if all of them report success, None if they do not say.
 
-    None too for a user's words, which no rule can read.
+    Also None for a user's words, which no rule can read.
     """
     if next_state.source is NextStateSource.USER:
         return None
@@ -51,13 +51,13 @@ def owner_messages(next_state: NextState) -> tuple[Message, ...]:
 
 
 def foreign_messages(next_state: NextState) -> tuple[Message, ...]:
-    """What tools gave back, to be voted on where nobody spoke: without the lines that are written for a reader."""
+    """What tools returned, to be voted on if no user spoke: without the lines that address a reader."""
     given = (item.with_text(disarmed(item.text)) for item in next_state.messages if item.role is Role.TOOL)
     return tuple(item for item in given if item.text.replace(LINE_LEFT_OUT, "").strip())
 
 
 def followup_hint(next_state: NextState) -> Hint | None:
-    """The user's own next words as a hint, where they say something. For replies that were found bad."""
+    """The user's own next words as a hint, if they say something. For replies that were found bad."""
     if next_state.source is not NextStateSource.USER:
         return None
     said = "\n".join(item.text for item in owner_messages(next_state))
@@ -65,7 +65,7 @@ def followup_hint(next_state: NextState) -> Hint | None:
 
 
 def feedback_hint(feedback: Feedback) -> Hint | None:
-    """What the user wrote beside a thumb down, where it says something."""
+    """What the user wrote with a thumb down, if it says something."""
     return _own_words(own_words(feedback.text or "").replace(LEFT_OUT, "")) if feedback.score < 0 else None
 
 
@@ -86,7 +86,7 @@ def _status(item: Message) -> int | None:
 
 
 def _exit_code(text: str) -> int | None:
-    """The code a framework put before or behind what a command printed: in a header, in a tag or in a last line.
+    """The code a framework put before or after what a command printed: in a header, in a tag or in a last line.
 
     A tag counts only as the first or last thing: within the output it is what the command printed.
     """

@@ -1,6 +1,6 @@
-"""Which words a classifier knows, and what it makes of one that it does not: the word it may be a slip of, and letters.
+"""Which words a classifier knows, and how it reads one that it does not: as a misspelt known word, and by its letters.
 
-A word that nobody taught gets no number of its own: a random one would say more than the letters do.
+A word that was not taught gets no number of its own: a random one would be less useful than its letters.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class WordRows:
     """The rows of a table that a word is read by: `whole` is a known word's (UNKNOWN without one), `parts` letters'."""
 
     whole: int
-    is_known: bool  # False where `whole` is only the word it may be a slip of
+    is_known: bool  # False if `whole` is only the word it may be a slip of
     parts: tuple[int, ...]
 
 
@@ -53,14 +53,14 @@ class Spelling:
 
 
 def letter_groups(word: str) -> list[str]:
-    """The groups of three to five letters of a word, with its ends marked; a sign has none."""
+    """The groups of three to five letters of a word, with its ends marked; a punctuation mark has none."""
     whole = f"<{word}>"
     sizes = _SIZES if len(word) > 1 else ()
     return [whole[at : at + size] for size in sizes for at in range(len(whole) - size + 1)]
 
 
 def spelling_bytes(words: Sequence[str], parts: Sequence[str]) -> bytes:
-    """A spelling's words and groups, a line each and an empty line between, as a model folder holds them."""
+    """A spelling's words and groups, one per line with an empty line between them, as in a model folder."""
     return "\n\n".join("\n".join(listed) for listed in (words, parts)).encode()
 
 

@@ -30,10 +30,10 @@ log = logging.getLogger(__name__)
 POLL_S = 5.0
 DAY_S = 86400
 LOG_EVERY_S = 60.0
-# A turn that failed so often while others got their verdicts is itself the reason: it is given up as not voted on.
+# If a turn failed this often while others got their verdicts, it is itself the reason: it ends without a vote.
 GIVE_UP_AFTER = 8
 MOST_OVERRULED = 200  # of a user: what an owner said in the judge's place, the newest
-MOST_FAILED = 10_000  # turns whose failures are remembered
+MOST_FAILED = 10_000  # turns with failures that are remembered
 Row = tuple[Turn, NextState, Feedback | None]
 
 
@@ -71,11 +71,11 @@ class JudgeStage:
             "judge_in_flight": held.in_flight,
             "judge_failed": held.failed,
             "turns_judged": held.judged,
-            "judge_failures_held": len(self._failures),  # turns that wait and whose judging failed before
+            "judge_failures_held": len(self._failures),  # turns that wait after judging failed
         }
 
     async def report(self, facts: StoreFacts) -> StageReport:
-        """Where judging stands."""
+        """The state of judging."""
         limit, held = self.settings.daily_calls, self.status
         calls = await self.store.judge_calls(int(time.time() // DAY_S)) if limit else 0
         held = replace(held, calls_today=calls, calls_limit=limit)
@@ -169,7 +169,7 @@ class JudgeStage:
         times, before = self._failures.get(turn, (0, self.status.judged))
         self._failures[turn] = (times + 1, before)
         self._since_success.add(turn)
-        if len(self._failures) > MOST_FAILED:  # the one that failed first is as if it had not
+        if len(self._failures) > MOST_FAILED:  # the oldest failure is dropped
             del self._failures[next(iter(self._failures))]
         delay = min(self.settings.retry_s * 2 ** min(self._in_a_row, 30), self.settings.retry_max_s)
         self._in_a_row += 1
@@ -191,9 +191,9 @@ class JudgeStage:
 
 
 async def verdict_on(row: Row, judge: Judge) -> Verdict:
-    """What the user said outright, else what the judge finds. Raises JudgeError.
+    """The user's explicit verdict, else the judge's. Raises JudgeError.
 
-    A thumb decides the score alone; the judge is still asked where a thumb down came without words, for the hint.
+    A thumb decides only the score; if a thumb down came without words, the judge is still asked for the hint.
     """
     turn, next_state, feedback = row
     if feedback is None:
@@ -207,7 +207,7 @@ async def verdict_on(row: Row, judge: Judge) -> Verdict:
 
 
 def _said(row: Row) -> str:
-    """What the user said to the turn, beside it or after it."""
+    """What the user said about the turn, in feedback or in the next message."""
     _, next_state, feedback = row
     return "\n".join([*(item.text for item in owner_messages(next_state)), (feedback and feedback.text) or ""])
 
@@ -219,12 +219,12 @@ RAW = "as its owner judged the same words before"
 def by_precedent(verdict: Verdict, after: NextState, overruled: Sequence[tuple[Overrule, NextState]]) -> Verdict:
     """The verdict, or the owner's score in place of the judge's if `overruled` has the same words.
 
-    So nobody has to say it twice. It must be the same user, the same words, and the same decision of the judge: what
-    looks alike to a judge is often not meant alike (docs/decisions/0034-what-an-owner-overruled.md). Only rows of the
-    store are used, so a turn that was forgotten no longer decides.
+    So an owner need not say it twice. It must be the same user, the same words, and the same decision of the judge:
+    words that look alike to a judge often differ in meaning (docs/decisions/0034-what-an-owner-overruled.md). Only rows
+    of the store are used, so a turn that was forgotten no longer decides.
 
-    `overruled` is what was said of turns of the same user, newest first. Of the judge's hints those stay that the owner
-    let stand then. Where owners said different things of the same words, the judge's verdict stays.
+    `overruled` are owners' verdicts on turns of the same user, newest first. Of the judge's hints those stay that the
+    owner kept then. If owners decided differently about the same words, the judge's verdict stays.
     """
     words = _words_said(after)
     if verdict.source is not VerdictSource.VOTES or not words:

@@ -1,4 +1,4 @@
-"""How judging goes, what keeps turns from being judged, and how a judge is known that says nothing."""
+"""The status of judging, what keeps turns from being judged, and how a judge without useful votes is detected."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SAME = 20  # votes that all say the same before a judge is suspected
 
 @dataclass(frozen=True, slots=True)
 class JudgeStatus:
-    """How judging goes, for people. `failed` counts attempts; those turns wait, none is lost."""
+    """The status of judging, for people. `failed` counts attempts; those turns wait, none is lost."""
 
     waiting: int = 0
     in_flight: int = 0
@@ -27,7 +27,7 @@ class JudgeStatus:
 
 
 def judge_findings(facts: StoreFacts, status: JudgeStatus, *, is_live: bool) -> Iterator[Finding]:
-    """Whether the judge answers, and whether what it says tells anything; `is_live` where a server runs."""
+    """Whether the judge answers, and whether its votes are informative; `is_live` if a server runs."""
     waiting = facts.unjudged
     if status.calls_limit and status.calls_today >= status.calls_limit:
         yield Finding(

@@ -21,9 +21,9 @@ REMEMBERED = 64  # prompts: the next version is mostly tried on the same
 
 @dataclass(frozen=True, slots=True)
 class TrialPrompt:
-    """A prompt to try versions on, and the prompts in which the base model reads it: as it is, and with wishes.
+    """A prompt to try versions on, and the prompts in which the base model reads it: unchanged, and with wishes.
 
-    The last reading is the one the base model answers.
+    The base model answers the last of these readings.
     """
 
     bare: Prompt
@@ -32,7 +32,7 @@ class TrialPrompt:
 
 @dataclass(frozen=True, slots=True)
 class ScoredReply:
-    """A sampled reply, with the likeliest tokens and the log-probability at each place under whoever said it."""
+    """A sampled reply, with the likeliest tokens and the log-probability at each place under its own model."""
 
     tokens: tuple[int, ...]
     tops: tuple[Top, ...]
@@ -97,7 +97,7 @@ class BaseReplies:
         return self._known[key]
 
     async def reply(self, prompt: Prompt, version: PolicyVersion, *, most: int = 0) -> ScoredReply:
-        """What a version says. Raises EngineError or RequestError where the engine cannot be asked now."""
+        """What a version says. Raises EngineError or RequestError if the engine cannot be asked now."""
         sampling = Sampling(
             max_tokens=most or self.most,
             temperature=self.temperature,

@@ -48,10 +48,10 @@ class Comparison:
     async def of(
         self, versions: Sequence[PolicyVersion], prompts: Sequence[Sequence[Message]], *, max_tokens: int
     ) -> list[ComparedPrompt]:
-        """Each version's likeliest answer to each prompt; those of their users' latest turns where none are given.
+        """Each version's likeliest answer to each prompt; by default the prompts of their users' latest turns.
 
-        Refused versions can be looked at too. Raises ConfigError for a version that does not exist or prompts there are
-        none of, AdapterError for one whose folder is damaged, EngineError where there is no room for it.
+        Refused versions can be compared too. Raises ConfigError for a version that does not exist or if there are no
+        prompts, AdapterError if a version's folder is damaged, EngineError if there is no room for it.
         """
         rows = [await self._row(version) for version in versions]
         asked = [tuple(prompt) for prompt in prompts] or await self._recent()

@@ -1,9 +1,9 @@
-"""How often a version leaves what the base model could have said, token by token, from the likeliest tokens of each.
+"""How often a version departs from what the base model could have said, from the likeliest tokens at each place.
 
-The base model reads a prompt in several ways: as it is, and with the wishes of its user in it. A version that learned
-these wishes says what one of the readings would say, or something between them. It departs where it says what none of
-them would, or loses what all of them are sure of. The figures are chances, so they mean the same for a model of any
-size, and a chance of one in twenty is seen from a few replies, without waiting for the one that goes wrong.
+The base model reads a prompt in several ways: unchanged, and with the wishes of its user in it. A version that learned
+these wishes replies as the base model does in one of the readings, or somewhere between them. It departs if it says a
+token that none of them would, or loses a token that all of them are sure of. The figures are probabilities, so they
+mean the same for a model of any size. A probability of one in twenty shows in a few replies, before one goes wrong.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from collections.abc import Sequence
 
 from openclaw_rl.publish.divergence import Top
 
-LIKELIER = 10.0  # a token that a version finds so much likelier than any reading does is not of the base model
-SURE = 0.8  # a token that each reading gives so much is content: no wish touches it
-WISHED = 0.05  # a token that one reading gives so much, and another at most half of that, is a wish's matter
+LIKELIER = 10.0  # a token that a version finds this many times likelier than any reading is not the base model's
+SURE = 0.8  # a token to which each reading gives this probability is content: no wish concerns it
+WISHED = 0.05  # a token with this probability in one reading, and at most half of it in another, concerns a wish
 LEAST = 1e-9
 
 
 def departure(candidate: Top, readings: Sequence[Top], *, temperature: float) -> float:
-    """The chance that the next token, drawn at this temperature, departs from all the readings.
+    """The probability that the next token, drawn at this temperature, departs from all the readings.
 
-    That is what the candidate gives to tokens `LIKELIER` than under any reading; or, where all readings are `SURE` of
-    one token, what it takes from that one, whichever is more. What it gives to a token that the wishes make likelier,
-    and that is not so much likelier still, is not lost: a wish that the base model follows now and then is followed.
+    It is the larger of two: the probability that the candidate gives to tokens `LIKELIER` than under any reading, and,
+    if all readings are `SURE` of one token, the probability that it takes from that one. Probability given to a token
+    that the wishes make likelier is not lost, unless it is much more: a wish that the base model follows sometimes is
+    followed.
     """
     if not candidate or not all(readings):
         return 0.0
@@ -50,7 +51,7 @@ def departure(candidate: Top, readings: Sequence[Top], *, temperature: float) ->
 
 
 def _is_wished(token: int, readings: Sequence[dict[int, float]]) -> bool:
-    """Whether the readings differ about a token that one of them would say: a wish touches it."""
+    """Whether the readings differ about a token that one of them would say: a wish concerns it."""
     given = [math.exp(reading[token]) if token in reading else 0.0 for reading in readings]
     return max(given) >= WISHED and 2 * min(given) <= max(given)
 
@@ -64,10 +65,10 @@ def chance(departures: Sequence[float], reached: Sequence[float] = ()) -> float:
 
 
 def reached(candidate: Sequence[float], readings: Sequence[Sequence[float]]) -> list[float]:
-    """How surely the candidate comes to each token of a reply that a reading gave, beside how surely that one does.
+    """How likely the candidate reaches each token of a reply that a reading gave, relative to that reading.
 
-    All are log-probabilities of the reply's own tokens. What the candidate would say after words that it never says is
-    no matter: a wish that is not yet learned is no damage.
+    All are log-probabilities of the reply's own tokens. What the candidate would say after words that it never says
+    does not matter: a wish that is not yet learned is not damage.
     """
     found, share = [], 1.0
     for index, logp in enumerate(candidate):

@@ -13,8 +13,8 @@ def divergence(candidate: Top, base: Top) -> float:
     """A lower bound of KL(candidate || base) at one position, in nats.
 
     Both are the likeliest (id, logp) of their model. Tokens that both name are compared one by one, those that only
-    the base names as one bin, all others as another. What the candidate gives to the first bin is known only to be no
-    more than its least likely named token, for each; it is taken as the share that makes the divergence smallest.
+    the base names as one bin, all others as another. For each token in the first bin the candidate's probability is
+    known only to be at most that of its least likely named token; the value with the smallest divergence is used.
     """
     named = dict(candidate)
     shared = [(named[token], logp) for token, logp in base if token in named]

@@ -1,9 +1,9 @@
-"""Whether a version does worse than what was served before it: a test that may be looked at after every turn.
+"""Whether a version does worse than the one served before it: a test that may be evaluated after every turn.
 
-The share of corrected turns before a version is known from a few turns only, so it is taken as high as it may well be
-(`share_at_most`). Against that share stands a bet that pays off if turns are corrected more often now (`wealth`): if
-they are not, its expectation never grows, and the chance that it ever exceeds 1/alpha is at most alpha (Ville), however
-often one looks. Source: the e-processes of arXiv 2210.01948.
+The share of corrected turns before a version is known from a few turns only, so its upper confidence bound is used
+(`share_at_most`). A bet against that share pays off if turns are corrected more often now (`wealth`). If they are not,
+its expectation never grows, and the probability that it ever exceeds 1/alpha is at most alpha (Ville), however often it
+is evaluated. Source: the e-processes of arXiv 2210.01948.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from openclaw_rl.store.tables.effects import CorrectionRecord
 STEPS = 400  # of the numerical integral
 BETS = 24  # higher shares that are bet on, evenly spread
 SURE = 0.95  # of the share before
-LEAST = 8  # turns before; where the version before answered fewer, those of the versions before it count too
+LEAST = 8  # turns before; if the version before answered fewer, those of the versions before it count too
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class Suspect:
 def suspects(path: Sequence[PolicyVersion], outcomes: Sequence[CorrectionRecord], *, window: int) -> list[Suspect]:
     """Every version of the path that is still watched, newest first.
 
-    `path` leads from the served version back to what it was made from. A version answers for itself and for those made
-    from it since, over the first `window` judged turns after it took over. Its measure are the turns of the version
-    before, at most `window`, together with earlier ones where those are fewer than `LEAST`.
+    `path` leads from the served version back to what it was made from. The turns of a version and of those made from it
+    count, over the first `window` judged turns after it took over. They are compared with the turns of the version
+    before, at most `window`, together with earlier ones if those are fewer than `LEAST`.
     """
     found = []
     for index, version in enumerate(path[:-1]):
@@ -59,7 +59,7 @@ def suspects(path: Sequence[PolicyVersion], outcomes: Sequence[CorrectionRecord]
 
 
 def worth(before: Iterable[bool], since: Sequence[bool]) -> float:
-    """The most that the bet was worth after any of the turns since; True stands for a corrected one."""
+    """The highest value of the bet after any of the turns since; True means a corrected one."""
     known = list(before)
     return wealth(since, share_at_most(sum(known), len(known)))
 

@@ -31,11 +31,11 @@ log = logging.getLogger(__name__)
 RECENT = 50  # rows looked at for prompts
 LONGER = 16.0  # tokens that a trial reply may be longer in any case
 SHORTER = 4.0  # and shorter
-LEAST_UNASKED = 2  # requests that nobody made: one alone tells too little
+LEAST_UNASKED = 2  # generated requests: one alone is not enough evidence
 DEPARTING = (
     ("gate_departs", "its users"),
     ("gate_departs_others", "others"),
-    ("gate_departs_unasked", "requests that nobody made yet"),
+    ("gate_departs_unasked", "generated requests"),
 )
 
 
@@ -82,7 +82,7 @@ class Gate:
         self._prompts.let_go()
 
     async def check(self, candidate: VersionRow, *, parent: PolicyVersion) -> GateReport:
-        """The report. Raises EngineError or RequestError where the engine cannot try it now."""
+        """The report. Raises EngineError or RequestError if the engine cannot try it now."""
         if not self.settings.gate:
             return GateReport(True, "not tried: the gate is off")
         turns = await self._turns(candidate)
@@ -140,10 +140,10 @@ class Gate:
             attempt.against = f"{again:.0%} of its trial replies repeats itself, {was:.0%} before"
 
     async def _departs(self, attempt: GateTrial) -> None:
-        """Whether its replies hold only what the base model would say, told what its users wish for or not.
+        """Whether its replies contain only what the base model would say, with or without its users' hints.
 
-        Steps of episodes are left out: outcomes are there to teach what the base model would not say. What a version
-        makes of conversations is looked at all the same.
+        Steps of episodes are left out: outcomes are there to teach what the base model would not say. A version's
+        replies in conversations are checked all the same.
         """
         attempt.trials = [trial for trial in attempt.trials if trial.turn.step is None]
         if not attempt.trials:
@@ -195,7 +195,7 @@ class Gate:
                 )
 
     async def _others(self, attempt: GateTrial) -> list[Turn]:
-        """Turns that the version is not tried on yet: of others first, then those that nobody corrected."""
+        """Turns that the version is not tried on yet: those of other users first, then those without a correction."""
         used = {turn.prompt.tokens for turn in attempt.turns[: self.settings.probes]}
         users = {turn.user for turn in attempt.turns[: self.settings.probes]}
         rows = await self.store.rows(limit=RECENT, are_steps=False)
@@ -230,9 +230,9 @@ class Gate:
         await self._keeps(attempt, own, won=0.0 if wish is None else max(0.0, -wish.rise))
 
     async def _keeps(self, attempt: GateTrial, own: Sequence[Sample], *, won: float) -> None:
-        """Whether earlier wishes are met no worse, or by no more than what it `won` of its own, in nats a token.
+        """Whether earlier wishes are followed no worse, or by no more than it `won` for its own, in nats a token.
 
-        A user who asked for the same before, and was refused for an earlier wish of theirs, outweighs that wish.
+        If a user asked for the same before, and the gate refused it for an earlier wish of theirs, that wish yields.
         """
         before, after, most = attempt.parent, attempt.candidate.version, max(self.settings.margins.wish_margin, won)
         kept = wishes.still_wished(await self._kept(attempt.candidate), own)[: self.settings.wish_turns]
@@ -286,8 +286,8 @@ class Gate:
     async def _turns(self, candidate: VersionRow) -> list[Turn]:
         """Recent main turns, one for each prompt, those the version was not trained on first.
 
-        Turns of conversations and steps of episodes take turns, so that many of one kind crowd out none of the other.
-        An own version is tried on its owner's turns where there are any.
+        Turns of conversations and steps of episodes alternate, so that many of one kind do not crowd out the other.
+        A user's or agent's version is tried on its owner's turns if there are any.
         """
         own, taught = candidate.version.scope, await self._taught(candidate)
 
@@ -299,14 +299,14 @@ class Gate:
         return (await recent(own) if own != SHARED else []) or await recent(None)
 
     async def _taught(self, candidate: VersionRow) -> set[str]:
-        """The turns that its step learned from, those whose requests a wish was shown on among them."""
+        """The turns that its step learned from, including those with requests on which a wish was demonstrated."""
         samples = await self.store.effects.samples(candidate.turns)
         return {*candidate.turns, *(other.turn for sample in samples for other in sample.elsewhere)}
 
     def _usable(self, rows: Sequence[TurnRow]) -> dict[tuple[int, ...], Turn]:
-        """The turns to try a version on, each behind its client's own prompt: hints would speak for the weights.
+        """The turns to try a version on, each with its client's own prompt: with hints the weights would not be tested.
 
-        Those that are soon read; where all prompts are long, as some clients' are, the newest alone.
+        Only those that are cheap to read; if all prompts are long, as some clients' are, only the newest.
         """
         turns = [row.turn for row in rows if row.turn.is_main and row.turn.completion.tokens]
         short = [turn for turn in turns if len(turn.prompt) <= self.settings.probe_prompt_tokens]

@@ -1,7 +1,7 @@
-"""A user who asks for the same again after the gate refused it: one of their own earlier wishes yields each time.
+"""If a user asks for the same again after the gate refused it, one of their own earlier wishes yields each time.
 
-The gate holds a version to what earlier hints ask for. Where one of these was misheard, or the user has other things in
-mind now, it would refuse every version that learns what they ask for, however often they do.
+The gate requires a version to follow earlier hints. If one of these was misunderstood, or the user wants something else
+now, it would refuse every version that learns what they ask for, however often they ask.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RepeatedWishes:
         """By user: how many versions were refused for earlier hints although they had learned what is asked again now.
 
         Counted back to the last version that learned it and was not refused so. `own` are the step's samples. Raises
-        EngineError or RequestError where the engine cannot tell now.
+        EngineError or RequestError if the engine cannot tell now.
         """
         found: Counter[str] = Counter()
         asking: dict[str, list[Sample]] = {}
@@ -90,7 +90,7 @@ class RepeatedWishes:
 def without_yielding(
     held: Sequence[tuple[Sample, MeanShift]], refusals: Counter[str]
 ) -> list[tuple[Sample, MeanShift]]:
-    """What earlier hints ask for, less one wish for each of its user's refusals: those given up most, first."""
+    """What earlier hints ask for, without one wish for each refusal of its user: those given up most come first."""
     left = list(held)
     for user in refusals.elements():
         own = [(sample, change) for sample, change in left if sample.user == user]

@@ -1,8 +1,8 @@
-"""Pruning: the weights of versions that nobody needs any more are removed; what made them stays.
+"""Pruning: the weights of versions that are not needed any more are removed; what made them stays.
 
 `manifest.json` and the adapter's configuration are kept, so that `openclaw-rl replay --restore` can make the weights
-again, bit for bit, as long as the samples are there. The store is told first and the files go after it: whatever is cut
-off is finished at the next start.
+again, bit for bit, as long as the samples are there. A removal is recorded in the store before the files are removed:
+if it is interrupted, it is finished at the next start.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from openclaw_rl.store.tables.keeping import Keep
 
 log = logging.getLogger(__name__)
 REFUSED = 3  # of each scope, the newest: to be looked at and compared
-AT_ONCE = 100  # versions in one transaction: nobody who stores a turn waits long
-BY_HAND_S = 60.0  # weights so much newer than their manifest were put there: by replay, or from a backup
+AT_ONCE = 100  # versions in one transaction, so that storing a turn never waits long
+BY_HAND_S = 60.0  # weights that are newer than their manifest by this were restored: by replay, or from a backup
 KEPT_BY_HAND_S = 7 * 86_400.0  # and stay for a week
 
 
@@ -44,7 +44,7 @@ class OnDisk:
 
 @dataclass(slots=True)
 class Pruning:
-    """Removes weights, of each scope all but the newest so many and what is in use. `due` is rung by publishing."""
+    """Removes weights, in each scope all except the newest N and those in use. Publishing sets `due`."""
 
     store: Store
     served: ServedVersions
@@ -56,9 +56,9 @@ class Pruning:
     _is_finished: bool = False
 
     async def once(self) -> list[PolicyVersion]:
-        """One look: the versions whose weights were removed. What an earlier one could not finish comes first.
+        """One pass: the versions that were pruned. What an earlier pass could not finish comes first.
 
-        Raises StoreError where something cannot be removed; the next look goes on with it.
+        Raises StoreError if something cannot be removed; the next pass continues with it.
         """
         if not self._is_finished:
             await self._finish(await self.store.keeping.pruned())
@@ -82,7 +82,7 @@ class Pruning:
         return Keep(self.settings.keep_versions, REFUSED, frozenset((*back, *self.served.in_use)))
 
     async def _note(self, chosen: Collection[PolicyVersion], back: Collection[PolicyVersion]) -> list[PolicyVersion]:
-        """What is chosen is looked at once more in the transaction that notes it; nothing is loaded meanwhile."""
+        """What is chosen is checked again in the transaction that records it; nothing is loaded meanwhile."""
         return await self.store.keeping.prune({*chosen}, self._keep(back), at_s=self.now())
 
     async def _finish(self, pruned: Collection[PolicyVersion]) -> None:
@@ -92,7 +92,7 @@ class Pruning:
 
 
 def remove_weights(home: Path, versions: Iterable[PolicyVersion]) -> int:
-    """Removes the weights of these versions where they are still there; how many bytes went. Raises StoreError."""
+    """Removes the weights of these versions if they still exist; returns how many bytes. Raises StoreError."""
     freed = 0
     for version in versions:
         for path in sorted(version_folder(home, version).glob(BULK)):
@@ -103,7 +103,7 @@ def remove_weights(home: Path, versions: Iterable[PolicyVersion]) -> int:
 
 
 def prunable(home: Path, versions: Iterable[PolicyVersion], now_s: float) -> list[PolicyVersion]:
-    """Those that could be made again from what stays in their folders, and were not put there by hand lately."""
+    """Those that could be made again from what stays in their folders, and were not restored recently."""
     return [version for version in versions if _is_prunable(home, version_folder(home, version), now_s)]
 
 

@@ -12,12 +12,12 @@ from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import RequestError
 from openclaw_rl.publish.base_replies import BaseReplies, ScoredReply
 
-RUN = 4  # tokens: a run of so many that stood in the reply before is a repetition
+RUN = 4  # tokens: a run of this many that was in the reply before is a repetition
 
 
 @dataclass(frozen=True, slots=True)
 class TrialReply:
-    """A reply to a turn's prompt; `fault` is empty where nothing is wrong with it."""
+    """A reply to a turn's prompt; `fault` is empty if nothing is wrong with it."""
 
     turn: Turn
     said: ScoredReply
@@ -71,7 +71,7 @@ def repetitions(trials: Sequence[TrialReply]) -> tuple[float, float]:
 
 
 def repetition(tokens: Sequence[int]) -> float:
-    """The share of runs of `RUN` tokens that stood in the reply before, from 0 to 1."""
+    """The share of runs of `RUN` tokens that occur earlier in the reply, from 0 to 1."""
     runs = [tuple(tokens[at : at + RUN]) for at in range(len(tokens) - RUN + 1)]
     return 1.0 - len(set(runs)) / len(runs) if runs else 0.0
 

@@ -17,7 +17,7 @@ class Strictness(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Margins:
-    """What a version may differ by from what was served before it; each is described among the settings."""
+    """By how much a version may differ from the one served before it; each margin is described among the settings."""
 
     kl_max: float
     probe_margin: float
@@ -89,9 +89,9 @@ STRICTNESS = {
 
 @dataclass(frozen=True, slots=True)
 class PublishSettings:
-    """What a version must pass before it is served and keep to then, and how many stay at hand."""
+    """What a version must pass before and after it is served, and how many versions are kept."""
 
-    # Nobody outside can judge these: they are shown on request.
+    # A user can hardly judge these: they are shown on request.
     ADVANCED: ClassVar[frozenset[str]] = frozenset(
         {
             "departs_max", "departs_others_max", "departs_unasked_max", "kl_max", "kl_top_k", "kl_turns",
@@ -104,9 +104,9 @@ class PublishSettings:
     """Whether versions must pass the gate before they are served. Their files are always checked. Use false only in
     experiments: versions are then served untested."""
     strictness: Strictness = Strictness.NORMAL
-    """How narrow the margins of the gate and of the watch are: low, normal or high. Each margin can be set by itself
-    too (`openclaw-rl settings --advanced`). Use high when a bad version would cost much, low when the gate refuses
-    versions that you find good."""
+    """How narrow the margins of the gate and of the watch are: low, normal or high. Each margin can also be set
+    separately (`openclaw-rl settings --advanced`). Use high when a bad version would cost much, low when the gate
+    refuses versions that you find good."""
     kl_max: float | None = None
     """How far, in nats a token, a version may be from the base model on the user's recent turns; 1.5 with normal
     strictness."""
@@ -123,38 +123,37 @@ class PublishSettings:
     """Prompts longer than this are not used at the gate. If all prompts are longer, one of them is used. Change it when
     your prompts are longer than 4,096 tokens and the gate should see them."""
     probe_margin: float | None = None
-    """How much larger than its parent's the share of degenerate replies may be; 0.25 with normal strictness."""
+    """How much larger the share of degenerate replies may be than its parent's; 0.25 with normal strictness."""
     length_max: float | None = None
-    """How many times longer trial replies may be than those given to the same prompts before, and 16 tokens; 1.75 with
-    normal strictness."""
+    """How many times longer trial replies may be than the earlier replies to the same prompts, plus 16 tokens; 1.75
+    with normal strictness."""
     length_min: float | None = None
-    """How much shorter they may be than those given before and than what the base model says, told what the user wishes
-    for: this share of the shorter of the two, less 4 tokens; 0.5 with normal strictness."""
+    """How short trial replies may be: this share of a reference length, minus 4 tokens. The reference is the shorter of
+    the earlier replies and of the base model's with the user's hints in the prompt; 0.5 with normal strictness."""
     probe_others: int = 4
-    """How many further prompts the gate uses: other users' prompts, kinds that nobody corrected, and generated ones."""
+    """How many further prompts the gate uses: other users' prompts, kinds without a correction, and generated ones."""
     departs_max: float | None = None
-    """How many replies to its users' prompts may say what the base model would not, told what they wish for or not: a
-    share that is reckoned from the chances of their tokens; 0.04 with normal strictness."""
+    """Which share of the replies to its users' prompts may depart from what the base model says, with or without their
+    hints in the prompt. Computed from the probabilities of the tokens; 0.04 with normal strictness."""
     departs_others_max: float | None = None
-    """The same for prompts of others; 0.08 with normal strictness."""
+    """The same for other users' prompts; 0.08 with normal strictness."""
     departs_unasked_max: float | None = None
-    """The same for requests that nobody made, which the base model may know little about; 0.5 with normal
-    strictness."""
+    """The same for generated requests, about which the base model may know little; 0.5 with normal strictness."""
     repetition_margin: float | None = None
-    """How much more of a trial reply, in the mean, may have stood in it already than in those given before; 0.25 with
+    """How much larger the mean share of repeated text in trial replies may be than in the earlier replies; 0.25 with
     normal strictness."""
     wish_turns: int = 4
     """On how many hinted turns of this step, and of earlier steps, the gate measures whether hints are followed."""
     wish_margin: float | None = None
-    """How much further, in nats a token, a version may be from what the hints would have said than the served one; 0.05
-    with normal strictness."""
+    """How much further than the served version, in nats a token, a version may be from the base model's replies given
+    the hints; 0.05 with normal strictness."""
     give_back: int = 1
     """How often the samples of a refused version are trained again, each time with a smaller learning rate. After that
     they are dropped as not_learnable. 0: drop them at once. Use 0 to give refused corrections up at once, more to try
     them longer."""
     tasks: str = ""
-    """A file of probe tasks, a JSON object a line: `prompt`, and `expect`, a regular expression for the answer. Change
-    it when the model must not lose a skill that you can test."""
+    """A file of probe tasks, one JSON object per line: `prompt`, and `expect`, a regular expression for the answer.
+    Change it when the model must not lose a skill that you can test."""
     task_margin: float = 0.1
     """By how much the share of solved probe tasks may fall below the served version's, or below the best earlier
     version's. Change it with publish.tasks: how many failures are allowed."""
@@ -164,7 +163,7 @@ class PublishSettings:
     """Over how many judged turns a served version is compared with the one before it. A version that does worse is
     rolled back. 0: no comparison. Use 0 when you decide yourself about rollbacks; more to notice small losses."""
     watch_chance: float | None = None
-    """The chance, for each version, that one that does no worse is taken back; 0.005 with normal strictness."""
+    """The probability that a version is rolled back although it does no worse; 0.005 with normal strictness."""
     keep_loaded: int = 2
     """How many versions stay loaded: the served one and those before it, for a quick rollback. Change it when you
     go back often, or memory is short."""
@@ -177,7 +176,7 @@ class PublishSettings:
 
     @property
     def margins(self) -> Margins:
-        """The margins in force: those of the strictness, but for what is set by itself."""
+        """The margins in force: those of the strictness, except for those that are set separately."""
         own = {name: value for name in MARGINS if (value := getattr(self, name)) is not None}
         return replace(STRICTNESS[self.strictness], **own)
 

@@ -25,15 +25,15 @@ from openclaw_rl.store.tables.lessons import Refusal, ReturnedSamples
 
 log = logging.getLogger(__name__)
 POLL_S = 2.0
-# What a version's row says from its leaving the gate until it is served: a crash in between is mended at start.
+# The detail of a version between passing the gate and being served: a crash in between is repaired at the next start.
 ON_ITS_WAY = "passed the gate and is being swapped in"
 LONGEST_PAUSE_S = 300.0
 
 
 @dataclass(slots=True)
 class PublishStage:
-    """Tries one candidate at a time, and watches what is served. `candidate_made` is rung by training,
-    `version_settled` for it, `prune_due` for whoever removes the weights that are not needed any more.
+    """Tries one candidate at a time, and watches what is served. Training sets `candidate_made`; `version_settled` is
+    set for training, and `prune_due` for pruning.
     """
 
     store: Store
@@ -49,11 +49,11 @@ class PublishStage:
     _noticed: str = ""  # what was served when the notice was written
     _failures: int = 0
     _not_before_s: float = 0.0
-    _seen: int = -1  # how far the verdicts were looked at
+    _seen: int = -1  # how far the verdicts were examined
 
     @property
     def status(self) -> PublishStatus:
-        """How it goes at this moment. A notice is over once something else is served, by whatever order."""
+        """The status at this moment. A notice ends once something else is served, by whatever order."""
         current = str(self.served.current(SHARED))
         notice = self._status.notice if current == self._noticed else ""
         return replace(self._status, current=current, owners=self.served.owners, notice=notice)
@@ -64,7 +64,7 @@ class PublishStage:
         return "publish"
 
     def gauges(self) -> Mapping[str, float]:
-        """Versions published, refused and taken back."""
+        """Versions published, refused and rolled back."""
         held = self.status
         return {
             "versions_published": held.published,
@@ -74,7 +74,7 @@ class PublishStage:
         }
 
     async def report(self, facts: StoreFacts) -> StageReport:
-        """Where publishing stands."""
+        """The state of publishing."""
         held = replace(self.status, pinned=", ".join(sorted(facts.seen.pinned)))
         return StageReport(self.name, held, held.at_gate == 0, held.notice, tuple(publish_findings(facts, held)))
 
@@ -91,9 +91,9 @@ class PublishStage:
                 await self._rest()
 
     async def start(self) -> None:
-        """Puts into service what was being served when the program ended.
+        """Serves what was being served when the program ended.
 
-        Where that version's folder is damaged, its nearest intact ancestor is served instead, and the status says so.
+        If that version's folder is damaged, its nearest intact ancestor is served instead, and the status says so.
         """
         rows = await self.store.versions()
         on_their_way = [row for row in rows if row.why == ON_ITS_WAY]
@@ -108,7 +108,7 @@ class PublishStage:
                     await self._finish(row)
 
     async def once(self) -> bool:
-        """Settles the oldest candidate; False where there is none, or it is too early to try again."""
+        """Settles the oldest candidate; False if there is none, or it is too early to try again."""
         await self._mend()
         await self._note_pins()
         if await self._look_back():
@@ -133,7 +133,7 @@ class PublishStage:
         return True
 
     async def _look_back(self) -> bool:
-        """Takes back a version that does worse than what was served before it; True where one was."""
+        """Rolls back a version that does worse than the one served before it; True if one was rolled back."""
         if self.watch is None or (judged := await self.store.effects.last_judged()) == self._seen:
             return False
         outcomes, pins = await self.store.effects.outcomes(), await self.store.orders.pins()
@@ -148,7 +148,7 @@ class PublishStage:
         rows = await self.store.line(current, most=LINE)
         try:
             guilty = await watch.guilty(rows, current, outcomes)
-        except (EngineError, RequestError, AdapterError) as problem:  # it is looked at again after the next verdict
+        except (EngineError, RequestError, AdapterError) as problem:  # it is checked again after the next verdict
             log.warning("cannot compare scope=%s with what was served before: %s", scope, problem)
             return False
         if guilty is None:
@@ -159,10 +159,10 @@ class PublishStage:
         return await self._take_back(rows, current, guilty.version, words, metrics)
 
     async def take_back(self, user: str, version: PolicyVersion) -> bool:
-        """Serves `version` again where all that was made from it since was learned, in vain, from this user alone.
+        """Serves `version` again if all that was made from it since was learned from this user alone, without effect.
 
-        Nothing happens where it is served already, another is pinned, others taught meanwhile, it is damaged, or the
-        engine is away.
+        Nothing happens if it is served already, another is pinned, other users taught meanwhile, it is damaged, or the
+        engine is unavailable.
         """
         current = await self.store.current(version.scope)
         rows = await self.store.line(current, most=LINE)
@@ -185,7 +185,7 @@ class PublishStage:
         words: str,
         metrics: dict[str, float],
     ) -> bool:
-        """Serves what a version was made from, if `current`, which holds it, is still served; False where it cannot."""
+        """Serves what a version was made from, if `current`, which contains it, is still served; False if it cannot."""
         path = path_to(rows, current)
         parent = path[path.index(version) + 1]
         row = next((row for row in rows if row.version == parent), None)
@@ -197,10 +197,11 @@ class PublishStage:
             return False
         if await self.store.current(current.scope) != current:
             return False
-        why = f"taken back: {words}"
+        why = f"rolled back: {words}"
         await self.served.swap(parent, why=f"{version} was {why}")
         for later in path[: path.index(version)]:
-            await self.store.settle(later, VersionStatus.LIVE, f"taken back with {version}, which it was made from", {})
+            with_it = f"rolled back with {version}, which it was made from"
+            await self.store.settle(later, VersionStatus.LIVE, with_it, {})
         await self.store.settle(version, VersionStatus.LIVE, why, metrics)
         notice = f"version {version} was {why}; {parent} is served again"
         self._status = replace(self._status, taken_back=self._status.taken_back + 1, last=notice)
@@ -214,7 +215,7 @@ class PublishStage:
 
     @property
     def looked_at(self) -> int:
-        """How far the verdicts were looked at, as `EffectBook.last_judged` counts."""
+        """How far the verdicts were examined, as `EffectBook.last_judged` counts."""
         return self._seen
 
     async def _rest(self) -> None:
@@ -257,7 +258,7 @@ class PublishStage:
         )
 
     async def _keep_back(self, row: VersionRow, report: GateReport, pinned: PolicyVersion) -> None:
-        """It passed, and training goes on from it; by the owner's order another version is served."""
+        """It passed, and training continues from it; by the owner's order another version is served."""
         await self.served.forget(row.version)
         why = f"{report.why}; not served, since {pinned} is pinned"
         await self.store.orders.pass_behind_pin(row, why=why, metrics=report.metrics)
@@ -265,9 +266,9 @@ class PublishStage:
         log.info("kept back version=%s: %s", row.version, why)
 
     async def _refuse(self, row: VersionRow, report: GateReport, *, is_own_fault: bool = True) -> None:
-        """Refused, and what it learned from waits to be learned again, more gently; given up after `give_back` times.
+        """Refused; its samples wait to be learned again with a smaller learning rate, at most `give_back` times.
 
-        Where it is not its own fault, that does not count.
+        A refusal that is not the version's own fault does not count.
         """
         await self.served.forget(row.version)
         refusal = Refusal(report.why, dict(report.metrics), self.settings.give_back, is_counted=is_own_fault)
@@ -302,7 +303,7 @@ class PublishStage:
             await self._serve(row, "passed the gate")
 
     async def _mend(self) -> None:
-        """Gives owners whose version turned out damaged the nearest one that is whole."""
+        """Gives owners of a damaged version the nearest intact one."""
         while self.served.damaged:
             scope, problem = self.served.damaged.popitem()
             rows, version = await self.store.versions(), await self.store.current(scope)
@@ -330,7 +331,7 @@ class PublishStage:
 
 
 def _became(returned: ReturnedSamples) -> str:
-    """What became of what a refused version had learned from, in words."""
+    """What happened to the samples of a refused version, in words."""
     waiting, given_up = len(returned.waiting), len(returned.given_up)
-    words = f"; {waiting} of its samples will be learned again, more gently" if waiting else ""
+    words = f"; {waiting} of its samples will be learned again, with a smaller learning rate" if waiting else ""
     return f"{words}; {given_up} of its samples are given up as not learnable" if given_up else words

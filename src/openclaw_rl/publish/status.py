@@ -1,4 +1,4 @@
-"""How publishing goes, and what keeps versions from being served."""
+"""The status of publishing, and what keeps versions from being served."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ REFUSED = 3  # versions in a row
 
 @dataclass(frozen=True, slots=True)
 class PublishStatus:
-    """How publishing goes, for people. `notice` tells of something that needs their eye."""
+    """The status of publishing, for people. `notice` reports something that needs attention."""
 
     current: str = ""
     at_gate: int = 0
-    owners: int = 0  # users or agents that have a version of their own
+    owners: int = 0  # users or agents that have their own version
     published: int = 0  # since the program started
     refused: int = 0
-    taken_back: int = 0  # versions that did worse than what was served before them, or were learned in vain
+    taken_back: int = 0  # versions rolled back because they did worse than the one before, or had no effect
     pinned: str = ""  # what is served by the owner's order, whatever is trained
     last: str = ""
     notice: str = ""

@@ -22,20 +22,19 @@ from openclaw_rl.store.rows import VersionRow, VersionStatus
 
 log = logging.getLogger(__name__)
 HANDED_S = 5.0  # a version just named to a request is not unloaded before the request has begun on it
-LEFT_S = 3600.0  # requests may run so long on a version that is no longer served, and on its files if the engine dies
+LEFT_S = 3600.0  # how long requests may run on a version that is no longer served, and on its files if the engine dies
 BY_HAND = "rolled back by hand"
-NAMED = 10  # versions, to who asked for one that there is not
+NAMED = 10  # versions named in the error for one that does not exist
 Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
 class ServedVersions:
-    """The versions being served. `current` never waits: it is what serving asks for each request.
+    """The versions being served. `current` never waits: serving calls it for each request.
 
-    A request ends on the version it began with. Versions that left are unloaded, the newest `keep_loaded` excepted; the
-    engine frees them when their last row ends. Of versions that are a user's or an agent's own the engine holds as many
-    as there is `room` for beside the shared ones: `own` loads them when they are asked for, in place of those unused
-    longest.
+    A request ends on the version it began with. Versions that are no longer served are unloaded, except the newest
+    `keep_loaded`; the engine frees them when their last row ends. Users' and agents' versions are loaded as far as
+    there is `room` for them besides the shared ones: `own` loads them on request, in place of those unused for longest.
     """
 
     store: Store
@@ -45,24 +44,23 @@ class ServedVersions:
     clock: Callable[[], float] = time.monotonic
     damaged: dict[str, AdapterError] = field(default_factory=dict)  # by scope, until publishing has seen to it
     _current: dict[str, PolicyVersion] = field(default_factory=dict)
-    _loaded: list[PolicyVersion] = field(default_factory=list)  # the one used last stands last
+    _loaded: list[PolicyVersion] = field(default_factory=list)  # the one used last comes last
     _awaited: set[PolicyVersion] = field(default_factory=set)  # loaded to be tried or swapped in
     _handed_s: dict[PolicyVersion, float] = field(default_factory=dict)
     _left_s: dict[PolicyVersion, float] = field(default_factory=dict)  # when a version was unloaded
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def current(self, scope: str = SHARED) -> PolicyVersion:
-        """The version that answers a request of this scope; the shared one where the scope has none of its own."""
+        """The version that answers a request of this scope; the shared one if the scope has no version."""
         own = self._current.get(scope)
         if own is not None and (scope == SHARED or not own.is_base):
             return own
         return self._current.get(SHARED, PolicyVersion(SHARED, 0))
 
     async def own(self, scope: str) -> PolicyVersion | None:
-        """The scope's own version, ready to be asked for; None where the shared one answers instead.
+        """The scope's own version, loaded; None if the shared one answers instead.
 
-        It does where the scope has none, where all places are taken by versions in use, and where its folder is
-        damaged.
+        This is so if the scope has none, if versions in use take all places, and if its folder is damaged.
         """
         version = self.current(scope)
         if version.scope == SHARED:
@@ -81,9 +79,9 @@ class ServedVersions:
         return version
 
     async def named(self, version: PolicyVersion) -> PolicyVersion:
-        """The version, ready to be asked for whether it is served or not; it stays until its place is needed.
+        """The version, loaded whether it is served or not; it stays until its place is needed.
 
-        Raises AdapterError where it is not known, damaged or pruned, EngineError where there is no room for it now.
+        Raises AdapterError if it is not known, damaged or pruned, EngineError if there is no room for it now.
         """
         if version not in self._loaded and not version.is_base:
             if await self.store.version(version) is None:
@@ -96,7 +94,7 @@ class ServedVersions:
 
     @property
     def loaded(self) -> tuple[PolicyVersion, ...]:
-        """The versions that the engine holds beside the base model."""
+        """The versions that are loaded besides the base model."""
         return tuple(self._loaded)
 
     @property
@@ -112,18 +110,18 @@ class ServedVersions:
 
     @property
     def active(self) -> tuple[str, ...]:
-        """The scopes whose own versions are at hand, having been asked for lately."""
+        """The scopes with loaded versions, because these were requested recently."""
         return tuple(version.scope for version in self._loaded if self._is_own(version))
 
     @property
     def owners(self) -> int:
-        """How many scopes have a version of their own."""
+        """How many scopes have their own version."""
         return sum(1 for version in self._current.values() if version.scope != SHARED and not version.is_base)
 
     async def load(self, row: VersionRow) -> None:
-        """Makes a version ready to be tried or swapped in. Raises AdapterError, and then nothing has changed.
+        """Loads a version to be tried or swapped in. Raises AdapterError, and then nothing has changed.
 
-        Raises EngineError where there is no room for it now.
+        Raises EngineError if there is no room for it now.
         """
         async with self._lock:
             await self._load(row)
@@ -158,9 +156,9 @@ class ServedVersions:
                 await self._unload(version)
 
     async def leave(self, gone: Callable[[PolicyVersion], bool], *, is_unused: bool) -> None:
-        """Serves no version that is gone, and unloads it where it `is_unused`: no request has just been handed it.
+        """Stops serving versions that are gone, and unloads them if `is_unused`: no request has just been given them.
 
-        What is served instead was named by `resume` before, except of scopes that are gone themselves.
+        `resume` has named what is served instead, except for scopes that are gone themselves.
         """
         async with self._lock:
             for scope, version in list(self._current.items()):
@@ -246,10 +244,10 @@ class ServedVersions:
 
 
 async def rollback(store: Store, version: PolicyVersion, *, served: ServedVersions | None = None) -> None:
-    """From now on this version is served, and training goes on from there; without `served`, from the next start on.
+    """Serves this version from now on, and training continues from it; without `served`, from the next start on.
 
-    Raises ConfigError for a version that does not exist or was refused, and where another is pinned, AdapterError where
-    its folder is damaged; then nothing has changed.
+    Raises ConfigError for a version that does not exist or was refused, and if another is pinned, AdapterError if its
+    folder is damaged; then nothing has changed.
     """
     row = await servable(store, version)
     pinned = await store.orders.pinned(version.scope)
@@ -275,7 +273,7 @@ async def pin(store: Store, version: PolicyVersion, *, served: ServedVersions | 
 
 
 async def unpin(store: Store, scope: str, *, served: ServedVersions | None = None) -> PolicyVersion:
-    """The version that is served from now on. Raises ConfigError where none was pinned, AdapterError as `rollback`."""
+    """The version that is served from now on. Raises ConfigError if none was pinned, AdapterError as `rollback`."""
     if await store.orders.pinned(scope) is None:
         raise ConfigError(f"no version of {scope} is pinned", fix="`openclaw-rl versions` shows what is")
     row = await store.version(await store.orders.head(scope))
@@ -293,7 +291,7 @@ async def unpin(store: Store, scope: str, *, served: ServedVersions | None = Non
 async def servable(store: Store, version: PolicyVersion) -> VersionRow | None:
     """The row of a version that may be served; None for a base model.
 
-    Raises AdapterError for one whose weights are not kept any more, ConfigError for any other.
+    Raises AdapterError if its weights were pruned, ConfigError for any other version.
     """
     if version.is_base:
         return None

@@ -29,7 +29,7 @@ class ProbeTask:
 def read_tasks(path: Path) -> tuple[ProbeTask, ...]:
     """The tasks of a file: on each line a JSON object with `prompt` and `expect`, a regular expression.
 
-    Raises ConfigError for a file that cannot be read, and for a line that is no task.
+    Raises ConfigError for a file that cannot be read, and for a line that is not a task.
     """
     try:
         lines = path.read_text("utf-8").splitlines()
@@ -65,7 +65,7 @@ class TaskProbe:
     _known: dict[PolicyVersion, float] = field(default_factory=dict)
 
     async def share(self, version: PolicyVersion) -> float:
-        """The share of tasks that the version does. Raises EngineError or RequestError where it cannot be asked."""
+        """The share of tasks that the version does. Raises EngineError or RequestError if it cannot be asked."""
         if version not in self._known:
             slots = asyncio.Semaphore(AT_ONCE)
             try:

@@ -1,8 +1,8 @@
-"""The prompts that a version is tried on beside its users' latest: of others, of nobody's, and of no kind corrected.
+"""The prompts that a version is tried on besides its users' latest: other users', generated, and uncorrected ones.
 
-What others asked comes first, then what the base model asks itself when it goes on from the opening of a user's turn,
-then a few ordinary requests that ship with the program. Of those that nobody asked only such are used as the base model
-knows its way about: it is hardly less sure of its reply than of those to its users.
+Other users' requests come first, then requests that the base model generates when it continues the opening of a user's
+turn, then a few ordinary requests that ship with the program. A generated request is used only if the base model is
+reasonably sure of its reply: hardly less sure than of those to its users.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from openclaw_rl.publish.replies import is_loop
 from openclaw_rl.store.db import Store
 
 LESS_SURE = 1.5  # times as unsure, in nats a token, as of the users' own prompts
-MADE_UP = 3  # requests that the base model is let make up
+MADE_UP = 3  # requests that the base model generates
 MADE_TOKENS = 64  # the longest of them
 SHORTEST = 8  # letters of a request
-LOOKED_AT = 8  # requests that nobody asked, looked at for each version
-MOST_TAUGHT = 2  # hints of the step that are read by themselves
+LOOKED_AT = 8  # generated requests that are considered for each version
+MOST_TAUGHT = 2  # hints of the step that are read alone
 MOST_USERS = 3  # whose wishes are read
 
 
@@ -45,7 +45,7 @@ class VersionLessons:
 
 @dataclass(slots=True)
 class TrialPrompts:
-    """Finds and renders them. What the base model made up is kept for the next version."""
+    """Finds and renders them. Requests that the base model generated are kept for the next version."""
 
     store: Store
     engine: Engine
@@ -69,7 +69,7 @@ class TrialPrompts:
         return found
 
     async def of_nobody(self, known: VersionLessons, beside: Sequence[TrialPrompt], *, most: int) -> list[TrialPrompt]:
-        """At most so many requests that nobody asked, the base model being about as sure of them as of those beside."""
+        """At most this many generated requests, of which the base model is about as sure as of the given ones."""
         if not beside or most < 1:
             return []
         nats = [(await self.base.said(prompt)).nats for prompt in beside]
@@ -90,7 +90,7 @@ class TrialPrompts:
         self.base.let_go()
 
     async def _wishes(self, users: Sequence[str]) -> list[tuple[str, ...]]:
-        """What each of the users asked for and did not take back; the last user's last."""
+        """What each of the users asked for and did not withdraw; the last user's comes last."""
         last_first = list(dict.fromkeys(reversed(users)))[:MOST_USERS]
         held = [await self.store.hints.of_user(user) for user in reversed(last_first)]
         return [tuple(hint.text for hint in hints if hint.is_wished) for hints in held]
@@ -101,7 +101,7 @@ class TrialPrompts:
         return [*self._made_up, *(await asyncio.to_thread(ordinary_requests))]
 
     async def _make_up(self) -> list[str]:
-        """Requests that the base model writes where a user's words would stand; those alone that look like one."""
+        """Requests that the base model writes in the place of a user's words; only those that look like a request."""
         opening = await asyncio.to_thread(self.renderer.user_opening)
         if opening is None:
             return []
@@ -144,7 +144,7 @@ def ordinary_requests() -> list[str]:
 
 
 def _readings(wishes: Sequence[tuple[str, ...]], taught: Sequence[str]) -> list[tuple[str, ...]]:
-    """The hints of each reading beside the plain one: those taught now by themselves, then all of each user's."""
+    """The hints of each reading besides the plain one: those taught now alone, then all of each user's."""
     alone = [(text,) for text in dict.fromkeys(taught)][:MOST_TAUGHT]
     return [*alone, *(tuple(dict.fromkeys(texts)) for texts in wishes if texts)]
 

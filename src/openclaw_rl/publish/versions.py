@@ -1,4 +1,4 @@
-"""Versions on disk: whether a folder still holds what its step wrote, and what a version was made from."""
+"""Versions on disk: whether a folder still contains what its step wrote, and what a version was made from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEADER = struct.Struct("<Q")
 
 
 def verified(adapter: Adapter) -> Manifest:
-    """The manifest of a folder that is what it should be. Blocks; raises AdapterError with what is damaged."""
+    """The manifest of an intact folder. Blocks; raises AdapterError with what is damaged."""
     fix = f"roll back with `openclaw-rl rollback`, or restore {adapter.folder} from a backup"
     if not adapter.folder.is_dir():
         raise AdapterError(f"the folder of version {adapter.version} is missing: {adapter.folder}", fix=fix)
@@ -46,7 +46,7 @@ def verified(adapter: Adapter) -> Manifest:
 
 
 def without_weights(version: PolicyVersion) -> AdapterError:
-    """The error of whoever asks for a version that was pruned."""
+    """The error for a request of a version that was pruned."""
     return AdapterError(
         f"the weights of version {version} were pruned",
         fix=f"stop the server and restore them with `openclaw-rl replay --version {version} --restore`, "

@@ -1,7 +1,7 @@
-"""What is being served, held against what was served before: a version that does worse is found out.
+"""Compares the served version with the one served before: a version that does worse is detected.
 
-More corrections alone are no fault of a version: a user may have a new wish. So where the evidence is strong, each
-corrected reply is shown to the version before. One that it would as well have given counts as not corrected.
+More corrections alone are not a fault of a version: a user may have a new wish. So if the evidence is strong, the
+version before scores each corrected reply. A reply that it would have given as well counts as not corrected.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from openclaw_rl.store.tables.effects import CorrectionRecord
 
 log = logging.getLogger(__name__)
 LESS_LIKELY = math.log(2.0)  # in nats: the version before would have said it half as often, or more rarely
-LINE = 400  # versions that are looked back on, the newest: more than a window of judged turns has to do with
+LINE = 400  # the newest versions that are examined: more than a window of judged turns can concern
 MOST_TOLD = 4096  # answers about single replies that are remembered
 
 
 @dataclass(slots=True)
 class Watch:
-    """Looks for versions to be taken back. What it asks of the engine it asks once for each reply."""
+    """Looks for versions to be rolled back. It asks the engine only once about each reply."""
 
     store: Store
     engine: Engine
@@ -47,10 +47,10 @@ class Watch:
     async def guilty(
         self, rows: Sequence[VersionRow], current: PolicyVersion, outcomes: Sequence[CorrectionRecord]
     ) -> Suspect | None:
-        """The version on the way to `current` that most likely made it worse, and is sure enough to have done so.
+        """The version on the way to `current` that most likely made it worse, if this is sure enough.
 
-        `rows` lead back from it, and `outcomes` are what was judged of late. Raises EngineError or RequestError where
-        the engine cannot be asked now, AdapterError where the version before is damaged.
+        `rows` lead back from it, and `outcomes` are the recently judged turns. Raises EngineError or RequestError if
+        the engine cannot be asked now, AdapterError if the version before is damaged.
         """
         window = self.settings.watch_turns
         if window == 0 or current.is_base:
@@ -98,7 +98,7 @@ class Watch:
 
 
 async def watched(store: Store, window: int) -> set[PolicyVersion]:
-    """The versions that the watch may yet hold what is served against, and go back to: their weights are needed."""
+    """The versions with which the watch may still compare, and to which it may roll back: their weights are needed."""
     found: set[PolicyVersion] = set()
     outcomes = await store.effects.outcomes() if window else []
     for scope in sorted({outcome.version.scope for outcome in outcomes}):

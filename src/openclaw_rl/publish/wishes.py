@@ -1,6 +1,6 @@
-"""Whether a version follows the wishes it was trained for, and still those that others before it were trained for.
+"""Whether a version follows the wishes it was trained for, and still those of earlier versions.
 
-A hint's wish is followed as far as the version says without the hint what the base model says behind it: the gap
+A version follows a hint's wish as far as it says without the hint what the base model says given the hint. The gap
 between the two is the divergence of their distributions over the reply, in nats a token.
 """
 
@@ -34,7 +34,7 @@ class MeanShift:
 async def gaps(
     engine: Engine, samples: Sequence[Sample], *, before: PolicyVersion, after: PolicyVersion, top_k: int
 ) -> list[tuple[Sample, MeanShift]]:
-    """How far each sample with hints is from what these would have said."""
+    """How far each sample with hints is from the replies given these hints."""
     found = []
     for sample in samples:
         if not sample.hints:
@@ -49,7 +49,7 @@ async def gaps(
 
 
 def mean(found: Sequence[tuple[Sample, MeanShift]]) -> MeanShift | None:
-    """The mean of these changes; None of none."""
+    """The mean of these changes; None if there are none."""
     if not found:
         return None
     before = sum(change.before for _, change in found) / len(found)
@@ -77,7 +77,7 @@ async def approval(
 
 
 def still_wished(kept: Sequence[Sample], own: Sequence[Sample]) -> list[Sample]:
-    """Of the samples of earlier steps those whose wish the step's own hints do not take up anew, or turn around."""
+    """The samples of earlier steps with wishes that the step's own hints neither repeat nor reverse."""
     now = [hint.text for sample in own for hint in sample.hints]
     return [
         sample
@@ -89,6 +89,6 @@ def still_wished(kept: Sequence[Sample], own: Sequence[Sample]) -> list[Sample]:
 async def top_tokens(
     engine: Engine, prompt: tuple[int, ...], response: tuple[int, ...], version: PolicyVersion, top_k: int
 ) -> tuple[Top, ...]:
-    """The likeliest tokens at each position of a response behind a prompt."""
+    """The likeliest tokens at each position of a response after a prompt."""
     found = await engine.score(Prompt(prompt + response), start=len(prompt), version=version, top_k=top_k)
     return found.top

@@ -14,7 +14,7 @@ class RenderSettings:
     """How answers are read."""
 
     format: str = AUTO
-    """The format of thinking and tool calls; `auto` tells it from the model's template, `plain` looks for neither.
+    """The format of thinking and tool calls; `auto` finds it from the model's template, `plain` looks for neither.
     Change it when the log says that the format was not recognised, or it was recognised wrongly."""
 
     def __post_init__(self) -> None:

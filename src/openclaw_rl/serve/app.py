@@ -37,7 +37,7 @@ _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 async def models(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """The names clients may ask for."""
+    """The model names that clients may use."""
     names = (*parts.models, ALIAS) if ALIAS not in parts.models else parts.models
     listed: list[Json] = [_model_json(parts, name) for name in names]
     return answer({"object": "list", "data": listed, "has_more": False, "first_id": names[0], "last_id": names[-1]})
@@ -50,7 +50,7 @@ async def model(request: web.Request, parts: ServeParts, key_name: str) -> web.R
 
 
 async def health(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """That the server answers, and with which weights."""
+    """Whether the server answers, and with which weights."""
     return answer({"status": "ok", "model": parts.models[0], "version": str(parts.current(SHARED))})
 
 

@@ -28,8 +28,8 @@ class ServeSettings:
     """The key clients must bring; from the environment or the command line only. Empty on loopback: no key is asked.
     Change it when clients need a key that you choose."""
     model_name: str = ""
-    """The name clients ask for; empty takes the model's own. `default` always works too. Change it when clients ask for
-    a name of your choice."""
+    """The model name that clients send; empty takes the model's own. `default` always works too. Change it when clients
+    should send a name of your choice."""
     any_model_name: bool = False
     """Answer whatever model name a request gives, for clients whose name cannot be changed. Change it when a client
     sends a model name that you cannot change."""
@@ -46,16 +46,16 @@ class ServeSettings:
     server from a browser."""
     requests_a_minute: int = 0
     """How many requests each key may make in a minute; 0 for no limit. A key may have limits of its own. Change it when
-    a key must not use the server up."""
+    one key must not take all of the server's capacity."""
     tokens_a_minute: int = 0
-    """How many tokens, prompts and answers together, each key may use in a minute; 0 for no limit. Change it when a key
-    must not use the server up with long requests."""
+    """How many tokens, prompts and answers together, each key may use in a minute; 0 for no limit. Change it when one
+    key must not take all of the server's capacity with long requests."""
     feedback_a_minute: int = 120
     """How many thumbs and corrections each key may send to /v1/feedback in a minute; 0 for no limit. Change it when
     thumbs come from a program that sends many."""
     max_body_bytes: int = 32 * 1024 * 1024
-    """The largest request, in bytes. Larger ones are answered with 413. Change it when requests hold large documents,
-    or when strangers may send."""
+    """The largest request, in bytes. Larger ones are answered with 413. Change it when requests contain large
+    documents, or when strangers may send requests."""
     default_max_tokens: int = 0
     """The most tokens of an answer if the request names no limit; 0 leaves it to the context length. Change it when
     clients name no limit and answers get too long."""
@@ -85,10 +85,10 @@ class ServeSettings:
     """A connection without a request is closed after this time; a request's headers must arrive within it too. Change
     it when a proxy in front keeps connections longer than 75 s."""
     max_connections: int = 2000
-    """How many connections may be open at once, idle ones included; one too many is answered with 503 and closed.
+    """How many connections may be open at once, idle ones included; a further one is answered with 503 and closed.
     Change it when more clients connect, or when strangers may connect."""
     finish_s: float = 600.0
-    """After a stop signal, how many seconds running answers may take to finish. What takes longer is cut off. Change it
+    """After a stop signal, how many seconds running answers may take to finish. Longer ones are cut off. Change it
     when a stop should end sooner; match it to the grace period of systemd or Kubernetes."""
 
     def __post_init__(self) -> None:

@@ -25,8 +25,8 @@ class StoreSettings:
     """Turns of ended sessions are erased after this many days; what was learned stays. 0 keeps them. Change it when
     conversations must not be kept for ever."""
     pictures_mb: int = 512
-    """The most megabytes of screenshots of agents' attempts; beyond it the oldest go, and 0 keeps none. Change it when
-    attempts should stay visible for longer, when the disk is small, or when screens show what must not be kept."""
+    """The most megabytes of screenshots of agents' attempts; beyond it the oldest are removed; 0 keeps none. Change it
+    when attempts should stay visible for longer, when the disk is small, or when screens show what must not be kept."""
 
     def __post_init__(self) -> None:
         if self.keep_days < 0:

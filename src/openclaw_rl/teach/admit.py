@@ -23,10 +23,10 @@ class Admission:
 
 
 def has_signal(turn: Turn, verdict: Verdict, wants: Wants) -> bool:
-    """Whether the verdict holds what the method learns from.
+    """Whether the verdict contains what the method learns from.
 
-    What was sampled behind hints is learned from as the teacher's, whatever the method, unless it was found bad and
-    nobody said what would have been better.
+    A reply that was sampled with hints is learned from as the teacher's, whatever the method, unless it was found bad
+    and no hint says what would have been better.
     """
     if turn.carried:
         return bool(verdict.hints) or verdict.score in (0, 1)
@@ -37,8 +37,8 @@ def has_signal(turn: Turn, verdict: Verdict, wants: Wants) -> bool:
 def refusal(
     turn: Turn, verdict: Verdict, *, may_teach: bool, max_tokens: int, weights_learn: bool = True
 ) -> DropReason | None:
-    """Why a turn can never be a sample, whatever else its session holds; None where it can."""
-    is_silent = verdict.score is None and not verdict.hints  # nobody voted, which is not a zero
+    """Why a turn can never be a sample, whatever else is in its session; None if it can."""
+    is_silent = verdict.score is None and not verdict.hints  # there was no vote, which is not a zero
     unfit = unfitness(turn, may_teach=may_teach, max_tokens=max_tokens, weights_learn=weights_learn)
     if is_silent and unfit not in (DropReason.MEMORY_ONLY, DropReason.MAY_NOT_TEACH):
         return DropReason.NO_SIGNAL
@@ -46,7 +46,7 @@ def refusal(
 
 
 def unfitness(turn: Turn, *, may_teach: bool, max_tokens: int, weights_learn: bool) -> DropReason | None:
-    """Why a turn can be no sample whatever was said to it; None where it can."""
+    """Why a turn cannot be a sample, whatever followed it; None if it can."""
     if not weights_learn:
         return DropReason.MEMORY_ONLY
     if not may_teach:
@@ -66,14 +66,15 @@ def admission(
     contributing: frozenset[str],
     complete: frozenset[str],
 ) -> Admission:
-    """What becomes of each row.
+    """The decision about each row.
 
     `contributing` are the sessions that have a sample already, `complete` those that have ended with every turn
-    judged. A turn with a signal becomes a sample. One without waits until its session contributes, and is dropped
-    then; where the session ends without a sample, the best-voted of its turns is promoted, so that every session with
-    a judged turn contributes. What is to become a sample now may yet turn out to teach nothing, so the others of its
-    session wait. Where hints alone are learned from, a session's first answer is promoted beside its samples if it
-    calls tools and was not corrected: or nothing would hold how tools are called while all else is corrected.
+    judged. A turn with a signal becomes a sample. A turn without a signal waits until its session contributes, and is
+    then dropped. If the session ends without a sample, its turn with the best votes is promoted, so that every session
+    with a judged turn contributes. A turn that becomes a sample now may still turn out to teach nothing, so the others
+    of its session wait. If only hints are learned from, a session's first answer is promoted in addition to its samples
+    if it calls tools and was not corrected. Otherwise nothing would preserve how tools are called while all else is
+    corrected.
     """
     open_rows = [row for row in rows if row.turn.id not in refused]
     samples = tuple(row for row in open_rows if has_signal(row.turn, row.verdict, wants))
@@ -92,7 +93,7 @@ def admission(
             if session not in complete:
                 continue
             best = max(group, key=_votes)
-            # A score the method has no use for is no reward either: the turn trains the anchor alone.
+            # A score that the method does not use is not a reward either: the turn trains only the anchor.
             promoted.append((best, _votes(best) if best.verdict.score == 0 and wants is not Wants.HINT else 0.0))
             group.remove(best)
         elif wants is Wants.HINT:
@@ -107,7 +108,7 @@ def _opens_with_calls(row: JudgedTurn) -> bool:
 
 
 def _votes(row: JudgedTurn) -> float:
-    """The mean of a turn's valid votes; its score where it was not voted on."""
+    """The mean of a turn's valid votes; its score if there were no votes on it."""
     if row.verdict.mean is not None:
         return row.verdict.mean
     return float(row.verdict.score or 0)

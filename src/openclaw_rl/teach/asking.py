@@ -1,4 +1,4 @@
-"""What an engine is asked about replies beside those it serves: how likely one is, and what it would say."""
+"""Queries to an engine besides the replies that it serves: how likely a reply is, and what it would reply."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import EngineError, RequestError
 
-STRANGE_NATS = 0.2  # a token, by which the base model may find a reply less likely than who said it
+STRANGE_NATS = 0.2  # a token, by which the base model may find a reply less likely than the model that said it
 
 
 async def reading(renderer: Renderer, turn: Turn, hints: Sequence[PlacedHint]) -> Prompt | None:
-    """The turn's prompt with these hints, rendered off the loop; None where the template refuses."""
+    """The turn's prompt with these hints, rendered off the loop; None if the template refuses."""
     try:
         return await asyncio.to_thread(renderer.reread, turn, with_hints(turn.messages, hints))
     except (RequestError, ValueError):
@@ -34,7 +34,7 @@ def is_strange(said: Completion, logp: Sequence[float]) -> bool:
 async def reply_logp(
     engine: Engine, prompt: Prompt, said: tuple[int, ...], version: PolicyVersion
 ) -> tuple[float, ...]:
-    """Nats of each token of a reply behind a prompt. Raises EngineError, also where its queue is full."""
+    """Nats of each token of a reply to a prompt. Raises EngineError, also if its queue is full."""
     whole = Prompt(prompt.tokens + said, images=prompt.images)
     try:
         return (await engine.score(whole, start=len(prompt), version=version)).logp
@@ -43,7 +43,7 @@ async def reply_logp(
 
 
 async def sampled_reply(engine: Engine, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> SampledReply:
-    """What a version says to a prompt. Raises EngineError, also where its queue is full."""
+    """A version's reply to a prompt. Raises EngineError, also if its queue is full."""
     try:
         said = [item async for item in engine.generate(prompt, sampling, version)]
     except RequestError as problem:

@@ -25,16 +25,16 @@ def sample_of(
     reward: float | None = None,
     known: Sequence[PlacedHint] = (),
 ) -> Sample:
-    """The sample of a turn. A `reward` marks it as promoted and stands in for the score.
+    """The sample of a turn. A `reward` marks it as promoted and replaces the score.
 
-    Score and hints are both kept where both are there: the method's weights combine them. A hint whose prompt would be
-    longer than `max_tokens` with the answer is left out, and so are all where nobody asked anything.
+    If there are both score and hints, both are kept: the method's weights combine them. A hint is left out if its
+    prompt would be longer than `max_tokens` with the answer. All are left out if there is no user message.
 
-    `known` are the hints that the teacher is to heed beside those of the verdict: of what stood in the prompt and of
-    what else the user has asked for (`others`), so that learning one wish does not undo another.
+    `known` are the hints that the teacher should follow in addition to those of the verdict: hints that were in the
+    prompt, and what else the user has asked for (`others`). So learning one wish does not undo another.
 
-    A turn that was sampled behind hints is the teacher's sample: its prompt is the one without them, and where nobody
-    said anything to it the teacher reads the known ones alone.
+    A turn that was sampled with hints is the teacher's sample: its prompt is the one without them. If the user said
+    nothing about the reply, the teacher reads only the known hints.
     """
     is_promoted = reward is not None
     score = reward if is_promoted else verdict.score
@@ -48,7 +48,7 @@ def sample_of(
         mask=free(turn.completion),
         version=turn.completion.version,
         score=None if score is None else float(score),
-        # A zero is nobody's praise or blame: measured against a baseline it would become one.
+        # A zero is neither praise nor blame: measured against a baseline it would become one of them.
         baseline=baseline if score else None,
         hints=_hint_prompts(turn, verdict, renderer, max_tokens, known),
         group=turn.group,
@@ -59,7 +59,7 @@ def sample_of(
 
 
 def _kept(completion: Completion) -> tuple[float, ...]:
-    """Log of what the grammar kept of the model's own distribution: log p(a) - log p(a | allowed)."""
+    """Log of the probability that the grammar left of the model's own distribution: log p(a) - log p(a | allowed)."""
     if not completion.forced:
         return ()
     pairs = zip(completion.logp, completion.logp_masked, strict=True)
@@ -78,10 +78,10 @@ def bare_prompt(turn: Turn, renderer: Renderer) -> Prompt:
 
 
 def ema_baseline(rewards: Sequence[float], own: float, decay: float) -> float:
-    """What the user's scores have been lately: b <- decay * b + (1 - decay) * r, from 0, oldest first.
+    """The moving average of the user's recent scores: b <- decay * b + (1 - decay) * r, from 0, oldest first.
 
-    `rewards` come newest first and hold the turn's `own` score, which is no part of its baseline: one that had it
-    would take from every first score exactly itself.
+    `rewards` come newest first and contain the turn's `own` score, which is not a part of its baseline: otherwise
+    every first score would cancel itself.
     """
     others = list(rewards)
     if own in others:
@@ -93,15 +93,15 @@ def ema_baseline(rewards: Sequence[float], own: float, decay: float) -> float:
 
 
 def others(turn: Turn, verdict: Verdict, known: Sequence[PlacedHint]) -> list[PlacedHint]:
-    """The known hints that say something beside what stood in the prompt or was said to the turn, and not its opposite.
+    """The known hints on other subjects than those in the prompt and those given to the turn.
 
-    A wish that changes is worded anew: what may be the old one is not read to a teacher beside it.
+    A wish that changes is worded differently: a hint that may be the old wish is not given to a teacher with the new.
     """
     return not_about(known, [item.text for item in turn.carried] + [hint.text for hint in verdict.hints])
 
 
 def not_about(hints: Sequence[PlacedHint], said: Sequence[str]) -> list[PlacedHint]:
-    """Those that say something beside what was said, and not its opposite."""
+    """Those that say something else than what was said, and not its opposite."""
     return [item for item in hints if not any(is_about(item.text, text) for text in said)]
 
 

@@ -23,10 +23,10 @@ from openclaw_rl.teach.settings import TeachSettings
 
 log = logging.getLogger(__name__)
 POLL_S = 1.0
-MISLED = 2  # replies that a hint made what they are, all of them corrected, after which it goes
+MISLED = 2  # replies that a hint caused; if all of them were corrected, it is retired
 BROUGHT_NATS = 2.0  # by which a hint makes a reply likelier that it brought about
-LATELY = 8  # of the latest replies behind a hint so many are looked at for that
-LOOK_BACK = 4  # times `probes`: how many of a user's latest turns are looked through for those behind a hint
+LATELY = 8  # this many of the latest replies sampled with a hint are examined for this
+LOOK_BACK = 4  # times `probes`: how many of a user's latest turns are searched for those with a hint
 
 Seen = tuple[int, tuple[tuple[str, str], ...], str]  # the user's verdicts, their hints in use, the weights
 
@@ -44,7 +44,7 @@ class BridgeStatus:
 
 @dataclass(slots=True)
 class BridgeStage:
-    """Looks again when a user has new turns behind hints, or the weights have changed."""
+    """Tests hints again when a user has new turns sampled with hints, or the weights have changed."""
 
     store: Store
     hints: HintsInUse
@@ -68,7 +68,7 @@ class BridgeStage:
         return {"hints_kept": held.kept, "hints_in_use": held.in_use, "hints_retired": held.retired}
 
     async def report(self, facts: StoreFacts) -> StageReport:
-        """Where the bridge stands."""
+        """The state of the bridge."""
         return StageReport(self.name, await self.status_now(), not await self.has_work())
 
     def let_go(self) -> None:
@@ -85,9 +85,9 @@ class BridgeStage:
                 await asyncio.sleep(POLL_S)
 
     async def once(self) -> bool:
-        """One look at every user with hints in use; True where it is worth looking again at once.
+        """Tests the hints of every user with hints in use; True if they should be tested again at once.
 
-        At most one hint of a user retires in a look: where two say the same, each is worth nothing beside the other.
+        At most one hint of a user retires in one pass: if two say the same, each has no effect when the other is there.
         """
         if self.hints.carry is not Carry.BRIDGE:
             return False
@@ -113,7 +113,7 @@ class BridgeStage:
         return has_changed
 
     async def has_work(self) -> bool:
-        """Whether there is anything that was not looked at yet."""
+        """Whether there is anything that was not tested yet."""
         if self.hints.carry is not Carry.BRIDGE:
             return False
         for user in await self._users():
@@ -122,7 +122,7 @@ class BridgeStage:
         return False
 
     async def status_now(self) -> BridgeStatus:
-        """The counts as they are."""
+        """The present counts."""
         kept = await self.store.hints.everyone()
         used = 0
         if self.hints.carry is not Carry.WEIGHTS:
@@ -143,25 +143,25 @@ class BridgeStage:
         return self._known[1]
 
     async def _judged(self, user: str) -> list[tuple[Turn, int]]:
-        """The user's latest turns behind hints, newest first, with what the judge thinks of each."""
+        """The user's latest turns sampled with hints, newest first, with the judge's verdict on each."""
         rows = await self.store.hints.latest_rows(user, limit=LOOK_BACK * self.settings.probes)
         found = [(row.turn, row.verdict.score) for row in rows if row.verdict is not None and row.turn.carried]
         return [(turn, score) for turn, score in found if score is not None and turn.completion.tokens]
 
     async def _retire_misleading(self, held: Sequence[KeptHint], judged: Sequence[tuple[Turn, int]]) -> bool:
-        """Retires a hint where all replies that it lately brought about were corrected, unless it was asked for again.
+        """Retires a hint if all recent replies that it caused were corrected, unless it was asked for again.
 
-        A judge invents hints now and then, or mishears what they are for, and a model that heeds such a one gives one
-        bad answer after another.
+        A judge sometimes invents a hint, or misunderstands what it applies to, and a model that follows such a hint
+        gives one bad answer after another.
         """
         for hint in held:
             behind = [(turn, score) for turn, score in judged if _stands_in(hint, turn)]
             if await self._misleads(hint, held, behind[:LATELY]):
-                return await self._retire(hint, "all replies that it lately brought about were corrected")
+                return await self._retire(hint, "all recent replies that it caused were corrected")
         return False
 
     async def _misleads(self, hint: KeptHint, held: Sequence[KeptHint], behind: Sequence[tuple[Turn, int]]) -> bool:
-        """Whether it brought about at least two of these replies, and all of those were corrected."""
+        """Whether it caused at least two of these replies, and all of those were corrected."""
         if sum(score < 0 for _, score in behind) < MISLED:
             return False
         corrected = 0
@@ -178,7 +178,7 @@ class BridgeStage:
         return await self.prober.worth(turn, behind, without) >= BROUGHT_NATS
 
     async def _retire(self, hint: KeptHint, why: str) -> bool:
-        """Whether it was in use, and still says what it said."""
+        """Whether it was in use, and still has the same words."""
         has_retired = await self.store.hints.retire(hint.id, why=why, at_s=self.now(), text=hint.text)
         if has_retired:
             log.info("retired hint=%s user=%s: %s", hint.id, hint.user, why)
@@ -201,7 +201,7 @@ class BridgeStage:
         return False
 
     async def _retires(self, hint: KeptHint, held: Sequence[KeptHint], turns: Sequence[Turn]) -> bool:
-        """Retires the hint where the weights say the same without it. Raises EngineError."""
+        """Retires the hint if the weights reply the same without it. Raises EngineError."""
         gaps: list[Gap] = []
         for turn in turns:
             behind, without = await asyncio.to_thread(self._prompts, turn, hint, held)
@@ -230,16 +230,16 @@ class BridgeStage:
 
 
 def _good(judged: Sequence[tuple[Turn, int]]) -> list[Turn]:
-    """Those that were not found bad: what did not work is no sign of having been learned."""
+    """Those that were not found bad: a bad reply does not show that a hint was learned."""
     return [turn for turn, score in judged if score >= 0]
 
 
 def telling(hint: KeptHint, turns: Sequence[Turn]) -> list[Turn]:
-    """The turns behind the hint, one for each request, those first in which it stands behind the user's last words.
+    """The turns sampled with the hint, one for each request; those with the hint after the user's last words first.
 
-    Further on in a conversation earlier replies say what the hint says, and it is worth little either way. The same
-    request again tells nothing new: weights may follow a wish in one kind of task and not in another. What was served
-    before the user asked for it (again) does not count: it did not keep them from having to.
+    Later in a conversation the earlier replies show what the hint says, so it has little effect in any case. The same
+    request again gives no new information: weights may follow a wish in one kind of task and not in another. Replies
+    from before the user asked for it (again) do not count: after them the user still had to ask.
     """
     found: dict[str, tuple[bool, Turn]] = {}
     for turn in turns:
@@ -251,6 +251,6 @@ def telling(hint: KeptHint, turns: Sequence[Turn]) -> list[Turn]:
 
 
 def _stands_in(hint: KeptHint, turn: Turn) -> bool:
-    """Whether a turn was served behind the hint as it says now, since it was last asked for."""
+    """Whether a turn was served with the hint in its present words, since it was last asked for."""
     told = (hint.id, hint.text)
     return turn.at_s >= hint.changed_s and any((item.id, item.text) == told for item in turn.carried)

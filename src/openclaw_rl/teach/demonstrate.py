@@ -1,8 +1,8 @@
-"""What the base model makes of a hint before anything is learned from it: whether it heeds it, and what it then says.
+"""The effect of a hint on the base model, before anything is learned from it: whether it follows it, and its replies.
 
-A corrected reply ends where it went wrong: learned from alone, new words come one token with each correction. The reply
-that the hinted model gives goes through all of them. And a hint that changes nothing for the reply it was given for has
-nothing to teach, however often it is given.
+A corrected reply teaches only the token at which it went wrong, so new words would be learned one token with each
+correction. A demonstration, the reply of the model given the hint, contains all of them. And a hint that changes
+nothing about the reply it was given for has nothing to teach, however often it is given.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from openclaw_rl.teach.elsewhere import OtherRequests
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.wording.likeness import is_general
 
-HEEDED_NATS = 1.0  # by which a hint makes the corrected reply less likely, and likelier what is said behind it
+HEEDED_NATS = 1.0  # by which a hint makes the corrected reply less likely, and its demonstration likelier
 FOLLOWED_NATS = 2.0  # by which a known hint makes what was said likelier: it is one that the reply follows
 
 Assembled = Callable[[Sequence[PlacedHint]], Awaitable[Sample]]
@@ -32,7 +32,7 @@ Assembled = Callable[[Sequence[PlacedHint]], Awaitable[Sample]]
 
 @dataclass(frozen=True, slots=True)
 class _EffectiveHint:
-    """The hint that a sample is learned under, and what the base model says behind it where that finds an end."""
+    """The hint of a sample, and the base model's replies given the hint, if they come to an end."""
 
     assembled: Sample
     hints: tuple[HintPrompt]
@@ -64,22 +64,23 @@ class Demonstrator:
             self.others.let_go()
 
     async def demonstrated(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
-        """A corrected turn's sample, as `assembled` with hints for the teacher to heed beside the turn's own.
+        """A corrected turn's sample, as `assembled` with further hints for the teacher besides the turn's own.
 
-        Of the turn's hints it keeps the one that objects most to the reply, with what is said behind it; none where no
-        hint changes anything. Beside it stand those `known` ones that the reply follows, unless they drown it: what
-        others bear on is no matter here, and a small model loses its way among many. All that is measured against the
-        `bare` prompt, without hints. Where the engine is away it is what was assembled, all known hints heeded.
+        Of the turn's hints it keeps the one that objects most to the reply, with its demonstrations; none if no hint
+        changes anything. Those `known` hints that the reply follows are added, unless they outweigh it: the others
+        concern something else, and a small model becomes confused by many. All this is measured against the `bare`
+        prompt, without hints. If the engine is unavailable, the sample is returned as assembled, with all known hints.
 
-        What the reply follows already is not to be unlearned for nothing: then a hint must move what is said, and one
-        that would mean nothing in another task ("The right answer is 14") is learned beside what is followed or not at
-        all. Where it follows nothing known the teacher need only think less of it than the policy did; who wants back
-        what the base model does anyway asks for what it says unasked. A slip, where the weights mostly say what follows
-        some of them, is told beside these: or it would cost what was learned.
+        What the reply follows already must not be unlearned for nothing. Then a hint must change the reply, and one
+        that would mean nothing in another task ("The right answer is 14") is learned together with the followed hints
+        or not at all. If the reply follows no known hint, the teacher need only find it less likely than the policy
+        did: a user who wants the base model's usual behaviour back asks for what it says without any hint. In case of a
+        slip (the weights mostly reply according to some hints) these hints are added: or earlier learning would be
+        lost.
         """
         if turn.prompt.images:  # a trainer reads ids alone
             return await assembled(known)
-        if turn.completion.forced:  # what the base model would say freely has another form than what was asked for
+        if turn.completion.forced:  # a free reply of the base model has another form than the one that was asked for
             return await assembled(known)
         try:
             followed = await self._followed(turn, bare, known, turn.completion.tokens)
@@ -108,13 +109,13 @@ class Demonstrator:
         return replace(sample, hints=(reading,), shown=shown, elsewhere=elsewhere)
 
     async def rehearsed(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
-        """The sample of a reply that nobody corrected, with those of its user's known hints that it follows.
+        """The sample of a reply without a correction, with those of its user's known hints that it follows.
 
-        Learned from behind them it holds what was learned before while something else is: for what it was asked. The
-        others bear on something else, and a small teacher that reads them all loses its way. Without hints where it
-        follows none: the base model says it to the `bare` prompt as readily. Nor where the base model would hardly have
-        said it behind them: weights that were led astray say what no hint asks for, and would learn it from themselves.
-        Where the engine is away it is what was assembled: behind all that stood in the prompt, if anything did.
+        Learned from given these hints, it preserves earlier learning while something else is learned. The other hints
+        concern something else, and a small teacher that reads them all becomes confused. It has no hints if the reply
+        follows none: the base model says it to the `bare` prompt as readily. Nor if the base model would hardly have
+        said it given the hints: weights that have drifted say what no hint asks for, and would learn that from
+        themselves. If the engine is unavailable, it is returned as assembled: given all hints of its prompt, if any.
         """
         if turn.prompt.images:
             return await assembled(turn.carried)
@@ -133,9 +134,9 @@ class Demonstrator:
         return replace(sample, hints=(HintPrompt(" ".join(words), behind.tokens),), rehearses=words)
 
     async def speaks_against(self, turn: Turn, rehearsal: Sample, hint: str) -> bool | None:
-        """Whether the base model finds a reply less likely with one more hint beside those that it follows.
+        """Whether the base model finds a reply less likely with one more hint besides those that it follows.
 
-        None where the engine is away, or the prompt is no text alone.
+        None if the engine is unavailable, or the prompt is not only text.
         """
         asked = last_user_index(turn.messages)
         if asked is None or turn.prompt.images:
@@ -152,11 +153,11 @@ class Demonstrator:
             return None
 
     async def _moving(self, turn: Turn, without: Prompt, sample: Sample) -> _EffectiveHint | None:
-        """The hint of the sample's that objects most, and what is said behind it; None where that changes nothing.
+        """The sample's hint that objects most, and the replies given it; None if it changes nothing.
 
-        It must make the corrected reply less likely, and what is said behind it likelier than without it, for the base
-        model or for the weights that are served. One that does the first alone says no more than that the base model
-        would not have said what the policy has learned to say ("Check each step").
+        It must make the corrected reply less likely, and the reply given the hint likelier than without it, for the
+        base model or for the served weights. A hint that only does the first shows merely that the base model would not
+        have said what the policy has learned to say ("Check each step").
         """
         said = turn.completion.tokens
         found = await self._most_contrary(said, sample, await self._logp(without, said))
@@ -172,13 +173,13 @@ class Demonstrator:
         return None
 
     async def _objecting(self, turn: Turn, sample: Sample) -> _EffectiveHint | None:
-        """The same where the teacher thinks less of the reply than the weights that said it did."""
+        """The same if the teacher finds the reply less likely than the weights that sampled it did."""
         return await self._most_contrary(turn.completion.tokens, sample, sum(turn.completion.logp))
 
     async def _slipped(
         self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled
     ) -> _EffectiveHint | None:
-        """The same beside the known hints that the served weights' likeliest reply follows; None where it has none."""
+        """The same with the known hints that the served weights' likeliest reply follows; None if it follows none."""
         if not known:
             return None
         longest = self._longest(len(turn.completion.tokens))
@@ -190,7 +191,7 @@ class Demonstrator:
         return await self._objecting(turn, await assembled(followed)) if followed else None
 
     async def _most_contrary(self, said: tuple[int, ...], sample: Sample, before: float) -> _EffectiveHint | None:
-        """The hint behind which a reply is least likely, `before` nats without it, and what is said behind it."""
+        """The hint that makes a reply least likely (`before` nats without it), and the replies given that hint."""
         if not sample.hints:
             return None
         behind = await asyncio.gather(*(self._logp(Prompt(hint.tokens), said) for hint in sample.hints))
@@ -218,15 +219,15 @@ class Demonstrator:
         return sum(await reply_logp(self.engine, prompt, said, version))
 
     def _longest(self, length: int) -> int:
-        """In how many tokens a reply is to find its end, beside a corrected one of this length."""
+        """Within how many tokens a reply must end, if the corrected one has this length."""
         return max(self.settings.probe_tokens, 2 * length)
 
     async def _shown(self, length: int, hint: HintPrompt) -> tuple[SampledReply, ...]:
-        """The likeliest reply behind the hint, then others as they come, each once.
+        """The likeliest reply given the hint, then sampled ones, each only once.
 
-        Where there are several ways to begin, the likeliest reply goes one of them, and says nothing of how the others
-        go on. Left out is what finds no end in twice the length of the corrected one; all of it where the likeliest
-        does not. One after the other: they take one of the engine's places between them.
+        If a reply may begin in several ways, the likeliest one begins in one of them, and does not show how the others
+        continue. Replies that do not end within twice the length of the corrected one are left out; if the likeliest
+        does not, all are. They are sampled one after the other, so together they take one of the engine's places.
         """
         longest = self._longest(length)
         found: dict[tuple[int, ...], SampledReply] = {}

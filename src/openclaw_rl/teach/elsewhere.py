@@ -1,8 +1,8 @@
-"""What a hint asks for, shown on other requests: a wish learned from one example alone takes the example along.
+"""Demonstrations of a hint on other requests: from one example alone a model learns the example, not the wish.
 
-The requests are the user's own earlier ones, then such as the base model makes up itself where a user's turn opens
-behind the same system text, then a few that ship with the product. Then conversations go on: what the base model says
-with the hint after the correction, after thanks, and to a second request.
+The requests are the user's own earlier ones, then some that the base model generates in the place of a user's message
+after the same system text, then a few that ship with the product. Then come requests in the middle of conversations:
+the base model's replies with the hint after the correction, after thanks, and to a second request.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from openclaw_rl.teach.settings import TeachSettings
 
 FOLLOWED_NATS = 2.0  # by which a known hint makes what the weights say there likelier: it is one that they follow
 AT_ONCE = 2  # of the engine's places
-REQUEST_TOKENS = 128  # the longest request that is made up
+REQUEST_TOKENS = 128  # the longest request that is generated
 LEAST_WORDS = 3  # of one
 KNOWN_NATS = 4.5  # a token of the user's own words, at most: a model that never learned what users say invents nothing
-TRIES = 3  # for each that is wanted
-OPENINGS_HELD = 32  # with what was made up behind them
-LATER = 2  # requests that go on from the user's own words or made-up ones, beside the one after the correction
-WARMTH = 0.7  # replies are drawn about as they are served: each way to begin is gone on with as often as it is taken
+TRIES = 3  # for each request that is needed
+OPENINGS_HELD = 32  # openings that are kept, with the requests generated after them
+LATER = 2  # requests that continue the user's own words or generated ones, besides the one after the correction
+WARMTH = 0.7  # replies are drawn about as they are served: each way to begin is continued as often as it is chosen
 SECONDS = 4  # replies that are given in knowledge of the corrected one, where others contradict it
-MORE_TOKENS = 1024  # that an earlier request may have beside what it shares with the corrected one
+MORE_TOKENS = 1024  # that an earlier request may have besides what it shares with the corrected one
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The ids in front of a user's words, the one behind them, and how words and ids become each other between."""
+    """The ids before a user's words, the id after them, and the conversion between words and ids in between."""
 
     ids: tuple[int, ...]
     end: int
@@ -67,10 +67,10 @@ Opens = Callable[[Sequence[Message], Sequence[Tool], Mapping[str, Json] | None],
 
 @dataclass(slots=True)
 class OtherRequests:
-    """Finds other requests for a corrected turn, and asks the base model what it says to them with a hint.
+    """Finds other requests for a corrected turn, and asks the base model for its replies to them with a hint.
 
-    `earlier` gives a user's turns, newest first; `answered` what the user said to a turn, if that is known; `opens` how
-    a user's turn opens, None where that is not known. `warmth` is the temperature at which replies are drawn.
+    `earlier` returns a user's turns, newest first; `answered` what the user said to a turn, if this is known; `opens`
+    how a user's turn opens, None if this is not known. `warmth` is the temperature at which replies are drawn.
     """
 
     engine: Engine
@@ -89,9 +89,9 @@ class OtherRequests:
         self._made_up.clear()
 
     async def shown(self, turn: Turn, hint: str, known: Sequence[PlacedHint]) -> tuple[OtherRequestReply, ...]:
-        """What the base model says to other requests with the hint, beside those `known` ones that are followed there.
+        """The base model's replies to other requests with the hint, and with the `known` ones that are followed there.
 
-        Left out is what finds no end. Raises EngineError.
+        Replies that do not end are left out. Raises EngineError.
         """
         if self.settings.other_requests == 0:
             return ()
@@ -132,10 +132,10 @@ class OtherRequests:
         return found
 
     async def _later(self, turn: Turn, opened: Sequence[tuple[Request, OtherRequestReply]]) -> list[Request]:
-        """Requests in the middle of a conversation: a wish learned where one opens may turn into another further on.
+        """Requests in the middle of a conversation: a wish learned only on first requests may change in later ones.
 
-        The first follows the corrected reply. The others are the user's own later ones, newest first; where there are
-        none, conversations that `opened` with the hint go on with thanks, and with another's request.
+        The first follows the corrected reply. The others are the user's own later ones, newest first. If there are
+        none, conversations that `opened` with the hint continue with thanks, and with the request of another one.
         """
         found = []
         if answer := await self.answered(turn):
@@ -156,11 +156,11 @@ class OtherRequests:
         return found
 
     async def _invented(self, turn: Turn, system: Sequence[Message], most: int) -> list[str]:
-        """Requests that the base model makes up, going on from where a user's words begin."""
+        """Requests that the base model generates, continuing from where a user's words begin."""
         opening = await asyncio.to_thread(self.opens, system, turn.tools, turn.options) if most > 0 else None
         if opening is None or not await self._knows_users(turn, opening):
             return []
-        tried = self._made_up.setdefault(opening.ids, [])  # by their seeds; None where one made up no request
+        tried = self._made_up.setdefault(opening.ids, [])  # by their seeds; None if a seed gave no request
         self._made_up.move_to_end(opening.ids)
         while len(self._made_up) > OPENINGS_HELD:
             self._made_up.popitem(last=False)
@@ -176,7 +176,7 @@ class OtherRequests:
         return words if is_request else None
 
     async def _knows_users(self, turn: Turn, opening: Opening) -> bool:
-        """Whether the base model expects what users say: many learned to reply alone, and go on with anything."""
+        """Whether the base model can predict users' words: many models learned only replies, and generate anything."""
         words = tuple(opening.encode(_words(turn.messages))[:REQUEST_TOKENS])
         if not words:
             return False
@@ -262,12 +262,12 @@ def _words(messages: Sequence[Message]) -> str:
 
 
 def _is_opening(other: Turn, turn: Turn) -> bool:
-    """Whether a turn answers a user's first words of a conversation, and is soon read beside the corrected one."""
+    """Whether a turn answers a user's first words of a conversation, and is cheap to read after the corrected one."""
     return other.parent is None and _is_near(other, turn)
 
 
 def _is_near(other: Turn, turn: Turn) -> bool:
-    """Whether a turn answers a user's words, and is soon read beside the corrected one."""
+    """Whether a turn answers a user's words, and is cheap to read after the corrected one."""
     last = other.messages[-1] if other.messages else None
     if last is None or last.role is not Role.USER or other.prompt.images:
         return False
@@ -280,12 +280,12 @@ def _is_near(other: Turn, turn: Turn) -> bool:
 
 
 def shipped() -> tuple[str, ...]:
-    """Ordinary requests of many kinds, for where nobody has asked anything yet."""
+    """Ordinary requests of many kinds, for when no user has asked anything yet."""
     return tuple(_words_shipped()["requests"])
 
 
 def thanks() -> tuple[str, ...]:
-    """What a user says who is content."""
+    """What a content user says."""
     return tuple(_words_shipped()["thanks"])
 
 

@@ -1,4 +1,4 @@
-"""How much one user may teach within a day: what they repeat, and what they send in masses."""
+"""How much one user may teach within a day: limits on repeated corrections and on the number of samples."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ USERS = 10_000  # remembered within a day; the longest unheard are forgotten fir
 
 @dataclass(slots=True)
 class DailyCounts:
-    """Counts what each user teaches in a day (UTC), in memory: a restart begins the day anew.
+    """Counts what each user teaches in a day (UTC), in memory: after a restart the day begins again.
 
-    A correction is the same where its score and the words of its hints are.
+    Corrections are the same if their scores and the words of their hints are.
     """
 
     settings: TeachSettings
@@ -30,7 +30,7 @@ class DailyCounts:
     _seen: set[str] = field(default_factory=set)
 
     def refusal(self, turn: Turn, verdict: Verdict) -> DropReason | None:
-        """Why this is one too many of its user's; None where it is not. Then it counts, once however often asked."""
+        """Why this one is beyond its user's limit; None if it is not. Then it counts, once however often asked."""
         if turn.id in self._seen:
             return None
         counts = self._counts(turn.user)
@@ -46,7 +46,7 @@ class DailyCounts:
         return None
 
     def let_go(self) -> None:
-        """Begins the day anew."""
+        """Begins the day again."""
         self._users.clear()
         self._seen.clear()
 
@@ -68,7 +68,7 @@ class DailyCounts:
 
 
 def _words(verdict: Verdict) -> str:
-    """What a verdict teaches, as one text; empty where it holds no words and is not the user's own thumb."""
+    """What a verdict teaches, as one text; empty if it has no words and is not the user's own thumb."""
     said = sorted(" ".join(hint.text.casefold().split()) for hint in verdict.hints)
     if said:
         return f"{verdict.score}: {' / '.join(said)}"

@@ -1,4 +1,4 @@
-"""Which of a user's hints are in use, and where they stand in a request."""
+"""Which of a user's hints are in use, and where they are in a request."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from openclaw_rl.teach.placing import placed
 from openclaw_rl.teach.settings import TeachSettings
 
 USERS_HELD = 1000
-UNHEEDED = "the model says the same with it as without"  # why a hint is out of use that nobody need read
+UNHEEDED = "the model says the same with it as without"  # why a hint is not in use; no user need read this
 
 
 @dataclass(slots=True)
 class HintsInUse:
-    """Asked for each request, so the hints of the latest users are held in memory until the store's change.
+    """It is called for each request: the hints of the latest users are kept in memory until those in the store change.
 
     `size_of` counts the tokens of a text.
     """
@@ -38,7 +38,7 @@ class HintsInUse:
         self._held.clear()
 
     async def placed(self, placement: Placement, messages: Sequence[Message]) -> tuple[PlacedHint, ...]:
-        """The hints that a request's prompt holds, and where; none for a side request."""
+        """The hints in a request's prompt, and where they are; none for a side request."""
         if self.carry is Carry.WEIGHTS or not placement.is_main:
             return ()
         return placed(messages, await self.of_user(placement.user), placement.parent)
@@ -56,10 +56,10 @@ class HintsInUse:
         return held[1]
 
     async def beside(self, turn: Turn) -> tuple[PlacedHint, ...]:
-        """What the user asked for beside the hints in a turn's prompt, retired hints included: a teacher heeds it too.
+        """The user's hints besides those in a turn's prompt, retired ones included: a teacher should follow them too.
 
-        They stand behind the last user message. None where weights learn nothing, or `rehearse` says so; none that
-        changes nothing.
+        They are placed after the last user message. There are none if weights learn nothing, or `rehearse` is off. A
+        hint that changes nothing is not among them.
         """
         last = last_user_index(turn.messages)
         if last is None or not (self.settings.rehearse and self.carry is not Carry.MEMORY):
@@ -70,9 +70,9 @@ class HintsInUse:
         return tuple(PlacedHint(last, item.id, item.text) for item in self._fitting(kept, self.settings.most))
 
     async def give_up(self, turn: Turn) -> None:
-        """Takes the hints that came from a turn out of use: the base model says the same with them as without.
+        """Retires the hints that came from a turn: the base model says the same with them as without.
 
-        In a prompt they would only stand in the way of others. The weights go on learning what corrections teach.
+        In a prompt they would only take the place of others. The weights continue to learn what corrections teach.
         """
         if self.carry is not Carry.BRIDGE:
             return

@@ -1,7 +1,8 @@
-"""What was learned from somebody in vain is taken back; from who contradicts themselves nothing is learned for a while.
+"""Learning without effect is rolled back; if a user contradicts themselves, nothing is learned from them for a while.
 
-Who asks for one thing after another teaches, however much they correct. In vain is what is asked for again and again
-without effect, and what is asked for, then something else, then the first again: that is a contradiction.
+A user who asks for one thing after another teaches, however much they correct. Corrections are without effect if the
+same is asked for again and again. If a user asks for one thing, then another, then the first again, they contradict
+themselves.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.wording.likeness import asks_alike
 
-OFTEN = 0.5  # of the replies were corrected, earlier and later, and more lately: a burst of corrections is a new wish
+OFTEN = 0.5  # of the replies were corrected, in both halves, and more recently: a burst of corrections is a new wish
 FEWER = 0.75  # of the earlier count, or less: then corrections do get fewer
 VERSIONS = 3  # gave those replies, or more: else hardly anything was learned between them
-AGAIN = 0.75  # times `turns`: so many corrections that ask for the same had no effect
+AGAIN = 0.75  # times `turns`: this many corrections that ask for the same had no effect
 RETURNS = 0.375  # times `turns`: to have come back so often to what was asked for before something else contradicts
 REST = 4  # times `turns`: twice as long as it took to find out
 USERS = 10_000  # remembered; the longest unheard are forgotten first
@@ -43,9 +44,9 @@ class UserHistory:
 
 @dataclass(slots=True)
 class CorrectionMonitor:
-    """Counts what each user corrects; `turns` is how many replies are held against as many before them, 0 for never.
+    """Counts what each user corrects; `turns` replies are compared with as many before them, 0 for never.
 
-    It is kept in memory: a restart begins anew. Rollouts are left out: most of what an agent tries may fail.
+    It is kept in memory and starts again after a restart. Rollouts are left out: most attempts of an agent may fail.
     """
 
     turns: int
@@ -67,7 +68,7 @@ class CorrectionMonitor:
         return self._seen[turn.id]
 
     def found(self) -> list[tuple[str, PolicyVersion]]:
-        """Who was newly found to be taught by in vain, and which version was served when that began."""
+        """Users whose corrections were newly found to have no effect, and the version served when that began."""
         found, self._found = self._found, []
         return found
 
@@ -93,7 +94,7 @@ class CorrectionMonitor:
         rests = returns >= max(1, int(RETURNS * self.turns))
         if not rests and again < max(1, int(AGAIN * self.turns)):
             return False  # one new wish after the other
-        # Before a wish was first asked for in vain things may have gone well: what was learned then stays.
+        # What was learned before a wish was first asked for without effect may be good: it stays.
         since = record.latest[0] if rests else next(one for one in corrected if _ask_alike(one.hints, wish))
         self._found.append((user, since.version))
         record.latest.clear()

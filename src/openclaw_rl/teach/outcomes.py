@@ -1,9 +1,9 @@
-"""Episodes as samples: each step's reward stands beside those it is compared with, once its group is complete.
+"""Episodes as samples: each step gets the rewards that its own is compared with, once its group is complete.
 
     r_k = R + trainer.method.step_coefficient * step score,  R = outcome (+ the penalty of an overlong reply)
 
-The trainer computes the advantage from the rewards that a sample brings along (`Sample.peers`), so that no batch has to
-hold a whole group. What an environment's or a machine's failure ended is masked: it reaches no reward.
+The trainer computes the advantage from the rewards in the sample (`Sample.peers`), so that a batch need not contain a
+whole group. Episodes that ended by a failure of an environment or a machine are masked: they have no reward.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from openclaw_rl.teach.stage import LearningRules
 
 log = logging.getLogger(__name__)
 POLL_S = 5.0  # for what only time decides
-NAMED = 5  # groups whose reason for waiting the status gives
+NAMED = 5  # groups for which the status says why they wait
 NO_SITUATIONS: Mapping[str, Situation] = MappingProxyType({})
 UNSAID = frozenset({DropReason.NOT_FOLLOWED, DropReason.NO_NEXT_STATE, DropReason.CANCELLED, DropReason.DAMAGED})
 
@@ -57,7 +57,7 @@ class EpisodeStatus:
 class OutcomeStage:
     """Settles groups of episodes as they become complete; `rules` are those by which any turn becomes a sample.
 
-    The `judge` scores steps without a score, where there is one; while it is away groups wait.
+    If there is a `judge`, it scores steps without a score; while it is unavailable groups wait.
     """
 
     store: Store
@@ -68,7 +68,7 @@ class OutcomeStage:
     judge: StepJudge | None = None
     now: Callable[[], float] = time.time
     status: EpisodeStatus = field(default_factory=EpisodeStatus)
-    _unvoted: set[str] = field(default_factory=set, init=False)  # steps on which nobody voted
+    _unvoted: set[str] = field(default_factory=set, init=False)  # steps without a vote
 
     @property
     def name(self) -> str:
@@ -90,7 +90,7 @@ class OutcomeStage:
         }
 
     async def report(self, facts: StoreFacts) -> StageReport:
-        """Where it stands; settled where no group could become samples now."""
+        """Its state; settled if no group could become samples now."""
         counts = await self.store.episodes.counts()
         is_settled = counts["ended"] == 0 or self.status.waiting > 0
         return StageReport(self.name, replace(self.status, counts=counts), is_settled)
@@ -102,9 +102,9 @@ class OutcomeStage:
             await self.store.episodes.wait_ended(timeout_s=POLL_S)
 
     async def once(self) -> bool:
-        """One look at every group with an episode that waits; True where one was settled."""
+        """Checks every group with an episode that waits; True if one was settled."""
         now_s, idle_s = self.now(), self.settings.idle_s
-        lost = EpisodeEnd(None, FailureClass.INFRASTRUCTURE, f"nothing was heard of it for {idle_s:g} s")
+        lost = EpisodeEnd(None, FailureClass.INFRASTRUCTURE, f"there was no request of it for {idle_s:g} s")
         for name in await self.store.episodes.end_silent(before_s=now_s - idle_s, end=lost, at_s=now_s):
             log.warning("ended episode=%s: %s", name, lost.why)
         waiting: list[str] = []
@@ -130,7 +130,7 @@ class OutcomeStage:
         return has_moved
 
     async def _scored(self, rows: Sequence[EpisodeRow], judge: StepJudge) -> str:
-        """Has the judge score each step without a score; why that is not done yet, empty where it is."""
+        """Has the judge score each step without a score; why this is not done yet, empty if it is."""
         kinds = {row.episode.id: row.episode.environment for row in rows}
 
         async def score(step: StepRow) -> str:
@@ -171,9 +171,9 @@ class OutcomeStage:
         return rewards, peers_of(rows, settings.grouping, situations, rewards)
 
     async def settle(self, row: EpisodeRow, peers: Mapping[str, tuple[Peer, ...]], reward: float | None = None) -> bool:
-        """Makes an ended episode's steps samples, or drops them; False where it has moved on meanwhile.
+        """Makes an ended episode's steps samples, or drops them; False if its state has changed meanwhile.
 
-        The `reward` is its outcome where none is given.
+        The `reward` is its outcome unless another is given.
         """
         episode = row.episode
         if any(step.state in (State.SERVED, State.PAIRED) for step in row.steps):  # as a repair leaves it
@@ -240,9 +240,9 @@ class OutcomeStage:
 
 
 def why_group_waits(rows: Sequence[EpisodeRow], now_s: float, settings: EpisodeSettings) -> str:
-    """What a group still waits for; empty where it is complete, or was waited for long enough.
+    """What a group still waits for; empty if it is complete, or has waited long enough.
 
-    A place that an environment's or a machine's failure left open may be taken by another attempt.
+    If an attempt failed because of an environment or a machine, another attempt may take its place.
     """
     graded = sum(row.episode.reward is not None for row in rows)
     still = sum(row.episode.is_open for row in rows)
@@ -256,9 +256,9 @@ def why_group_waits(rows: Sequence[EpisodeRow], now_s: float, settings: EpisodeS
     left_s = last_s + settings.group_wait_s - now_s
     if left_s <= 0:
         return ""
-    expected = "nobody said how many there will be" if size is None else f"{graded} of {size} are graded"
+    expected = "its size was not given" if size is None else f"{graded} of {size} are graded"
     open_ones = f", {still} still open" if still else ""
-    return f"{expected}{open_ones}; learned from as it is in {left_s:.0f} s unless something happens"
+    return f"{expected}{open_ones}; learned from incomplete in {left_s:.0f} s unless something happens"
 
 
 def graded_steps(rows: Sequence[EpisodeRow]) -> list[StepRow]:
@@ -298,7 +298,7 @@ def peers_of(
 ) -> dict[str, tuple[Peer, ...]]:
     """The steps that each turn of a group's graded episodes is compared with, itself among them, by turn.
 
-    `rewards` are the episodes', by id; their outcomes where none are given.
+    `rewards` are the episodes', by id; their outcomes unless others are given.
     """
     steps = graded_steps(rows)
     own = {row.episode.id: row.episode.reward or 0.0 for row in rows} if rewards is None else rewards
@@ -323,7 +323,7 @@ def peers_of(
 
 
 def silence(peers: Sequence[Peer], step_coefficient: float) -> DropReason | None:
-    """Why a step's comparison teaches nothing; None where it does. A step without others keeps its own reward."""
+    """Why a step's comparison teaches nothing; None if it teaches. A step without others keeps its own reward."""
     rewards = [peer.outcome + step_coefficient * (peer.score or 0.0) for peer in peers]
     if len(rewards) == 1:
         return None if rewards[0] else DropReason.NO_SIGNAL

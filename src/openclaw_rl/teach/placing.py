@@ -1,8 +1,8 @@
-"""Where hints stand in a conversation that never held them: behind the words they came in with, while it lasts.
+"""Where hints are placed in a client's conversation: each stays after the message it was first added to.
 
-A served turn must be continued id for id and its keys and values used again. So a hint is put behind the last user
-message once, where the teacher reads it, and stays behind that message while the conversation goes on; hints that came
-into use since follow behind the user's next words. Only a hint that leaves changes what was read before.
+A served turn must be continued id for id and its keys and values used again. So a hint is put after the last user
+message once, where the teacher reads it, and stays after that message while the conversation lasts. Hints that came
+into use since then are put after the user's next words. Only a removed hint changes what was read before.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from openclaw_rl.core.turn import Turn
 
 
 def placed(messages: Sequence[Message], hints: Sequence[KeptHint], parent: Turn | None) -> tuple[PlacedHint, ...]:
-    """Where each of the hints stands among the messages, which go on from `parent`.
+    """The place of each hint among the messages, which continue from `parent`.
 
-    One whose message the client has changed is put behind the last user message again. In a tool loop the user says
-    nothing new, so hints that came into use meanwhile wait.
+    If the client has changed a hint's message, the hint is put after the last user message again. In a tool loop the
+    user says nothing new, so hints that came into use meanwhile wait.
     """
     last = last_user_index(messages)
     if last is None or not hints:
@@ -40,7 +40,7 @@ def placed(messages: Sequence[Message], hints: Sequence[KeptHint], parent: Turn 
 
 
 def _same_words(old: Sequence[Message], new: Sequence[Message]) -> dict[int, int]:
-    """Where each of the old user messages stands among the new ones, in order; those that were changed are left out."""
+    """The place of each old user message among the new ones, in order; those that were changed are left out."""
     found: dict[int, int] = {}
     after = 0
     for at, item in enumerate(old):

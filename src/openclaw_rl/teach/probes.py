@@ -1,4 +1,4 @@
-"""How much a hint still changes what the weights say: on what they said behind it, and on what they say without it."""
+"""How much a hint still changes the weights' replies: those sampled with it, and those sampled without it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ LEARNED_NATS = 0.05  # a reply that hints make 5 % likelier at most has nothing 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What a hint is worth.
+    """The effect of a hint.
 
-    `said` is how much likelier it makes the reply that was sampled behind it, in nats a token. `strays` counts, among
-    the `replies` that the weights gave without it, those that it makes so unlikely that it would have prevented them.
+    `said` is how much likelier it makes the reply that was sampled with it, in nats a token. `strays` counts, among
+    the `replies` that were sampled without it, those that it makes so unlikely that it would have prevented them.
     """
 
     said: float
@@ -58,7 +58,7 @@ class Prober:
     _last: _Tried | None = field(default=None)
 
     async def follows(self, turn: Turn, bare: Prompt) -> bool:
-        """Whether they say what was said as readily without the hints, and by themselves nothing they would prevent."""
+        """Whether the weights reply as readily without the hints, and give no reply that the hints would prevent."""
         try:
             gap = await self.gap(turn, turn.prompt, bare)
         except EngineError:
@@ -66,9 +66,9 @@ class Prober:
         return gap.said * len(turn.completion.tokens) <= LEARNED_NATS and gap.is_closed
 
     async def reply(self, turn: Turn, bare: Prompt) -> SampledReply | None:
-        """Of what they say to the bare prompt that which the hints change most: there is most to learn from it.
+        """Of the weights' replies to the bare prompt, the one that the hints change most: it has the most to teach.
 
-        None where they cannot be asked now, or are not to be.
+        None if the weights cannot be asked now, or `own_replies` is off.
         """
         if not self.settings.own_replies:
             return None
@@ -79,9 +79,9 @@ class Prober:
         return max(zip(tried.worth, tried.replies, strict=True), key=lambda pair: pair[0])[1]
 
     async def gap(self, turn: Turn, behind: Prompt, without: Prompt) -> Gap:
-        """What the difference between two prompts of a turn is worth. Raises EngineError where the engine is away.
+        """The effect of the difference between two prompts of a turn. Raises EngineError if the engine is unavailable.
 
-        Where what was said tells already that much is left to learn, no replies are sampled.
+        If the given reply already shows that much is left to learn, no replies are sampled.
         """
         bound = self.settings.retire_gap
         worth = await self.worth(turn, behind, without) / len(turn.completion.tokens)
@@ -95,7 +95,7 @@ class Prober:
         return Gap(worth, strays, len(tried.replies))
 
     async def worth(self, turn: Turn, behind: Prompt, without: Prompt) -> float:
-        """By how many nats what was said is likelier behind one prompt than behind the other. Raises EngineError."""
+        """By how many nats a reply is likelier after one prompt than after the other. Raises EngineError."""
         said = turn.completion.tokens
         longer, shorter = await asyncio.gather(self._logp(turn, behind, said), self._logp(turn, without, said))
         return _difference(longer, shorter)

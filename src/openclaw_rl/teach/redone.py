@@ -1,9 +1,9 @@
-"""What a user accepted after they had corrected it: said at once, it would have needed no correction.
+"""Replies that a user accepted after corrections: as an answer to the first request they would have needed none.
 
-There are wishes that a model does not heed when it reads them behind a request, though it does what it is told in the
-conversation. For these nothing is to be had from the teacher that reads the hint; but the reply that was accepted is
-there, and the base model that reads the correction says it as readily. It is learned from as the teacher's own, for the
-request as it was first put.
+A model may not follow a wish that it reads as a hint after a request, although it follows the wish in the conversation.
+Then the teacher that reads the hint has nothing to teach. But there is the accepted reply, and the base model that
+reads the correction says it as readily. It is learned from as the teacher's own reply, as an answer to the first
+request.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Hindsight:
     ) -> Sample | None:
         """The accepted reply's sample as an answer to the `bare` prompt of the turn that was `corrected` first.
 
-        None where that would teach what only the conversation explains: an apology, a second look, a result that the
-        user named. So each token that the conversation brought must be one that a hint speaks for. None too where the
-        base model would hardly have said it in that conversation, and where the engine is away.
+        None if it would teach what only the conversation explains: an apology, a second look, a result that the user
+        named. So if the conversation makes a token likelier, a hint must make it likelier too. None also if the base
+        model would hardly have said the reply in that conversation, and if the engine is unavailable.
         """
         said = accepted.completion.tokens
         asked = last_user_index(corrected.messages)
@@ -63,7 +63,7 @@ class Hindsight:
 
 
 def _is_meant(unasked: Sequence[float], told: Sequence[float], hinted: Sequence[float]) -> bool:
-    """Whether the hint speaks for the reply, and for each token of it that the conversation brought."""
+    """Whether the hint makes the reply likelier, and each token of it that the conversation makes likelier."""
     if sum(hinted) - sum(unasked) < HEEDED_NATS:
         return False
     brought = [at for at in range(len(told)) if told[at] - unasked[at] > BROUGHT_NATS]

@@ -20,7 +20,7 @@ class StepGrouping(StrEnum):
     STEP_INDEX = "step_index"  # those of the same index, as published
     TASK = "task"  # all steps of the group
     EPISODE = "episode"  # each of the other episodes once: GRPO's advantage
-    SITUATION = "situation"  # those before which the same was done and seen
+    SITUATION = "situation"  # those after the same actions and observations
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class EpisodeSettings:
 
     grouping: StepGrouping = StepGrouping.STEP_INDEX
     """Which steps a step's reward is compared with: those of the same index in the group's episodes (step_index), all
-    of them (task), the outcomes of the other episodes (episode), or those before which the same was done and seen
+    of them (task), the outcomes of the other episodes (episode), or those after the same actions and observations
     (situation). Change it when episodes of one task go different ways, so that equal indexes say little."""
     judge_steps: bool = False
     """Whether the judge scores the steps for which the environment reported no score, with the words for its kind of
@@ -44,12 +44,12 @@ class EpisodeSettings:
     """Within this many tokens below overlong_tokens the outcome falls from 0 to -1 in proportion. Change it with
     overlong_tokens."""
     group_wait_s: float = 600.0
-    """How long an incomplete group is waited for, counted from when one of its episodes last began, took a step or
-    ended; then it is learned from as it is. Change it when single steps take longer (raise), or when groups often stay
-    incomplete (lower)."""
+    """How long the ended episodes of an incomplete group wait for the others, counted from when one last began, took a
+    step or ended. Then they are learned from without the others. Change it when single steps take longer (raise), or
+    when groups often stay incomplete (lower)."""
     idle_s: float = 3600.0
-    """After so long without a step an open episode is ended as a failure of the infrastructure. Change it when single
-    steps take longer."""
+    """After this many seconds without a step an open episode is ended as a failure of the infrastructure. Change it
+    when single steps take longer."""
 
     def __post_init__(self) -> None:
         if self.group_wait_s < 0 or self.idle_s <= 0:

@@ -1,8 +1,8 @@
-"""Which steps of a group are comparable: those that stood in the same situation, as far as that can be seen.
+"""Which steps of a group are comparable: those in the same situation, as far as this can be seen.
 
-A step's situation is what was done and seen before it, at three levels from strict to loose:
+A step's situation is the actions and observations before it, at three levels from strict to loose:
 
-    1. the set of all (action, observation) pairs so far, in whatever order
+    1. the set of all (action, observation) pairs so far, in any order
     2. the last such pair
     3. the step's index
 
@@ -10,8 +10,8 @@ A step's situation is what was done and seen before it, at three levels from str
            max(2, G / 4) of the G graded episodes; without such a level, all steps of the group
     A(x) = (r_x - mean r over N(x)) / population std of r over N(x),  r = outcome + coefficient * step score
 
-So a step is measured against what else came of the same state. Equal observations alone are not enough: many commands
-print nothing. Where the others of the same state all earned the same, it teaches nothing: the choice was made earlier.
+So a step is compared with the other results from the same state. Equal observations alone are not enough: many commands
+print nothing. If all steps from the same state earned the same, they teach nothing: the decisive step came earlier.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from openclaw_rl.core.message import Message, Role
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.store.tables.episodes import StepRow
 
-SHARE = 4  # one in so many of a group's episodes must have been in a situation
+SHARE = 4  # one in this many of a group's episodes must have been in a situation
 LEAST = 2
 # What differs from run to run and says nothing of the state: addresses, times of day, durations, temporary names.
 CHANGING = re.compile(
@@ -37,7 +37,7 @@ CHANGING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What stood before a step, as digests: of all that was done and seen, and of the last of it."""
+    """The history before a step, as digests: of all actions and observations, and of the last of them."""
 
     all: str
     last: str

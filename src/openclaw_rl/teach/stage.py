@@ -32,20 +32,20 @@ from openclaw_rl.teach.status import TeachStatus, teach_findings
 
 log = logging.getLogger(__name__)
 AT_ONCE = 64
-SLICE_S = 2.0  # so long turns are looked at before others get their turn
+SLICE_S = 2.0  # for this long turns are examined before other work is done
 POLL_S = 2.0
-LOOK_AGAIN = 200  # rounds after which all that waits is looked at once more
+LOOK_AGAIN = 200  # rounds after which all that waits is examined again
 RECENT_REWARDS = 50
-AGAINST_KEPT = 10_000  # rehearsal samples of which it is remembered what speaks against them
-CORRECTED_MOST = 8  # corrections of one request that are looked back over
+AGAINST_KEPT = 10_000  # rehearsal samples for which it is remembered what speaks against them
+CORRECTED_MOST = 8  # corrections of one request that are examined
 
 
 @dataclass(frozen=True, slots=True)
 class LearningRules:
     """What decides whether a judged turn becomes a sample, whatever it says.
 
-    `weights_learn` is False where only prompts remember. `may_teach` says whether a turn's user has the right to;
-    None where everybody has.
+    `weights_learn` is False if only prompts remember. `may_teach` says whether a turn's user has the right to;
+    None if everybody has.
     """
 
     wants: Wants
@@ -57,11 +57,11 @@ class LearningRules:
 
 @dataclass(frozen=True, slots=True)
 class Teacher:
-    """Who is asked about a judged turn before it is a sample; None for nobody.
+    """The models that are asked about a judged turn before it becomes a sample; None for no model.
 
-    `served` are the weights in service: what they say to the prompt without hints. `base` is the base model: what it
-    says once it has read the hint of a correction. `hindsight` is the base model asked about a reply that was accepted
-    after a correction. `hints` are the user's, of which a teacher reads those beside the turn's own.
+    `served` are the weights in service: their replies to the prompt without hints. `base` is the base model: its
+    replies given the hint of a correction. `hindsight` is the base model asked about a reply that was accepted after a
+    correction. `hints` are the user's kept hints, which a teacher reads in addition to the turn's own.
     """
 
     served: Prober | None = None
@@ -74,8 +74,8 @@ class Teacher:
 class TeachStage:
     """Makes samples of judged turns, or drops them with a reason.
 
-    `publishing` serves an earlier version again where what was learned from a user since is found to have been in vain.
-    Asking a teacher about a turn takes seconds, and minutes where the engine is busy serving.
+    `publishing` serves an earlier version again if what was learned from a user since then had no effect.
+    Asking a teacher about a turn takes seconds, and minutes while the engine is busy serving.
     """
 
     store: Store
@@ -85,12 +85,12 @@ class TeachStage:
     teacher: Teacher = field(default_factory=Teacher)
     publishing: TakesBack | None = None
     clock: Callable[[], float] = time.monotonic
-    floods: DailyCounts | None = None  # made of the settings where none is given
+    floods: DailyCounts | None = None  # made from the settings if none is given
     looking_at: int = 0  # judged turns, in the look under way
     is_resting: bool = False  # nothing that waits can be decided now
     _in_vain: CorrectionMonitor = field(init=False)
     _against: dict[tuple[str, str], bool] = field(default_factory=dict)  # turn and hint
-    _looked: int = 0  # turns judged up to here were looked at, and wait for their sessions
+    _looked: int = 0  # turns judged up to here were examined, and wait for their sessions
     _rounds: int = 0
     _unanswering: set[str] = field(default_factory=set)  # turns of the look under way that answer no correction
     _rested: asyncio.Event = field(default_factory=asyncio.Event)
@@ -112,7 +112,7 @@ class TeachStage:
             self.is_resting = False
 
     async def wait_until_looked_at(self) -> None:
-        """Until all that was judged was looked at, or `SLICE_S`: a step is taken over what belongs together."""
+        """Until all that was judged was examined, or `SLICE_S`: so that a step includes what belongs together."""
         try:
             async with asyncio.timeout(SLICE_S):
                 await self._rested.wait()
@@ -126,15 +126,15 @@ class TeachStage:
 
     @property
     def status(self) -> TeachStatus:
-        """How it goes at this moment."""
+        """The status at this moment."""
         return TeachStatus(self.looking_at, self.is_resting)
 
     def gauges(self) -> Mapping[str, float]:
-        """How many judged turns are looked at."""
+        """How many judged turns are examined."""
         return {"teach_looking_at": self.looking_at}
 
     async def report(self, facts: StoreFacts) -> StageReport:
-        """Where teaching stands."""
+        """The state of teaching."""
         return StageReport(self.name, self.status, self.is_resting, findings=tuple(teach_findings(facts)))
 
     def let_go(self) -> None:
@@ -148,10 +148,10 @@ class TeachStage:
             self.teacher.base.let_go()
 
     async def once(self) -> bool:
-        """Makes samples of what can be decided now, or drops it; True where something moved, or more is to look at.
+        """Makes samples of the turns that can be decided now, or drops them; True if anything changed or more is left.
 
-        Turns are looked at some at a time: thousands may wait for their sessions, and are read again when these have a
-        sample or are over. After `SLICE_S` it comes back, so that a step need not wait for all of them.
+        Turns are examined a few at a time: thousands may wait for their sessions, and are read again when these have a
+        sample or are over. It returns after `SLICE_S`, so that a step need not wait for all of them.
         """
         self._rested.clear()
         has_moved = await self._look()
@@ -183,7 +183,7 @@ class TeachStage:
     async def still_holds(self, rehearsal: Sample, since: Sequence[str]) -> bool:
         """Whether a rehearsal sample may be read again: its user may teach, no hint given `since` speaks against it.
 
-        Where nobody can be asked now, each of them is taken to do so.
+        If no model can be asked now, each such hint counts as speaking against it.
         """
         turn = await self.store.turn(rehearsal.turn)
         if turn is None or not self._may_teach(turn):
@@ -204,7 +204,7 @@ class TeachStage:
         return True
 
     async def _decide(self, rows: Sequence[JudgedTurn], until_s: float) -> tuple[bool, bool]:
-        """Whether anything was admitted or dropped, and whether all of them were looked at: not where time is up."""
+        """Whether anything was admitted or dropped, and whether all of them were examined: not if time is up."""
         refused = {row.turn.id: reason for row in rows if (reason := self._refusal(row)) is not None}
         for user, version in self._in_vain.found():
             log.warning("learned from user=%s in vain: they correct as often as before version=%s", user, version)
@@ -212,7 +212,7 @@ class TeachStage:
                 await self.publishing.take_back(user, version)
         contributing, complete = await self._sessions([row for row in rows if row.turn.id not in refused])
         decided = admission(rows, self.rules.wants, refused=refused, contributing=contributing, complete=complete)
-        for row in sorted(decided.samples, key=lambda row: row.turn.at_s):  # what was corrected before what came of it
+        for row in sorted(decided.samples, key=lambda row: row.turn.at_s):  # corrected turns come first
             await self._admit(row, None)
             self.looking_at -= 1
             if self.clock() >= until_s:
@@ -282,7 +282,7 @@ class TeachStage:
                 await self._rehearse(sample, turn)
                 return
             sample = replace(sample, rehearses=())
-        # Without a guide a sample has no hints where they fit nowhere; with one, where they change nothing.
+        # Without a guide a sample has no hints if they do not fit; with a guide, if they change nothing.
         is_unheeded = self._asks_guide(row) and not sample.hints
         if not sample.is_promoted and (not teaches(sample, self.rules.wants) or (sample.is_taught and is_unheeded)):
             await self._drop(turn.id, DropReason.UNHEEDED if is_unheeded else DropReason.NO_SIGNAL)
@@ -294,9 +294,9 @@ class TeachStage:
         await self._ready(sample, turn)
 
     async def _answers(self, row: JudgedTurn) -> bool:
-        """Whether it was accepted after corrections whose hints the teacher did not heed, and is learned from as that.
+        """Whether it was accepted after corrections with hints that had no effect, and is learned from as such a reply.
 
-        It answers what was corrected first then, whatever else its session has to teach.
+        It is then an answer to the request that was corrected first, whatever else its session has to teach.
         """
         verdict = row.verdict
         if self.teacher.hindsight is None or verdict.hints or verdict.score is None or verdict.score < 0:
@@ -324,7 +324,7 @@ class TeachStage:
         if await self.store.session_has_sample(turn.session):
             await self._drop(turn.id, DropReason.LEARNED)
             return
-        hints = sample.hints if sample.rehearses else ()  # of others nobody knows whether they still hold
+        hints = sample.hints if sample.rehearses else ()  # others may no longer be followed
         await self._ready(replace(sample, hints=hints, is_promoted=True, score=None, baseline=None), turn)
 
     async def _ready(self, sample: Sample, turn: Turn) -> None:
@@ -356,7 +356,7 @@ class TeachStage:
 
     async def _sample(self, row: JudgedTurn, bare: Prompt, reward: float | None) -> Sample:
         turn, assembled = row.turn, await self._assembled(row, reward)
-        # What was said to the turn may be the opposite of what stood in its prompt: nobody is told both at once.
+        # What was said to the turn may be the opposite of a hint in its prompt: a teacher never reads both at once.
         in_prompt = not_about(turn.carried, [hint.text for hint in row.verdict.hints])
         known = [*in_prompt, *others(turn, row.verdict, await self._known(turn))]
         if self.teacher.base is not None and self._asks_guide(row) and reward is None:
@@ -381,7 +381,7 @@ class TeachStage:
         log.info("dropped turn=%s reason=%s", turn, reason)
 
     async def _known(self, turn: Turn) -> Sequence[PlacedHint]:
-        """What else the user asked for: a teacher heeds it beside what was said to the turn."""
+        """What else the user asked for: a teacher follows it in addition to what was said to the turn."""
         return () if self.teacher.hints is None else await self.teacher.hints.beside(turn)
 
     def _may_teach(self, turn: Turn) -> bool:

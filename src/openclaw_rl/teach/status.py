@@ -1,4 +1,4 @@
-"""How teaching goes, what keeps judged turns from teaching anything, and whose corrections change nothing."""
+"""The status of teaching: why judged turns teach nothing, and which users' corrections have no effect."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from openclaw_rl.core.ledger import WHAT_TO_DO, DropReason
 
 ENOUGH = 10  # turns before anything is concluded from them
 VERSIONS = 5  # made, before their effect is asked about
-FEWER = 0.5  # of the corrections before: whoever can be taught corrects no more than that later on
+FEWER = 0.5  # of the corrections before: if learning works, a user corrects no more than that later
 OFTEN = 0.3  # share of corrected turns that no longer passes for now and then
 HARMLESS = frozenset({DropReason.LEARNED, DropReason.FORGOTTEN, DropReason.NOT_FOLLOWED, DropReason.CONTROL_TOKEN})
 
 
 @dataclass(frozen=True, slots=True)
 class TeachStatus:
-    """How teaching goes, for people. `is_resting` where nothing that waits can be decided now."""
+    """The status of teaching, for people. `is_resting` if nothing that waits can be decided now."""
 
     looking_at: int = 0  # judged turns, in the look under way
     is_resting: bool = True
 
     @property
     def doing(self) -> str:
-        """What is under way, in words; empty where nothing is."""
+        """What is under way, in words; empty if nothing is."""
         return f"looking at {many(self.looking_at, 'judged turn')}" if self.looking_at else ""
 
 
 def teach_findings(facts: StoreFacts) -> Iterator[Finding]:
-    """Which turns teach nothing and why, and users whose corrections are no use."""
+    """Which turns teach nothing and why, and users with corrections that have no effect."""
     yield from _dropped(facts)
     yield from _in_vain(facts)
 
@@ -51,7 +51,7 @@ def _dropped(facts: StoreFacts) -> Iterator[Finding]:
 
 
 def _in_vain(facts: StoreFacts) -> Iterator[Finding]:
-    """Users who correct about as often as before, although versions were made meanwhile or hints found to be no use."""
+    """Users who correct about as often as before, although versions were made meanwhile or hints had no effect."""
     unheeded = facts.count(f"dropped.{DropReason.UNHEEDED}")
     if facts.seen.versions + unheeded < VERSIONS:
         return

@@ -43,7 +43,7 @@ class MetricsSettings:
     """Any of `tensorboard`, `trackio`, `mlflow` and `wandb`; each needs the extra of its name. Change it when you want
     to see steps as curves there."""
     project: str = "openclaw-rl"
-    """The project, or experiment, they are entered under. Change it when several installations report to one place."""
+    """The project, or experiment, of the run. Change it when several installations report to one place."""
     run: str = ""
     """The name of the run; empty takes the home folder's. Change it when several installations report to one place."""
     mlflow_uri: str = ""

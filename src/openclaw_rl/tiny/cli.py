@@ -24,10 +24,10 @@ app = typer.Typer(no_args_is_help=True, help="The toy model that ships with the 
 def build(
     *,
     folder: Annotated[
-        Path | None, typer.Option(help="Where the model is written; needed but for a made world, which has its cache.")
+        Path | None, typer.Option(help="Where the model is written; a synthetic world's has its place in the cache.")
     ] = None,
     world_name: Annotated[
-        str, typer.Option("--world", help="A made world to build in place of the bundled model, or `all`.")
+        str, typer.Option("--world", help="A synthetic world to build instead of the bundled model, or `all`.")
     ] = "",
     seed: Annotated[int, typer.Option(help="Seed of data and weights.")] = 0,
     steps: Annotated[
@@ -43,7 +43,7 @@ def build(
         ),
     ] = None,
 ) -> None:
-    """Make the bundled model from its recipe, or that of a made world: tokenizer, training, scores, manifest."""
+    """Make the bundled model, or that of a synthetic world, from its recipe: tokenizer, training, scores, manifest."""
     from openclaw_rl.tiny import build as recipe
 
     if world_name:
@@ -67,9 +67,9 @@ def agent(
     steps: Annotated[int | None, typer.Option(help="Training steps; the recipe's own number by default.")] = None,
     short: Annotated[bool, typer.Option("--short", help="Tiny sizes, in seconds: shows that the recipe runs.")] = False,
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
-    start: Annotated[Path | None, typer.Option(help="An agent model to go on from, for fewer steps.")] = None,
+    start: Annotated[Path | None, typer.Option(help="An agent model to continue from, with fewer steps.")] = None,
 ) -> None:
-    """Make the small agent model from demonstrations that are often wrong; goes on where it was stopped."""
+    """Make the small agent model from demonstrations that are often wrong; if stopped, continues when called again."""
     from openclaw_rl.tiny.agent import make
 
     with building("agent") as report:
@@ -88,9 +88,9 @@ def agent_tasks(
     seed: Annotated[int, typer.Option(help="Seed of the tasks.")] = 0,
     train: Annotated[int, typer.Option(help="Tasks to learn from, in each setting.")] = 512,
     test: Annotated[int, typer.Option(help="Unseen tasks of the same families, in each setting.")] = 48,
-    held_back: Annotated[int, typer.Option(help="Tasks of a family that none of the others is of.")] = 16,
+    held_back: Annotated[int, typer.Option(help="Tasks of a family that has no other tasks.")] = 16,
 ) -> None:
-    """Write small tasks of our own, in the formats that `tasks check`, `rollout` and `train-agent` read."""
+    """Write small tasks in the formats that `tasks check`, `rollout` and `train-agent` read."""
     from openclaw_rl.tiny.agent import folders
 
     counts = folders.TaskCounts(train, test, held_back)
@@ -106,11 +106,12 @@ def judge(
     seed: Annotated[int, typer.Option(help="Seed of data and weights.")] = 0,
     short: Annotated[bool, typer.Option("--short", help="Tiny sizes, in seconds: shows that the recipe runs.")] = False,
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
-    only: Annotated[int | None, typer.Option(help="Teach this member alone: for two side by side.")] = None,
+    only: Annotated[int | None, typer.Option(help="Train only this member: two can be trained at once.")] = None,
 ) -> None:
-    """Make the bundled model's judge, a classifier of what is said after a reply; goes on where it was stopped.
+    """Make the bundled model's judge, a classifier of what follows a reply; if stopped, continues when called again.
 
-    Then print what it hears in parts of sentences that it was not taught, and how sure it must be to be seldom wrong.
+    Then print what it recognises in parts of sentences that it was not taught, and how sure it must be to be rarely
+    wrong.
     """
     from openclaw_rl.tiny import hearing_scores
 
@@ -173,9 +174,9 @@ def building(name: str = "") -> Iterator[Callable[[train.Progress, int], None]]:
 @app.command()
 def score(
     folder: Annotated[Path | None, typer.Option(help="A model folder; the bundled model by default.")] = None,
-    count: Annotated[int, typer.Option(help="Held-out cases a skill.")] = 100,
+    count: Annotated[int, typer.Option(help="Held-out cases for each skill.")] = 100,
     seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 0,
-    only: Annotated[str, typer.Option(help="Only skills whose name holds this.")] = "",
+    only: Annotated[str, typer.Option(help="Only skills with this in their name.")] = "",
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 2,
 ) -> None:
     """Print what a model can do, skill by skill."""

@@ -1,7 +1,7 @@
-"""Which samples share a step, so that short ones never wait for dear ones, nor dear ones for ever.
+"""Which samples share a step, so that short ones never wait for costly ones, and costly ones do not wait for ever.
 
-A step holds samples that cost about the same, as many as its time allows. While short ones are ready they go first;
-what their steps took is owed to the dear ones, and when that is as much as a dear step takes, it is its turn.
+A step contains samples of about the same cost, as many as its time allows. Short ones come first while they are ready.
+The time of their steps is added up; when it equals what a costly step needs, that step is next.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.train.costs import Costs, StepWork
 
-QUICK = 0.1  # of the limit: steps as short as this delay nobody, whatever they hold
-ALIKE = 4.0  # times as dear as the cheapest one may be what shares a step with it
+QUICK = 0.1  # of the limit: steps as short as this delay no one, whatever they contain
+ALIKE = 4.0  # samples in one step may cost this many times as much as the cheapest one
 
 
 @dataclass(slots=True)
@@ -24,10 +24,10 @@ class BatchPlanner:
     costs: Costs
     _alone: dict[str, StepWork] = field(default_factory=dict)
     _owed_s: float = 0.0
-    _is_owing: bool = False  # whether dear ones wait for the step that was chosen last
+    _is_owing: bool = False  # whether costly ones wait for the step that was chosen last
 
     async def look_at(self, ready: Sequence[Sample]) -> None:
-        """Finds out what each of these costs alone, and forgets all others. Counting long prompts takes a while."""
+        """Computes what each of these costs alone, and drops all others. Counting long prompts takes a while."""
         new = [sample for sample in ready if sample.turn not in self._alone]
         found = await asyncio.to_thread(lambda: {sample.turn: self.costs.work_of([sample]) for sample in new})
         known = self._alone | found
@@ -45,9 +45,9 @@ class BatchPlanner:
     async def chosen(
         self, teaching: Sequence[Sample], *, size: int, apart: Collection[str], least: int = 1
     ) -> list[Sample]:
-        """At most so many of these for the next step, oldest first. Those that are `apart` go alone.
+        """At most this many of these for the next step, oldest first. Those that are `apart` are trained alone.
 
-        Before any step was measured, `least` of them go together even if nobody knows whether there is time for them.
+        Before any step was measured, `least` of them go together even if it is not known whether there is enough time.
         """
         cheapest = min((self._size(sample) for sample in teaching if sample.turn not in apart), default=0.0)
         short = [sample for sample in teaching if sample.turn not in apart and self._is_short(sample, cheapest)]
@@ -62,7 +62,7 @@ class BatchPlanner:
         return await asyncio.to_thread(self._together, short, size, sure)
 
     async def with_room_for(self, rehearsals: Sequence[Sample], chosen: Sequence[Sample]) -> list[Sample]:
-        """The rehearsal samples, one after the other, for which a step over the chosen ones has time."""
+        """The rehearsal samples for which a step over the chosen samples still has time, added one after the other."""
         return await asyncio.to_thread(self._beside, rehearsals, chosen)
 
     def least(self, teaching: Sequence[Sample], apart: Collection[str]) -> StepWork | None:
@@ -71,7 +71,7 @@ class BatchPlanner:
         return min((self._work(sample) for sample in together), key=self.costs.size, default=None)
 
     def succeeded(self, seconds: float) -> None:
-        """Notes how long the step that was chosen last took."""
+        """Records how long the step that was chosen last took."""
         self._owed_s = self._owed_s + seconds if self._is_owing else 0.0
 
     def _size(self, sample: Sample) -> float:
@@ -128,5 +128,5 @@ class ScopeTurns:
         return next(name for name in due if name not in dear)
 
     def took(self, seconds: float) -> None:
-        """Notes how long the step of the scope that was chosen last took."""
+        """Records how long the step of the scope that was chosen last took."""
         self._owed_s = self._owed_s + seconds if self._is_owing else 0.0

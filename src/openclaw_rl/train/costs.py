@@ -20,12 +20,12 @@ from openclaw_rl.core.sample import HintPrompt, Sample
 Ids = tuple[int, ...]
 BACKWARD = 3.0  # times what reading costs: an update reads forwards and backwards
 EVENS = tuple(125.0 * 2.0**power for power in range(11))  # 125 to 128,000
-LIKELY, AT_MOST = 1000.0, 8000.0  # `even` where steps leave it open: a small model's, and a large one's
+LIKELY, AT_MOST = 1000.0, 8000.0  # `even` if the steps do not determine it: a small model's, and a large one's
 DOUBT = 0.002  # added to the squared relative error for each squared factor of two that `even` is away from that
 NOISE_S = 2.0  # of a step: what shorter ones say counts for less
-KEPT = 32  # steps looked at, taken or given up, each of both
+KEPT = 32  # steps that are used: this many that were taken, and as many that were ended
 FADES = 0.9  # what a step counts after each later one
-GIVEN_UP = 1.5  # times the seconds after which a step was given up is what it is taken to need
+GIVEN_UP = 1.5  # times the seconds after which a step was ended: the time that it is assumed to need
 FAR = 10.0  # times the largest step there was: beyond that, what a step takes at least is not known
 UNMEASURED = 24_000.0  # tokens of a first step, before any was measured: seconds on a CPU for the smallest models
 
@@ -43,14 +43,14 @@ class StepWork:
     each_before: float = 0.0
 
     def units(self, updates: float, even: float) -> float:
-        """The work of so many updates as tokens that are read at a prompt's beginning."""
+        """The work of this many updates, expressed in tokens that are read at a prompt's beginning."""
         whole = BACKWARD * updates
         return self.read + whole * self.each + (self.read_before + whole * self.each_before) / even
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredStep:
-    """A step that was taken, or that was given up after so many seconds; then nobody knows how many updates it made."""
+    """A step that was taken, or that was ended after this many seconds; then its number of updates is not known."""
 
     work: StepWork
     updates: float
@@ -70,7 +70,7 @@ class MeasuredStep:
 
 
 def step_of(metrics: Mapping[str, float], means: float) -> MeasuredStep | None:
-    """The step that `MeasuredStep.metrics` told of; None for one of an older program, or one taken with other means."""
+    """The step that `MeasuredStep.metrics` reported; None for one of an older program, or with other settings."""
     if metrics.get("work_means") != means or "work_seconds" not in metrics:
         return None
     names = ("work_read", "work_read_before", "work_each", "work_each_before")
@@ -80,10 +80,10 @@ def step_of(metrics: Mapping[str, float], means: float) -> MeasuredStep | None:
 
 @dataclass(slots=True)
 class Costs:
-    """Estimates, and the steps they are made of.
+    """Estimates, and the measured steps they are made from.
 
-    A step should take `limit_s` at most, and has `updates` at most. `reads_all` says that every update reads prompts
-    anew. `means` is a number for the settings that decide how fast a step is: other ones say nothing about these.
+    A step should take at most `limit_s`, and has at most `updates`. `reads_all` says that every update reads prompts
+    again. `means` is a number for the settings that decide how fast a step is: steps with others are not comparable.
     """
 
     limit_s: float = float("inf")
@@ -113,7 +113,7 @@ class Costs:
                 self.note(step)
 
     def taken(self, work: StepWork, report: StepReport) -> MeasuredStep | None:
-        """The step a trainer reports, noted; None where it does not tell how long it took."""
+        """Records the step that a trainer reports and returns it; None if its duration is not reported."""
         if "seconds" not in report.metrics:
             return None
         updates = report.metrics.get("updates", 1.0) + report.metrics.get("updates_undone", 0.0)
@@ -122,7 +122,7 @@ class Costs:
         return step
 
     def given_up(self, work: StepWork, seconds: float) -> MeasuredStep:
-        """A step that took longer than it may, noted."""
+        """Records a step that took longer than it may."""
         step = MeasuredStep(work, 0.0, seconds, is_given_up=True)
         self.note(step)
         return step
@@ -143,17 +143,17 @@ class Costs:
         return 0.0 if is_far else self._estimate(work, AT_MOST)
 
     def size(self, work: StepWork) -> float:
-        """What a step costs beside others: its likely seconds or, before any was measured, tokens."""
+        """The relative cost of a step: its likely seconds or, before any was measured, tokens."""
         return self.seconds(work) if self.is_known else work.units(self.updates, LIKELY)
 
     def fits(self, work: StepWork, share: float = 1.0) -> bool:
-        """Whether a step over so much is likely to take no more than this share of the limit."""
+        """Whether a step of this size is likely to take no more than this share of the limit."""
         if not self.is_known:
             return work.units(self.updates, LIKELY) <= UNMEASURED * share
         return self.seconds(work) <= self.limit_s * share
 
     def is_beyond(self, work: StepWork) -> bool:
-        """Whether a step over so much is sure to take longer than the limit, by what is known."""
+        """Whether a step of this size is sure to take longer than the limit, by what is known."""
         return self.at_least_s(work) > self.limit_s
 
     def _estimate(self, work: StepWork, usual: float) -> float:
@@ -163,12 +163,12 @@ class Costs:
         return rate * work.units(self._count(usual), even)
 
     def _count(self, usual: float) -> float:
-        """How many updates to reckon with: the most that steps made, or the fewest for what it takes at least."""
+        """The number of updates to assume: the most that steps made, or the fewest for a lower bound."""
         made = [one.updates for one in self._taken] or [float(self.updates)]
         return max(made) if usual == LIKELY else min(made)
 
     def _fitted(self, usual: float) -> tuple[float, float]:
-        """The rate and `even` that explain the steps best; those given up count where they would come out shorter."""
+        """The rate and `even` that explain the steps best; steps that were ended count if they come out too short."""
         times, count = GIVEN_UP if usual == LIKELY else 1.0, self._count(usual)
         bounds = [MeasuredStep(one.work, count, times * one.seconds) for one in self._given_up]
         rate, even = _fit(self._taken, usual) if self._taken else (0.0, usual)
@@ -177,7 +177,7 @@ class Costs:
 
 
 def _fit(steps: Sequence[MeasuredStep], usual: float) -> tuple[float, float]:
-    """The rate and `even` with the least relative error, `usual` where the steps leave it open."""
+    """The rate and `even` with the least relative error; `usual` if the steps do not determine it."""
     best, found = float("inf"), (0.0, usual)
     weights = [FADES**age * (one.seconds / (one.seconds + NOISE_S)) ** 2 for age, one in enumerate(reversed(steps))]
     weights.reverse()

@@ -29,7 +29,7 @@ def next_number(home: Path, scope: str, last: int) -> int:
 def fresh_folder(home: Path, version: PolicyVersion) -> Path:
     """An empty folder to write a version into; what a crash left there is removed. Raises OSError.
 
-    Raises FileExistsError where the version has a finished folder already: what was learned is never written over.
+    Raises FileExistsError if the version has a finished folder already: what was learned is never written over.
     """
     final = version_folder(home, version)
     unfinished = final.with_name(final.name + UNFINISHED)
@@ -42,7 +42,7 @@ def fresh_folder(home: Path, version: PolicyVersion) -> Path:
 
 
 def check_digest(adapter: Adapter) -> None:
-    """Raises AdapterError where the folder is not what the adapter says."""
+    """Raises AdapterError if the folder is not what the adapter says."""
     found = digest_of_folder(adapter.folder)
     if found != adapter.digest:
         raise AdapterError(
@@ -99,7 +99,7 @@ def orphans(home: Path, known: Collection[PolicyVersion]) -> dict[PolicyVersion,
 
 
 def version_of(name: str) -> PolicyVersion | None:
-    """The version whose folder has this name; None for any other name."""
+    """The version with a folder of this name; None for any other name."""
     try:
         return parse_version(name) if "." in name else None
     except ValueError:

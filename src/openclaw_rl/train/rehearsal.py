@@ -1,9 +1,9 @@
-"""Rehearsal samples: replies that nobody corrected, added to a step so that earlier learning is kept.
+"""Rehearsal samples: replies without a correction, added to a step so that earlier learning is kept.
 
 A correction says nothing about what else its user likes, or what other users like. So steps over corrections alone undo
 earlier ones. A rehearsal sample is learned given the kept hints that it follows. If it follows none, it is anchored to
 the base model. The first step that uses it consumes it. Later steps read some of them again: one rehearsal keeps a wish
-for a step or two, and a wish that nobody mentioned since would be unlearned.
+for a step or two, and a wish that was not mentioned since would be unlearned.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class RehearsalBudget:
 
 
 def chosen(rehearsals: Sequence[Sample], room: RehearsalBudget) -> list[Sample]:
-    """Those that there is room for, in turn from each kind. A kind is a user with the hints that are rehearsed.
+    """Those that fit, chosen from each kind in turn. A kind is a user with the hints that are rehearsed.
 
-    The first ones of each kind. Kinds of which more are waiting come first.
+    The first ones of each kind are chosen. Kinds with more waiting samples come first.
     """
     waiting = sorted(_by_kind(rehearsals).values(), key=len, reverse=True)
     places = range(max(map(len, waiting), default=0))

@@ -1,6 +1,6 @@
 """What is tried after a step that failed: smaller batches, then samples one at a time, with pauses between.
 
-A trainer that fails on everything has no bad sample in it: a sample is given up only where it failed alone twice and
+If a trainer fails on everything, no sample is to blame: a sample is given up only if it failed alone twice and
 another was trained in between.
 """
 
@@ -13,12 +13,12 @@ from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.sample import Sample
 
 ALONE_TWICE = 2
-ALONE_OFTEN = 5  # times a sample may lack memory alone where no other is trained in between
+ALONE_OFTEN = 5  # times a sample may lack memory alone if no other is trained in between
 
 
 @dataclass(slots=True)
 class Retries:
-    """The memory of failed steps. `most` is the batch to try next where it is smaller than usual."""
+    """The memory of failed steps. `most` is the batch to try next if it is smaller than usual."""
 
     first_pause_s: float
     longest_pause_s: float
@@ -27,7 +27,7 @@ class Retries:
     _in_a_row: int = 0
     _steps: int = 0
     _alone: dict[str, tuple[int, int]] = field(default_factory=dict)  # turn -> failures, steps taken before
-    apart: dict[str, int] = field(default_factory=dict)  # turns tried alone, dearest of a failed step -> steps before
+    apart: dict[str, int] = field(default_factory=dict)  # turns tried alone -> steps before
 
     @property
     def put_off(self) -> dict[str, int]:
@@ -35,7 +35,7 @@ class Retries:
         return {turn: times for turn, (times, _) in self._alone.items() if times >= ALONE_TWICE}
 
     def failed(self, samples: Sequence[Sample], now_s: float) -> tuple[tuple[str, DropReason], ...]:
-        """Notes that a step over these failed; returns what is to be given up."""
+        """Records that a step over these failed; returns what is to be given up."""
         self.paused(now_s)
         if len(samples) > 1:
             self.most = len(samples) // 2
@@ -48,10 +48,11 @@ class Retries:
     def too_dear(
         self, samples: Sequence[Sample], dearest: str, now_s: float, *, is_proven: bool
     ) -> tuple[tuple[str, DropReason], ...]:
-        """Notes that a step over these took too long or too much memory; returns what is to be set aside.
+        """Records that a step over these took too long or too much memory; returns the samples to be set aside.
 
-        The `dearest` that teaches is tried alone from then on, and the others go on in smaller steps without it.
-        Alone it is set aside, at once where that is proven: memory may have been short for another program's sake.
+        The costliest one (`dearest`) is tried alone from then on, and the others continue in smaller steps without it.
+        If it also fails alone it is set aside, but at once only if this proves it too costly: another program may have
+        used the memory.
         """
         if len(samples) > 1:
             self.most = len(samples) // 2
@@ -67,7 +68,7 @@ class Retries:
         return ((dearest, DropReason.TOO_DEAR),)
 
     def not_finite(self, samples: Sequence[Sample], now_s: float) -> tuple[tuple[str, DropReason], ...]:
-        """Notes a loss or gradient that was not finite; the sample it comes from is given up after one retry alone."""
+        """Records a loss or gradient that was not finite; its sample is given up after one retry alone."""
         self.paused(now_s)
         if len(samples) > 1:
             self.most = len(samples) // 2
@@ -76,12 +77,12 @@ class Retries:
         return () if times < ALONE_TWICE else self._given_up(samples[0].turn, DropReason.NOT_FINITE)
 
     def paused(self, now_s: float) -> None:
-        """Notes a failure that no sample is to blame for."""
+        """Records a failure that no sample caused."""
         self.not_before_s = now_s + min(self.first_pause_s * 2 ** min(self._in_a_row, 30), self.longest_pause_s)
         self._in_a_row += 1
 
     def succeeded(self, samples: Sequence[Sample], batch_size: int) -> None:
-        """Notes a step: the next may be twice as large, up to the usual size."""
+        """Records a step: the next may be twice as large, up to the usual size."""
         self._in_a_row, self.not_before_s = 0, 0.0
         self._steps += 1
         if self.most is not None:
@@ -91,7 +92,7 @@ class Retries:
             self.apart.pop(sample.turn, None)
 
     def forget_but(self, turns: Collection[str]) -> None:
-        """Keeps the memory of these alone."""
+        """Keeps only the records of these."""
         self._alone = {turn: held for turn, held in self._alone.items() if turn in turns}
         self.apart = {turn: steps for turn, steps in self.apart.items() if turn in turns}
 

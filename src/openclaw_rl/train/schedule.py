@@ -35,7 +35,7 @@ class Moment:
 def why_waiting(
     teaching: int, waited_s: float, moment: Moment, settings: TrainSettings, *, most: int | None = None
 ) -> str:
-    """Why no step is due, in plain words; empty where one is.
+    """Why no step is due, in plain words; empty if one is.
 
     `teaching` counts the ready samples with a signal, `waited_s` is how long the oldest of them has been ready, and
     `most` is a smaller batch to try after a failure.
@@ -54,7 +54,7 @@ def why_waiting(
     if not is_open(settings.train_window, moment.minute):
         return f"{teaching} samples are ready; steps are taken between {settings.train_window} only"
     if moment.idle_s < settings.idle_s:
-        return f"{teaching} samples are ready; steps wait until nobody was served for {settings.idle_s:g} s"
+        return f"{teaching} samples are ready; steps wait until the server was idle for {settings.idle_s:g} s"
     return ""
 
 
@@ -68,8 +68,9 @@ def batch(
 ) -> tuple[Sample, ...]:
     """The samples of the next step: up to `size` that teach, oldest first, and rehearsal samples if there is room.
 
-    A rehearsal sample is a promoted one, a reply that nobody corrected; it makes no step by itself. Samples `put_off`,
-    which failed alone so many times, wait while there are others, and are then tried one at a time.
+    A rehearsal sample is a promoted one, a reply without a correction; it does not cause a step. Samples that are
+    `put_off`, with the number of times they failed alone, wait while there are others. Then they are tried one at a
+    time.
     """
     teaching = [sample for sample in ready if teaches(sample) and sample.turn not in put_off][:size]
     if not teaching:

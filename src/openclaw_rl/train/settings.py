@@ -23,7 +23,7 @@ class TrainSettings:
     )  # fmt: skip
 
     scopes: Scopes = Scopes.SHARED
-    """Who has an adapter: shared, user, agent, shared+user or shared+agent. With a +, own adapters are added to the
+    """Who has an adapter: shared, user, agent, shared+user or shared+agent. With a +, these adapters are added to the
     shared one. Change it when each user or agent should have an adapter."""
     batch_size: int = 16
     """A step starts at once when this many samples with a signal are ready. Change it when many samples arrive at once
@@ -33,7 +33,7 @@ class TrainSettings:
     step takes as many of similar cost; later ones take fewer if time or memory is short. Change it when single
     corrections should not make a step."""
     rehearsal_samples: int = 4
-    """How many rehearsal samples (replies that nobody corrected) are added to a step, so that earlier learning is kept.
+    """How many rehearsal samples (replies without a correction) are added to a step, so that earlier learning is kept.
     Change it when earlier learning is lost (more), or steps take too long (fewer)."""
     rehearse_again: int = 8
     """If a step has room for more rehearsal samples, it repeats some that earlier steps used, out of the newest N of

@@ -33,7 +33,7 @@ from openclaw_rl.train.steps import ScopeSteps, StepOutcome, StepReadiness
 
 log = logging.getLogger(__name__)
 POLL_S = 2.0
-FROZEN = "training is frozen by the owner's order; `openclaw-rl unfreeze` lets it go on"
+FROZEN = "training is frozen by the owner's order; `openclaw-rl unfreeze` resumes it"
 NOT_YET = "what is ready is being read"
 SCOPES_NAMED = 5  # in the status, of those that wait
 
@@ -42,9 +42,9 @@ SCOPES_NAMED = 5  # in the status, of those that wait
 class TrainStage:
     """Decides and steps. `candidate_made` is set for the gate, `version_settled` by it; both only save time.
 
-    `recipe` is what the manifest tells of the settings a version was made with. `active` names the scopes in use,
-    whose versions follow the shared one when it moves. `before_steps` is done before the first step of each run:
-    versions that had learned from something forgotten are made again without it.
+    `recipe` is the manifest's record of the settings a version was made with. `active` returns the scopes in use; their
+    versions follow the shared one when it changes. `before_steps` is done before the first step of each run: versions
+    that had learned from something forgotten are made again without it.
     """
 
     store: Store
@@ -90,7 +90,7 @@ class TrainStage:
 
     @property
     def status(self) -> TrainStatus:
-        """How it goes at this moment. Where no step is being taken it always says why."""
+        """The status at this moment. If no step is being taken, it always says why."""
         held = self._status
         if held.is_training:
             progress, under_way = self.trainer.progress, self._parts.under_way
@@ -119,7 +119,7 @@ class TrainStage:
         }
 
     async def report(self, facts: StoreFacts) -> StageReport:
-        """Where training stands; `waiting` is counted anew, since nobody looks while a step or the gate takes long."""
+        """The state of training; `waiting` is counted again, since a step or the gate may take long without updates."""
         taken_up = self._parts.under_way.samples + self._riders
         held = replace(self.status, waiting=max(0, facts.count("ready") - taken_up))
         is_settled = held.is_resting and not held.is_training and bool(held.why_waiting)
@@ -143,8 +143,8 @@ class TrainStage:
     async def start(self) -> None:
         """Removes what a crash left of a step that was never committed: its samples wait, so it is taken again.
 
-        Any other folder that the store does not know of may be all that is left of a version, and stays. What was set
-        aside as too dear is looked at again, by what earlier steps took: settings may allow for it now.
+        Any other folder that the store does not know may be all that is left of a version, and stays. Samples that were
+        set aside as too costly are considered again, with the cost of earlier steps: settings may allow for them now.
         """
         if not self.costs.is_known:
             self.costs.note_all(await self.store.steps.newest(KEPT))
@@ -161,12 +161,12 @@ class TrainStage:
                 log.error("the store does not know version %s; `openclaw-rl check --repair` takes it in", version)
 
     async def _is_uncommitted(self, manifest: Manifest, known: Collection[PolicyVersion]) -> bool:
-        """Whether the step can be taken again as it was: from the same version, over samples that still wait."""
+        """Whether the step can be repeated unchanged: from the same version, over samples that still wait."""
         has_parent = manifest.parent.is_base or manifest.parent in known
         return has_parent and await self.store.waits_for(manifest.turns, manifest.version.scope)
 
     async def once(self) -> bool:
-        """One round: a step where one is due. True where something moved."""
+        """One round: a step if one is due. True if something changed."""
         await self.teaching.wait_until_looked_at()
         names = await self.store.waiting_scopes() or [SHARED]
         active = sorted({*self.active()} - {SHARED})

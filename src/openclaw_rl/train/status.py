@@ -1,4 +1,4 @@
-"""How training goes, and what keeps samples from being trained on."""
+"""The status of training, and what keeps samples from being trained on."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from openclaw_rl.core.facts import StoreFacts
 from openclaw_rl.core.finding import Finding, Level, many
 from openclaw_rl.core.ledger import WHAT_TO_DO, DropReason
 
-ASIDE = 0.1  # of as many as were trained on: so many samples set aside are not left to themselves
-FEW = 10  # times as many samples learned, and those that cannot be are no more than a note
+ASIDE = 0.1  # of the number trained on: if this many samples are set aside, that needs attention
+FEW = 10  # times as many samples learned: then those that cannot be learned are only a note
 
 
 @dataclass(frozen=True, slots=True)
 class TrainStatus:
-    """How training goes, for people: what is ready, what a step needs, what is under way, and why no step is."""
+    """The status of training, for people: what is ready, what a step needs, and what is under way or why nothing is."""
 
     ready: int = 0  # samples with a signal, over all scopes
     rehearsals: int = 0  # rehearsal samples that wait for a step
@@ -26,17 +26,17 @@ class TrainStatus:
     steps: int = 0  # since the program started
     failures: int = 0
     is_training: bool = False
-    doing: str = ""  # what is under way, in words; empty where nothing is
-    progress: StepProgress | None = None  # of the step under way, as the trainer last told
+    doing: str = ""  # what is under way, in words; empty if nothing is
+    progress: StepProgress | None = None  # of the step under way, as last reported by the trainer
     left_s: float | None = None  # how long that step is likely to take yet
-    is_resting: bool = False  # all that is there was looked at, and nothing is due
+    is_resting: bool = False  # everything was examined, and nothing is due
     why_waiting: str = ""
     last_error: str = ""
     last_metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 def train_findings(facts: StoreFacts, status: TrainStatus) -> Iterator[Finding]:
-    """Why no step is taken, or fails, and samples that are no use to this machine or this model."""
+    """Why no step is taken, or why steps fail, and samples that this machine or this model cannot use."""
     if status.last_error:
         yield Finding(Level.MEND, "train", f"the last step failed: {status.last_error}", _after(status.last_error))
     elif status.ready and not status.is_training and status.why_waiting and facts.seen.frozen_since_s is None:
@@ -54,7 +54,7 @@ def train_findings(facts: StoreFacts, status: TrainStatus) -> Iterator[Finding]:
 
 
 def _too_dear(facts: StoreFacts) -> Iterator[Finding]:
-    """Samples that this machine has not the time or the memory for; many of them are to be mended."""
+    """Samples that this machine has too little time or memory for; many of them need attention."""
     aside = facts.count(f"dropped.{DropReason.TOO_DEAR}")
     if aside:
         level = Level.MEND if aside >= ASIDE * facts.count("trained") else Level.NOTE

@@ -37,7 +37,7 @@ class StepInProgress:
 
 
 async def holds_alone(rehearsal: Sample, since: Sequence[str]) -> bool:
-    """Nobody is there to ask: whatever was wished since may speak against it."""
+    """There is no model to ask: any later wish may speak against it."""
     return not since
 
 
@@ -45,7 +45,7 @@ async def holds_alone(rehearsal: Sample, since: Sequence[str]) -> bool:
 class StepParts:
     """What the steps of all scopes share; see `TrainStage`.
 
-    `holds` tells whether a rehearsal may be read again, given its user's hints since it was said.
+    `holds` says whether a rehearsal sample may be read again, given its user's hints since its reply.
     """
 
     store: Store

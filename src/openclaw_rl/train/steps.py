@@ -36,7 +36,7 @@ WAITING_STEPS = 16  # the rehearsal samples of this many steps may wait
 
 @dataclass(frozen=True, slots=True)
 class StepReadiness:
-    """What there is to do for a scope: `why` no step is due, empty where one is; what the `cheapest` sample costs."""
+    """What there is to do for a scope: `why` no step is due, empty if one is; what the `cheapest` sample costs."""
 
     why: str
     ready: tuple[Sample, ...] = ()
@@ -47,7 +47,7 @@ class StepReadiness:
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """What came of a step: the version it made, or why there is none; `failed` where that was no sample's doing."""
+    """The result of a step: the version it made, or why there is none; `failed` if no sample caused that."""
 
     version: PolicyVersion | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -134,9 +134,9 @@ class ScopeSteps:
         return await self._committed(record, ground, samples, read, took=took)
 
     async def rebase(self) -> StepOutcome | None:
-        """The scope's version on top of the shared one being served now; None where it stands there already.
+        """The scope's version based on the shared one being served now; None if it is based on it already.
 
-        One that was tried so and refused is not tried again.
+        If this was tried and refused, it is not tried again.
         """
         ground = await self._ground()
         own = await self.parts.store.version(ground.parent)
@@ -162,7 +162,7 @@ class ScopeSteps:
 
     @property
     def _limit(self) -> int:
-        """How many ready samples are looked at: full batches, rehearsal samples that may wait, those put off."""
+        """How many ready samples are examined: full batches, rehearsal samples that may wait, those put off."""
         return 3 * self.parts.settings.batch_size + 2 * self._waiting_room.samples + len(self.retries.put_off)
 
     @property
@@ -206,7 +206,7 @@ class ScopeSteps:
         return ready
 
     async def _rehearsed(self, samples: Sequence[Sample], room: RehearsalBudget, number: int) -> list[Sample]:
-        """Rehearsals of earlier steps that there is room for beside this one's own."""
+        """Rehearsal samples of earlier steps that fit into this step besides its own."""
         settings = self.parts.settings
         left = room.without([sample for sample in samples if not self._teaches(sample)])
         if left.samples < 1 or not settings.rehearse_again:
@@ -238,9 +238,10 @@ class ScopeSteps:
         return {user: {hint.text: hint for hint in await store.of_user(user)} for user in set(users)}
 
     async def _place(self, version: PolicyVersion) -> PolicyVersion:
-        """Where the version that sampled stands among those of this scope.
+        """The position of the version that sampled among those of this scope.
 
-        One's own version stands where the shared one stands that it holds; the shared one stands before all own ones.
+        A user's or agent's version has the position of the shared one it is based on; for an own scope the shared
+        version comes before all of the scope's versions.
         """
         if version.scope == self.scope:
             return version
@@ -351,7 +352,7 @@ class ScopeSteps:
         )
 
     async def _no_step(self, samples: Sequence[Sample], rehearsed: Sequence[Sample], report: StepReport) -> StepOutcome:
-        """The trainer found nothing to learn, or numbers that are not finite. Neither may come up for ever."""
+        """The trainer found nothing to learn, or numbers that are not finite. Neither may be repeated for ever."""
         if "finite" in report.why:
             return await self._failed(report.why, self.retries.not_finite((*samples, *rehearsed), self.parts.clock()))
         log.info("no step samples=%d why=%s", len(samples), report.why)
@@ -362,7 +363,7 @@ class ScopeSteps:
         return StepOutcome()
 
     async def _too_dear(self, problem: StepTooCostlyError, samples: Sequence[Sample], work: StepWork) -> StepOutcome:
-        """A step that took too long or too much memory: its dearest sample goes alone, and alone it is set aside."""
+        """A step took too long or too much memory: its costliest sample is tried alone; if alone, it is set aside."""
         dearest = self.affordable.dearest([sample for sample in samples if self._teaches(sample)])
         is_proven = problem.after_s is not None
         aside = self.retries.too_dear(samples, dearest, self.parts.clock(), is_proven=is_proven)

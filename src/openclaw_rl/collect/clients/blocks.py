@@ -15,13 +15,13 @@ _OVER = re.compile(
     r"(?:added|answered|asked|denied|provided|rejected|replied|responded|said|sent|wrote)"
     r"\b[^\n:]{0,80}:\s+(?=\S)"
 )
-LONGEST = 400_000  # letters; a longer text is taken as it is
-# The names under which programs hand on what their owner typed; what stands around such an element is the program's.
+LONGEST = 400_000  # letters; a longer text is not split
+# The element names in which programs pass on what their owner typed; the text around such an element is the program's.
 _OWNERS = (
     "user[-_](?:query|message|input|request|question|prompt|words|text|feedback|task|answer|reply|said|turn)"
     "|(?:original|current|latest|new)[-_](?:query|message|question|request|user[-_]message)"
 )
-# These say so only where nothing is left beside them: any of them may be somebody's element in a text.
+# These count only if nothing else is left in the text: any of them may also be an element that a user wrote.
 _ALONE = re.compile(
     r"\s*<(?P<tag>task|feedback|query|question|request|instructions?|prompt|input|message)>(?P<words>.*)</(?P=tag)\s*>\s*",
     re.DOTALL | re.IGNORECASE,
@@ -39,7 +39,7 @@ RESULT, NOTICE = "<result of a step>", "<notice under a heading in brackets>"
 OVER = "<line that speaks of the user>"
 _OWNER = re.compile(rf"<(?P<tag>{_OWNERS})>", re.IGNORECASE)
 _BLOCK = re.compile(r"<(?P<tag>[A-Za-z][A-Za-z0-9]{0,40}(?:[-_:][A-Za-z0-9]{1,40}){1,8})(?:[ \t][^<>\n]{0,300})?>")
-MOST_ELEMENTS = 200  # of a text that are looked at: each may have to be looked for to its end
+MOST_ELEMENTS = 200  # of a text that are examined: for each the text may have to be searched to its end
 
 
 def is_result(text: str) -> bool:
@@ -48,7 +48,7 @@ def is_result(text: str) -> bool:
 
 
 def is_notice(text: str) -> bool:
-    """Whether a text begins with a heading in brackets and capitals, on a line of its own."""
+    """Whether a text begins with a heading in brackets and capitals, on a separate line."""
     return _NOTICE.match(text) is not None
 
 
@@ -106,7 +106,7 @@ def _elements(text: str, opening: re.Pattern[str]) -> Iterator[_Element]:
 
 
 def _stands_alone(text: str, found: _Element) -> bool:
-    """Whether an element begins a line, and ends one or spans several: within a sentence somebody writes of it."""
+    """Whether an element begins a line, and ends one or spans several: within a sentence a person writes about it."""
     line = text.rfind("\n", 0, found.start) + 1
     if text[line : found.start].strip():
         return False

@@ -1,6 +1,6 @@
-"""A client of which a rule file tells: its requests and messages read by that file's rules.
+"""A client with a rule file: its requests and messages are read by that file's rules.
 
-What the file does not name is read by its shape, as that of an unknown client is.
+What the file does not name is read by its form, as for an unknown client.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ SYSTEM_HEAD = 4000  # letters of the system text in which a client is recognised
 
 @dataclass(frozen=True, slots=True)
 class SplitMessage:
-    """A user's message taken apart: what stays in the history that is compared, whose words they are, and what was cut.
+    """A user's message in parts: what stays in the history that is compared, the owner's words, and what was cut.
 
-    `kept` and `heard` are None where nothing is left. `heard` is a tool's message where the client reports a result.
+    `kept` and `heard` are None if nothing is left. `heard` is a tool's message if the client reports a result.
     """
 
     kept: Message | None
@@ -41,7 +41,7 @@ class RuleClient:
         return self.book.name
 
     def recognises(self, arrival: Arrival) -> bool:
-        """Whether this client wrote the request: by a header of its own, or by how its system text reads."""
+        """Whether this client wrote the request: by one of its headers, or by its system text."""
         agent = arrival.headers.get("user-agent", "")
         if self.book.user_agents and agent.startswith(self.book.user_agents):
             return True
@@ -80,11 +80,11 @@ class RuleClient:
         return tuple(dict.fromkeys(found))
 
     def readable(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The conversation with the owner's words as they typed them; what a program said stands as a tool's."""
+        """The conversation with the owner's words as they typed them; a program's words count as a tool's."""
         return readable_of(self.heard, self.spoken(messages))
 
     def session(self, arrival: Arrival) -> tuple[str, str] | None:
-        """The session the client names, and where it stands; with its thread, where one is named."""
+        """The session that the client names, and the place where it names it; with its thread, if one is named."""
         for field in self.book.sessions:
             value = value_of(field, arrival)
             if value:
@@ -100,7 +100,7 @@ class RuleClient:
         return False
 
     def kind(self, arrival: Arrival, *, has_stamped: bool = False) -> tuple[TurnKind, str] | None:
-        """Side, where a rule knows the request for the client's own."""
+        """Side, if a rule recognises the request as the client's own."""
         places = {"newest": _newest(arrival.messages), "first": _first(arrival.messages)}
         places["system"] = [system_text(arrival.messages)]
         for side in self.book.sides:
@@ -109,7 +109,7 @@ class RuleClient:
         return None
 
     def is_summed(self, messages: Sequence[Message]) -> bool:
-        """Whether a summary stands in the place of what was said before."""
+        """Whether a summary replaces what was said before."""
         summaries = [each for each in self.book.programs if each.is_summary]
         texts = [text for item in messages[:8] if item.role is Role.USER for text in _texts(item)]
         return any(_fits(each, text) for each in summaries for text in texts)
@@ -194,7 +194,7 @@ def by_shape(item: Message) -> Message | None:
 
 
 def system_text(messages: Sequence[Message]) -> str:
-    """The system text before anybody speaks; a developer's counts as one."""
+    """The system text before the first message; a developer message counts as one."""
     texts = []
     for item in messages:
         if item.role is not Role.SYSTEM:
@@ -204,7 +204,7 @@ def system_text(messages: Sequence[Message]) -> str:
 
 
 def value_of(field: Field, arrival: Arrival) -> str:
-    """What the request has under this header or field; empty where it has none."""
+    """What the request has in this header or field; empty if it has none."""
     held: Json = arrival.headers.get(field.header) if field.header else _fact(field.fact, arrival)
     if field.key:
         held = _object(held).get(field.key)
@@ -214,7 +214,7 @@ def value_of(field: Field, arrival: Arrival) -> str:
 def readable_of(
     heard: Callable[[Sequence[Message]], Sequence[Message]], spoken: Sequence[Message]
 ) -> tuple[Message, ...]:
-    """Each message as whoever wrote it meant it; a program's as data, which it is."""
+    """Each message as its author meant it; a program's as data."""
     read: list[Message] = []
     for item in spoken:
         words = heard([item])
@@ -265,7 +265,7 @@ def _add(parts: list[TextPart | ImagePart], part: TextPart, text: str) -> None:
 
 
 def _spans(program: Program, text: str) -> Iterator[tuple[int, int]]:
-    """Where the program's text stands: from a line that begins with its mark on."""
+    """The place of the program's text: from a line that begins with its mark on."""
     at = 0
     while (start := text.find(program.begin, at)) >= 0:
         at = start + len(program.begin)
@@ -293,7 +293,7 @@ def _without(program: Program, text: str) -> str:
 
 
 def _unwrapped(wrapper: Wrapper, text: str) -> str | None:
-    """The owner's words; None where the client put nothing around them."""
+    """The owner's words; None if the client put nothing around them."""
     bare = text.strip()
     if wrapper.is_whole:
         inside = bare[len(wrapper.begin) : -len(wrapper.end)]

@@ -23,7 +23,7 @@ ERRANDS = {
     "Current model identity: ": "a single answer",
 }
 RUNTIME = re.compile(r"Runtime: agent=\S+ \| session=(?P<key>\S.*?)(?: \| sessionId=(?P<id>\S+))? \| host=\S.*")
-SYSTEM_END = "<!-- /openclaw:"  # begins the mark behind the last part of the system text
+SYSTEM_END = "<!-- /openclaw:"  # begins the mark after the last part of the system text
 INTERNAL_KEY = re.compile(r"agent:[^:]+:(cron|subagent|acp|boot|helper|hook|internal-session-effects)(?::|\Z)")
 BLOCK_BEGIN = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
 BLOCK_END = "<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"
@@ -51,7 +51,7 @@ _GOES_ON = "the client continues with a user's turn"
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What the client's Runtime line says of the session: its key, and its id where it has one."""
+    """What the client's Runtime line says about the session: its key, and its id if it has one."""
 
     key: str
     id: str | None
@@ -91,7 +91,7 @@ class OpenClaw:
         return tuple(kept)
 
     def readable(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The conversation as it was meant: without inserts, users' words as they typed them."""
+        """The conversation without inserts, with users' words as they typed them."""
         kept = []
         for item in self.spoken(messages):
             words = users_words(item.text) if item.role is Role.USER else item.text
@@ -105,12 +105,12 @@ class OpenClaw:
         return ("the client's own words",) if said and not any(users_words(text) for text in said) else ()
 
     def session(self, arrival: Arrival) -> tuple[str, str] | None:
-        """The session id of the Runtime line, or its key where an automation has no id."""
+        """The session id of the Runtime line, or its key if an automation has no id."""
         runtime = runtime_of(arrival.messages)
         return None if runtime is None else (runtime.id or runtime.key, "the Runtime line")
 
     def thread(self, arrival: Arrival) -> str | None:
-        """None: its other conversations have sessions of their own."""
+        """None: its other conversations have their own sessions."""
         return None
 
     def stamps(self, messages: Sequence[Message]) -> bool:
@@ -118,9 +118,9 @@ class OpenClaw:
         return any(is_stamped(item.text) for item in messages if item.role is Role.USER)
 
     def kind(self, arrival: Arrival, *, has_stamped: bool = False) -> tuple[TurnKind, str]:
-        """Main is what has a Runtime line, a session of a user's, and a user's words as the newest; all else is side.
+        """Main if it has a Runtime line, a user's session, and a user's words as the newest message; else side.
 
-        Tools are no condition: a user may have told the client that the model takes none. Nor are time stamps, unless
+        Tools are not required: a user may have set in the client that the model takes none. Nor are time stamps, unless
         this conversation has others or `has_stamped`.
         """
         messages, tools = arrival.messages, arrival.tools
@@ -136,14 +136,14 @@ class OpenClaw:
         return _kind_by_words(self.spoken(messages), "has tools" if tools else "has no tools", has_stamped=has_stamped)
 
     def is_summed(self, messages: Sequence[Message]) -> bool:
-        """Whether a summary stands in the place of what was said before."""
+        """Whether a summary replaces what was said before."""
         first = _first_user(messages)
         return first is not None and messages[first].text.startswith(SUMMARY)
 
     def starts_over(self, messages: Sequence[Message]) -> bool:
-        """Whether nobody has answered yet: a session has one history, so an older one of it is over.
+        """Whether there is no reply yet: a session has one history, so an older one of it is over.
 
-        Not where the client tries again, or says that it could not.
+        Not if the client tries again, or says that it could not.
         """
         if any(item.role is Role.ASSISTANT for item in messages) or self.is_summed(messages):
             return False
@@ -178,7 +178,7 @@ def _kind_by_words(spoken: Sequence[Message], with_tools: str, *, has_stamped: b
     if is_errand(newest):
         return TurnKind.SIDE, f"the client's own errand ({without_stamp(newest)[:24].rstrip()}...)"
     if newest.startswith(SUMMARY):
-        return TurnKind.MAIN, f"{with_tools}, and goes on after a compaction"
+        return TurnKind.MAIN, f"{with_tools}, and continues after a compaction"
     has_stamp = is_stamped(newest)
     has_stamped = has_stamped or any(is_stamped(text) for text in said)
     if asked and has_stamped and not has_stamp and not _is_tried_again(newest):
@@ -187,7 +187,7 @@ def _kind_by_words(spoken: Sequence[Message], with_tools: str, *, has_stamped: b
         return TurnKind.MAIN, f"{with_tools}, and {_GOES_ON}"
     if has_stamp:
         return TurnKind.MAIN, f"{with_tools} and a user's time stamp"
-    return TurnKind.MAIN, f"{with_tools}, and is no errand of the client's, which puts no time stamps"
+    return TurnKind.MAIN, f"{with_tools}, and is not an errand of the client, which adds no time stamps"
 
 
 def _is_tried_again(text: str) -> bool:
@@ -201,9 +201,9 @@ def _last_line(system: str) -> str:
 
 
 def _without_blocks(messages: Sequence[Message]) -> list[Message]:
-    """The messages without the client's notes: messages of their own, or the end of the last one.
+    """The messages without the client's notes: whole messages, or the end of the last one.
 
-    Over the Responses API notes stand within the history too, after the results of tools.
+    In the Responses API notes are within the history too, after the results of tools.
     """
     messages = [item for item in messages if not is_internal_block(item)]
     if not messages or messages[-1].role is not Role.USER:
@@ -220,7 +220,7 @@ def _first_user(messages: Sequence[Message]) -> int | None:
 
 
 def _cut(item: Message) -> tuple[str, re.Match[str] | None]:
-    """The message's text without the Runtime line, and the line: a part of its own, or a last paragraph."""
+    """The message's text without the Runtime line, and the line: a separate part, or the last paragraph."""
     parts = [part.text for part in item.content if isinstance(part, TextPart)]
     if not parts:
         return "", None

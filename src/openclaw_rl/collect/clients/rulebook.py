@@ -17,7 +17,7 @@ from pathlib import Path
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import ConfigError
 
-LONGEST = 200_000  # letters of a text in which a rule is looked for
+LONGEST = 200_000  # letters of a text that is searched for rules
 ERRANDS = (
     *("compaction", "title", "tags", "suggestions", "memory", "sub-agent", "connection test", "commit message"),
     *("query", "recap", "errand"),
@@ -53,7 +53,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A header, or a field of the body's words on sessions; `key` is looked up where it holds a JSON object."""
+    """A header, or a field of the body that names sessions; `key` is looked up if it contains a JSON object."""
 
     header: str = ""
     fact: str = ""
@@ -62,7 +62,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A request of the client's own: by a text in one of its places, or by what a header or field holds."""
+    """A request that the client makes itself: recognised by a text in one of its places, or by a header or field."""
 
     name: str
     errand: str
@@ -76,9 +76,9 @@ class Side:
 class Program:
     """Text in a user's message that the client put there.
 
-    With `mark` the whole text part, with `begin` what stands from it on, up to and with `end` where one is named.
-    `is_kept` leaves it in the history that is compared; `is_tool` makes it what a tool gave back; `is_summary` says
-    that it stands in place of what was said before. `reply` is what the client has the model say to it.
+    With `mark` the whole text part, with `begin` the text from it on, up to and including `end` if one is given.
+    `is_kept` leaves it in the history that is compared; `is_tool` makes it a tool's result; `is_summary` says that it
+    replaces what was said before. `reply` is what the client has the model say to it.
     """
 
     name: str
@@ -93,12 +93,12 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """What the client puts around the owner's words: these are what stands between, or up to the end without `end`."""
+    """What the client puts around the owner's words: these are the text in between, or up to the end without `end`."""
 
     name: str
     begin: str
     end: str
-    is_whole: bool = False  # only where the message begins and ends with it
+    is_whole: bool = False  # only if the message begins and ends with it
     escaped: str = ""  # how the client writes `end` inside
 
 
@@ -227,14 +227,14 @@ def _mark(held: Mapping[str, Json], file: str, what: str) -> Mark:
     try:
         regex = tuple(re.compile(each, re.DOTALL) for each in found["regex"])
     except re.error as problem:
-        raise _wrong(file, f"{what}.regex is no expression ({problem})", "see Python's re") from problem
+        raise _wrong(file, f"{what}.regex is not a regular expression ({problem})", "see Python's re") from problem
     return Mark(found["is"], found["prefix"], found["contains"], found["suffix"], regex)
 
 
 def _tables(held: Mapping[str, Json], name: str, file: str) -> Sequence[Mapping[str, Json]]:
     found = held.get(name, [])
     if not isinstance(found, list):
-        raise _wrong(file, f"{name} is no list of tables", f"write [[{name}]]")
+        raise _wrong(file, f"{name} is not a list of tables", f"write [[{name}]]")
     return [_table(each, file, name) for each in found]
 
 
@@ -242,7 +242,7 @@ def _table(held: Json, file: str, what: str) -> Mapping[str, Json]:
     if held is None:
         return {}
     if not isinstance(held, dict):
-        raise _wrong(file, f"{what} is no table", f"write [{what}]")
+        raise _wrong(file, f"{what} is not a table", f"write [{what}]")
     return held
 
 

@@ -1,6 +1,6 @@
-"""What is known of a client beyond the standard: how it names sessions, what it puts in, what it asks on its own.
+"""What is known about a client besides the standard: how it names sessions, its inserts, and its own requests.
 
-What a rule file cannot say of a client stands in code, which is so for OpenClaw alone.
+What a rule file cannot express is in code; this is needed only for OpenClaw.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ClientRules(Protocol):
 
     @property
     def name(self) -> str:
-        """What the client is called; empty where it is not known."""
+        """The client's name; empty if it is not known."""
         ...
 
     def recognises(self, arrival: Arrival) -> bool:
@@ -48,11 +48,11 @@ class ClientRules(Protocol):
         ...
 
     def session(self, arrival: Arrival) -> tuple[str, str] | None:
-        """The session the client names, and where it stands, in words for `why`."""
+        """The session that the client names, and where it names it, in words for `why`."""
         ...
 
     def thread(self, arrival: Arrival) -> str | None:
-        """Which conversation of the session this is, where it is not the owner's own."""
+        """Which conversation of the session this is, if it is not the owner's own."""
         ...
 
     def stamps(self, messages: Sequence[Message]) -> bool:
@@ -60,7 +60,7 @@ class ClientRules(Protocol):
         ...
 
     def kind(self, arrival: Arrival, *, has_stamped: bool = False) -> tuple[TurnKind, str] | None:
-        """Main or side and by which rule, where the client's habits tell.
+        """Main or side and by which rule, if the client's habits show it.
 
         `has_stamped` says that this client was seen to put time stamps.
         """
@@ -71,16 +71,16 @@ class ClientRules(Protocol):
         ...
 
     def is_summed(self, messages: Sequence[Message]) -> bool:
-        """Whether the client put a summary in the place of what was said before."""
+        """Whether the client replaced what was said before by a summary."""
         ...
 
     def starts_over(self, messages: Sequence[Message]) -> bool:
-        """Whether these messages, where they go on from nothing, are their session begun anew, the old one over."""
+        """Whether these messages, if they continue nothing, restart their session, so that the old one is over."""
         ...
 
 
 class AnyClient:
-    """A client of which nothing is known: nothing is named, and only what no person types is not the user's."""
+    """An unknown client: nothing is named, and only text that no person types is not the user's."""
 
     @property
     def name(self) -> str:
@@ -139,7 +139,7 @@ class AnyClient:
 
 @lru_cache(maxsize=8)
 def known_clients(folder: str = "") -> tuple[ClientRules, ...]:
-    """All clients of which something is known, the first that recognises a request counting; the last takes all.
+    """All known clients. The first that recognises a request counts; the last recognises all.
 
     The rule files of `folder` come before those of the package. Raises ConfigError for one that cannot be used.
     """
@@ -155,7 +155,7 @@ def rules_for(arrival: Arrival, clients: Sequence[ClientRules]) -> ClientRules:
 
 
 class Directory:
-    """Finds the client that wrote a request; whose system text and headers came before need not be looked at again."""
+    """Finds the client that wrote a request; system texts and headers that came before are not examined again."""
 
     def __init__(self, clients: Sequence[ClientRules]) -> None:
         self._clients = clients
@@ -176,7 +176,7 @@ class Directory:
 
 
 def without_headers(messages: Sequence[Message]) -> Arrival:
-    """A request of which only the messages are known any more."""
+    """A request of which only the messages are still known."""
     return Arrival(tuple(messages), (), {}, {}, "", 0.0)
 
 

@@ -28,7 +28,7 @@ KINDS = {"talk": False, "attempt": True}  # whether it is an attempt at a task
 
 
 async def conversations(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Conversations, newest first: `user`, `state`, `score` and `q` (words in them) choose which, `limit` and `before`.
+    """Conversations, newest first; `user`, `state`, `score`, `q` (words in them), `limit` and `before` select them.
 
     `kind` is `talk` or `attempt` (at a task), where only those are wanted. A search looks back for about half a second.
     `before` in the answer is where to go on; null where all was looked through. `looked_to` is how far back that is.

@@ -86,7 +86,7 @@ async def begin(request: web.Request, parts: ServeParts, key_name: str) -> web.R
 
 
 async def report_step(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Gives a step its own reward (`score`), or says what the environment showed after it (`observation`)."""
+    """Reports a step's own reward (`score`), or what the environment showed after it (`observation`)."""
     body = parsed(await request.read(), EpisodeStepBody)
     if body.score is not None and not math.isfinite(body.score):
         raise RequestError(f"score is {body.score}", fix="send a finite number", param="score")
@@ -119,7 +119,7 @@ async def end(request: web.Request, parts: ServeParts, key_name: str) -> web.Res
 
 
 async def listed(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Episodes, newest first; `limit`, `state`, `task` and `before` (an episode's id to page on from) choose which."""
+    """Episodes, newest first; `limit`, `state`, `task` and `before` (the id of the last one so far) select them."""
     query = request.query
     limit = number_of(query.get("limit", "50"), "limit", most=_MOST_ROWS)
     state = query.get("state")
@@ -136,7 +136,7 @@ async def listed(request: web.Request, parts: ServeParts, key_name: str) -> web.
 
 
 async def runs(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """How attempts at tasks went over time, by environment and by task: the newest few thousand, in equal shares."""
+    """Outcomes of attempts over time, by environment and by task: the newest few thousand, in equal shares."""
     rows = await parts.store.seen.runs(limit=MOST_RUNS)
     groups: dict[tuple[str, str], list[Json]] = {}
     for environment in dict.fromkeys(row[0] for row in rows):
@@ -179,7 +179,7 @@ async def episode(request: web.Request, parts: ServeParts, key_name: str) -> web
 
 
 async def keep_picture(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Keeps a screenshot of a step, which the body is as a PNG; nothing is learned from it.
+    """Stores a screenshot of a step; the body is a PNG. Nothing is learned from it.
 
     It shows what the step was decided on or, with `when=after`, what was there after it. Send it after the step's
     reply. At most 4 MiB and 8192 pixels a side; `store.pictures_mb` says how much of all of them is kept.
@@ -192,7 +192,7 @@ async def keep_picture(request: web.Request, parts: ServeParts, key_name: str) -
 
 
 async def picture(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """A screenshot of a step as a PNG: `when` is before or after it. GET /v1/rl/episodes/{id} says which there are."""
+    """A screenshot of a step as a PNG; `when` is before or after it. GET /v1/rl/episodes/{id} says which exist."""
     name = await _picture_name(request, parts, key_name)
     held = await parts.store.pictures.read(name)
     if held is None:

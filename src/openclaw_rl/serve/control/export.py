@@ -19,7 +19,7 @@ _SAID = {"true": True, "false": False}
 
 
 async def export(request: web.Request, parts: ServeParts, key_name: str) -> web.StreamResponse:
-    """Every turn with next state, votes, score and hints, a line of JSON each, oldest first.
+    """Every turn with next state, votes, score and hints, as one line of JSON each, oldest first.
 
     `user` or `session` choose whose; `side=false` leaves side requests out; `form` is another form, as `openclaw-rl
     export --help` lists them. `to` is the file they are written to, which

@@ -29,7 +29,7 @@ class ForgetBody(msgspec.Struct):
 
 
 async def forget(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Forgets a session, a user, a turn, an episode or all before a moment; the answer comes once the rows are gone.
+    """Forgets a session, a user, a turn, an episode or all before a time; the answer comes once the rows are gone.
 
     The rest (files, weights) is done meanwhile: GET the same path to see how far it has come.
     """
@@ -57,7 +57,7 @@ async def forget(request: web.Request, parts: ServeParts, key_name: str) -> web.
 
 
 async def standing(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """All that was forgotten, oldest first: how far each has come, and its certificate."""
+    """Everything that was forgotten, oldest first, each with its progress and its certificate."""
     return answer({"forgettings": [dict(item) for item in await _forgetting(parts).standing()]})
 
 

@@ -36,7 +36,7 @@ class ChangeBody(msgspec.Struct):
 
 
 async def listed(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """All kept hints, or those of the `user` asked for: their tokens, which may contradict it, who learned it.
+    """All kept hints, or those of `user`, each with its tokens, the hints that it may contradict, and who learned it.
 
     `learned_by` is the served version's nearest ancestor that learned the same of the same user; null for none.
     """
@@ -54,7 +54,7 @@ async def listed(request: web.Request, parts: ServeParts, key_name: str) -> web.
 
 
 async def add(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Takes a hint into use; one that says the same as a kept one takes its place."""
+    """Adds a hint; if a kept hint says the same, the new one replaces it."""
     body = parsed(await request.read(), AddBody)
     check_name(body.user, "user")
     hint = Hint(_words(body.text), HintSource.OWNER)
@@ -64,7 +64,7 @@ async def add(request: web.Request, parts: ServeParts, key_name: str) -> web.Res
 
 
 async def change(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Puts other words in a hint's place, retires it, or takes it into use again."""
+    """Changes a hint's words, retires it, or uses it again."""
     name, book = request.match_info["id"], parts.store.hints
     body = parsed(await request.read(), ChangeBody)
     held = await book.get(name)

@@ -27,7 +27,7 @@ STATUS = ("story", "diagnosis", "problems", "is_settled", "learns", "ledger")
 
 
 async def learning(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """What was learned lately and whether it held, corrections a week, what waits and why, versions, and what it took.
+    """What was learned recently and whether it lasted, corrections a week, what waits and why, versions, and the cost.
 
     Made once for all who watch, and at most every other second while things change.
     """

@@ -55,14 +55,14 @@ async def pin(request: web.Request, parts: ServeParts, key_name: str) -> web.Res
 
 
 async def unpin(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Serves the newest version again that passed the gate."""
+    """Removes the pin: the newest version that passed the gate is served again."""
     scope = parsed(await request.read(), UnpinBody).scope
     check_name(scope, "scope")
     return answer({"version": str(await _orders(parts).unpin(scope)), "pinned": False})
 
 
 async def freeze(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Takes no step from now on; what is ready waits."""
+    """Takes no step from now on; samples that are ready wait."""
     await parts.store.orders.freeze(at_s=parts.clock())
     return answer({"frozen": True})
 
@@ -74,7 +74,7 @@ async def unfreeze(request: web.Request, parts: ServeParts, key_name: str) -> we
 
 
 async def compare(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """What two or more versions say to the same prompts."""
+    """The replies of two or more versions to the same prompts."""
     body = parsed(await request.read(), CompareBody)
     if not 1 <= body.max_tokens <= MOST_TOKENS:
         raise RequestError(

@@ -35,7 +35,7 @@ class VerdictBody(msgspec.Struct):
 
 
 async def verdict(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Judges a turn in the judge's place. What the judge had said is kept beside it.
+    """Replaces the judge's verdict on a turn. The judge's verdict is kept, too.
 
     A turn that waits, or was dropped since nothing could be heard in it, is learned from as is said here.
     """
@@ -72,7 +72,7 @@ def _noted(row: TurnRow) -> str:
 
 
 async def exclude(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Leaves a turn out of all learning. One that a version has learned from is forgotten instead (/v1/rl/forget)."""
+    """Excludes a turn from all learning. If a version has learned from it, forget it instead (/v1/rl/forget)."""
     name = turn_of_response(request.match_info["id"])
     row = await _row(parts, name)
     is_done = await parts.store.drop(name, DropReason.EXCLUDED)
@@ -87,7 +87,7 @@ async def exclude(request: web.Request, parts: ServeParts, key_name: str) -> web
 
 
 async def overruled(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """What owners said in the judge's place, newest first, with what was judged: training data for a judge.
+    """Owners' verdicts that replaced the judge's, newest first, with what was judged: training data for a judge.
 
     `limit` and `before` (a moment, as the last answer gave it) choose which.
     """

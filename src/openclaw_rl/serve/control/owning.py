@@ -23,19 +23,19 @@ class KeyBody(msgspec.Struct):
 
 
 async def settings(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Every setting but the secrets: its value, its default, where the value comes from and what it is for."""
+    """Every setting except the secrets: its value, its default, where the value comes from and what it is for."""
     rows: list[Json] = [dict(row) for row in await _owner(parts).settings()]
     return answer({"settings": rows})
 
 
 async def keys(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """The keys: what each may do, when it was made and last used, whether it was revoked; `may_change`: by this one."""
+    """The keys: what each may do, when it was made and last used, whether it was revoked; `may_change`: by this key."""
     rows: list[Json] = [dict(row) for row in await _owner(parts).keys()]
     return answer({"keys": rows, "may_change": key_name in (OWNER, OPEN)})
 
 
 async def key_added(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Makes a key and gives it, this once: only its hash is kept. The owner's own key alone may."""
+    """Makes a key and returns it, only this once: the server keeps its hash. Needs the owner's own key."""
     _check_owner(key_name)
     body = parsed(await request.read(), KeyBody)
     check_name(body.name, "name")
@@ -44,7 +44,7 @@ async def key_added(request: web.Request, parts: ServeParts, key_name: str) -> w
 
 
 async def key_revoked(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """The key is not accepted any more. The owner's own key alone may revoke one."""
+    """Revokes a key: it is not accepted any more. Needs the owner's own key."""
     _check_owner(key_name)
     await _owner(parts).revoke_key(request.match_info["id"])
     return answer({"name": request.match_info["id"], "revoked": True})

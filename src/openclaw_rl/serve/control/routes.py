@@ -54,7 +54,7 @@ async def feedback(request: web.Request, parts: ServeParts, key_name: str) -> we
 
 
 async def session_done(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Ends the session named in the path or, where there is none, in the headers."""
+    """Ends the session named in the path or, if the path names none, in the headers."""
     session = request.match_info.get("id") or next(
         (request.headers[name] for name in _SESSION_HEADERS if name in request.headers), None
     )
@@ -65,12 +65,12 @@ async def session_done(request: web.Request, parts: ServeParts, key_name: str) -
 
 
 async def status(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Where everything stands."""
+    """The state of the server, its stages and its store."""
     return answer(dict(await parts.control.status()))
 
 
 async def turns(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Turns, newest first; `limit`, `session`, `state` and `before` (a turn id to page on from) choose which."""
+    """Turns, newest first; `limit`, `session`, `state` and `before` (the id of the last turn so far) select them."""
     query = request.query
     limit = number_of(query.get("limit", "50"), "limit", most=_MOST_ROWS)
     try:
@@ -86,7 +86,7 @@ async def turns(request: web.Request, parts: ServeParts, key_name: str) -> web.R
 
 
 async def turn(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """One turn with all that is known of it."""
+    """One turn with everything that is known about it."""
     name = turn_of_response(request.match_info["id"])
     row = await parts.store.row(name)
     if row is None:
@@ -103,7 +103,7 @@ async def turn(request: web.Request, parts: ServeParts, key_name: str) -> web.Re
 
 
 async def versions(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """The newest versions, oldest first, and which are served and pinned; `limit` and `before` choose which.
+    """The newest versions, oldest first, and which are served and pinned; `limit` and `before` select them.
 
     `before` is a version to page on from. With `learned=true` also what each was to learn.
     """

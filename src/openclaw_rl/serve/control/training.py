@@ -47,12 +47,12 @@ class GiveUpBody(msgspec.Struct):
 
 
 async def standing(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Whether a batch is offered to a trainer elsewhere, and whether it is leased."""
+    """Whether a batch is offered to an external trainer, and whether it is leased."""
     return answer(_feed(parts).standing())
 
 
 async def lease(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Leases the batch of the step that is due; 204 where there is none that nobody else has."""
+    """Leases the batch of the step that is due; 204 if there is none, or if another trainer has it."""
     body = parsed(await request.read(), LeaseBody)
     if not 0 <= body.wait_s <= MOST_WAIT_S:
         raise RequestError(
@@ -63,19 +63,19 @@ async def lease(request: web.Request, parts: ServeParts, key_name: str) -> web.R
 
 
 async def extend(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Begins the lease's time again."""
+    """Extends the lease: its time begins again."""
     name = request.match_info["id"]
     return answer({"lease": name, "left_s": _feed(parts).extend(name)})
 
 
 async def start_file(request: web.Request, parts: ServeParts, key_name: str) -> web.StreamResponse:
-    """A file of the adapter that the step begins from."""
+    """A file of the adapter that the step starts from."""
     path = _feed(parts).start_file(request.match_info["id"], request.match_info["name"])
     return web.FileResponse(path, headers={"Content-Type": "application/octet-stream"})
 
 
 async def receive(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Stores a piece of a file of the adapter made, from `offset` on; the body is its bytes."""
+    """Stores a piece of a file of the new adapter, from `offset` on; the body is its bytes."""
     offset = request.query.get("offset", "0")
     if not (offset.isascii() and offset.isdecimal()) or len(offset) > _MOST_DIGITS:
         raise RequestError(f"offset is {offset!r}", fix="send the number of bytes before this piece", param="offset")
@@ -86,14 +86,14 @@ async def receive(request: web.Request, parts: ServeParts, key_name: str) -> web
 
 
 async def hand_back(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Takes the adapter that was sent, once; what it makes is a version that waits at the gate."""
+    """Accepts the adapter that was sent, once. It becomes a version that waits at the gate."""
     body = parsed(await request.read(), HandBackBody)
     is_first = await _feed(parts).hand_back(request.match_info["id"], body.digest, body.metrics)
     return answer({"lease": request.match_info["id"], "accepted": True, "repeated": not is_first})
 
 
 async def give_up(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Fails the step: its samples are kept, and come again in smaller batches after a pause."""
+    """Fails the step: its samples are kept, and return in smaller batches after a pause."""
     body = parsed(await request.read(), GiveUpBody)
     check_name(body.why, "why", most=MOST_WHY)
     await _feed(parts).give_up(request.match_info["id"], body.why)

@@ -74,14 +74,14 @@ async def responses(request: web.Request, parts: ServeParts, key_name: str) -> w
 
 
 async def response(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """A response that was given before."""
+    """An earlier response."""
     if request.query.get("stream", "").lower() == "true":
         raise RequestError("a stored response cannot be streamed again", fix="fetch it without stream", param="stream")
     return answer(fetched(await _owned(parts, request.match_info["id"], key_name, "id")))
 
 
 async def response_input(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """What the model was given for a response, item by item, the newest first where nothing else is asked."""
+    """The input of a response, item by item, newest first unless `order` says otherwise."""
     turn = await _owned(parts, request.match_info["id"], key_name, "id")
     limit = number_of(request.query.get("limit", str(_USUAL_ITEMS)), "limit", most=_MOST_ITEMS)
     order = request.query.get("order", "desc")
