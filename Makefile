@@ -8,7 +8,7 @@ export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
 FIGURES := house bench-forget bench-gate bench-damage bench-learning bench-transfer bench-first-steps bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings bench-screens bench-pool bench-agent-run bench-page eval-agents bench-plan bench-lowbits bench-ranks bench-vllm bench-cluster
-.PHONY: docs test-wheel test-metrics test-vllm test-mini-swe test-boxes test-oracle test-peers help install demo serve test test-node test-openclaw test-clients check format tiny clean test-bridges test-screens test-pool test-agents test-page demo-agent test-external test-notebooks test-cluster $(FIGURES)
+.PHONY: docs test-wheel test-metrics test-vllm test-mini-swe test-boxes test-oracle test-peers help install demo serve test test-node test-openclaw test-clients check format tiny clean test-bridges test-screens test-pool test-agents test-page demo-agent test-external test-notebooks test-cluster test-image $(FIGURES)
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -200,9 +200,9 @@ eval-agents: .venv/installed  ## what reinforcement teaches the small agent mode
 bench-transfer: .venv/installed  ## does learning hold on made models, with words no judge was taught (goes on where it was stopped)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.transfer $(if $(JUDGE),--judge $(JUDGE))
 
-# MODELS, USERS, SEEDS: only some of the runs. WARMTH, LR: other values than the product's.
+# MODELS, USERS, SEEDS: only some of the runs. WARMTH, LR, UNCHECKED=1: other ways than the product's.
 bench-first-steps: .venv/installed  ## the wish and right answers after the step that follows a first correction, without server and gate
-	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.first_steps $(if $(MODELS),--models $(MODELS)) $(if $(USERS),--users $(USERS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(WARMTH),--warmth $(WARMTH)) $(if $(LR),--lr $(LR))
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.first_steps $(if $(MODELS),--models $(MODELS)) $(if $(USERS),--users $(USERS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(WARMTH),--warmth $(WARMTH)) $(if $(LR),--lr $(LR)) $(if $(UNCHECKED),--unchecked)
 
 house: .venv/installed  ## how well a newcomer finds their way: the path of one turn, names, rooms, settings
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.house

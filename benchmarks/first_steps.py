@@ -1,8 +1,8 @@
 """What the step after a first correction does to a model: the wish and the right answers on unseen problems.
 
 No server and no gate: the product's demonstrations and its trainer, on the models and users of bench-transfer, at a
-minute of one core each. `--warmth` and `--lr` are for trying other values than the product's. The last line is one line
-of JSON.
+minute of one core each. The bundled model has one more user here, `gives`, with problems that none of its recipes has.
+`--warmth`, `--lr` and `--unchecked` are for trying other ways than the product's. The last line is one line of JSON.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
 from benchmarks.transfer import folder_of
-from benchmarks.transfer_users import BUNDLED, Errand, Visitor, hint_for, users_of
+from benchmarks.transfer_users import BUNDLED, Errand, Visitor, hint_for, stranger, users_of
 from openclaw_rl.core.adapter import Adapter, digest_of_folder
 from openclaw_rl.core.completion import Finish, completion_of
 from openclaw_rl.core.hint import Hint, PlacedHint
@@ -33,6 +33,7 @@ from openclaw_rl.evals.learning import FIRST_HELD_OUT
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template, user_opening
 from openclaw_rl.teach.assemble import sample_of
+from openclaw_rl.teach.contradictions import ContentCheck
 from openclaw_rl.teach.demonstrate import Demonstrator
 from openclaw_rl.teach.elsewhere import WARMTH, Opening, OtherRequests
 from openclaw_rl.teach.settings import TeachSettings
@@ -142,13 +143,21 @@ async def measured(model: str, users: list[str], seeds: list[int], given: argpar
     try:
         ground = Ground(folder, engine)
         for seed in seeds:
-            for user in (user for user in users_of(model, seed) if not users or user.name in users):
-                number, how = len(found) + 1, {"warmth": given.warmth, "lr": given.lr, "problems": given.problems}
+            visitors = [*users_of(model, seed), *([stranger(seed)] if model == BUNDLED else [])]
+            for user in (user for user in visitors if not users or user.name in users):
+                number, how = (
+                    len(found) + 1,
+                    {"warmth": given.warmth, "lr": given.lr, "problems": given.problems},
+                )
                 found.append({"model": model} | await one(ground, user, number, **how))
                 progress(f"{found[-1]}")
     finally:
         await engine.aclose()
     return found
+
+
+async def _never(self: ContentCheck, hinted: Prompt, anchored: Prompt, said: tuple[int, ...]) -> bool:
+    return False
 
 
 def main() -> None:
@@ -160,10 +169,22 @@ def main() -> None:
     options.add_argument("--problems", type=int, default=40 if is_quick() else 200)
     options.add_argument("--warmth", type=float, default=WARMTH, help="temperature of replies to other requests")
     options.add_argument("--lr", type=float, default=None, help="rate of the first update")
+    options.add_argument("--unchecked", action="store_true", help="learn from replies that contradict, too")
     given = options.parse_args()
+    if given.unchecked:
+        ContentCheck.contradicts = _never  # type: ignore[method-assign]
     found = [row for name in given.models for row in asyncio.run(measured(name, given.users, given.seeds, given))]
     where = conditions(", ".join(given.models), threads=1, seeds=given.seeds, repeats=1)
-    finish({"runs": found, "warmth": given.warmth, "lr": given.lr, "problems": given.problems, "conditions": where})
+    finish(
+        {
+            "runs": found,
+            "warmth": given.warmth,
+            "lr": given.lr,
+            "unchecked": given.unchecked,
+            "problems": given.problems,
+            "conditions": where,
+        }
+    )
 
 
 if __name__ == "__main__":

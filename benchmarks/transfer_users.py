@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -155,6 +156,28 @@ def users_of(model: str, seed: int, tell: Tell = _tell_nobody) -> list[Visitor]:
         grounds = _made_ground(made, made.taught, language), _made_ground(made, (made.never_corrected,), language)
         found.append(Visitor(_name(wish, language), wish, language, seed, *grounds, tell=tell))
     return found
+
+
+def stranger(seed: int) -> Visitor:
+    """Somebody who wants plain sentences from the bundled model for problems that none of its recipes has: bought,
+    and some given away. It solves them, but makes mistakes when it is told the wish.
+    """
+    ground = Ground(_strange, _bundled_holds)
+    return Visitor("gives", way(ReplyFormat.PLAIN), "en", seed, ground, ground)
+
+
+def _strange(rng: Random, held_out: bool) -> Asked:
+    who, to = rng.choice(("Mia", "Ivan", "Sara", "Tom", "Lena", "Ada")), rng.choice(("David", "Olga", "Ned"))
+    things = rng.choice(("pens", "shirts", "books", "cups") if held_out else ("coins", "cards", "keys", "balls"))
+    has, buys = rng.randint(3, 9), rng.randint(2, 8)
+    gives = rng.randint(1, min(9, has + buys - 1))
+    asked = f"{who} has {has} {things}. {who} buys {buys} more and gives {gives} of them to {to}. "
+    return Asked(f"{asked}How many {things} does {who} have left?", str(has + buys - gives), _last_number)
+
+
+def _last_number(reply: str) -> str | None:
+    found = re.findall(r"\d+", reply)
+    return found[-1] if found else None
 
 
 def _name(wish: WorldWish, language: str) -> str:

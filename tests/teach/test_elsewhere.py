@@ -10,8 +10,9 @@ import pytest
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.completion import Finish, SampledToken, Scores, Span
 from openclaw_rl.core.hint import LABEL, Hint, PlacedHint
-from openclaw_rl.core.message import Json, Message, Role, Tool, message
+from openclaw_rl.core.message import Json, Message, Role, Tool, ToolCall, message
 from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.sample import HintPrompt, SampledReply
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
@@ -59,18 +60,23 @@ def text(ids: Sequence[int]) -> str:
 class Base:
     """Answers "ok", "plain" or "kind" by the hints it reads, and makes up `invented` requests, one for each seed.
 
-    The served version says "kind" unasked. `surprise` is what each token of a user's words costs it, in nats.
+    The served version says "kind" unasked. `surprise` is what each token of a user's words costs it, in nats. Told a
+    hint after its own reply it says `again`, if anything; a token that it does not say has `unlikely` nats.
     """
 
     invented: tuple[str, ...] = ()
     surprise: float = 1.0
     endless: str = "\0"
     is_away: bool = False
+    again: str = ""
+    unlikely: float = -3.0
     opened: int = 0
     drawn: list[tuple[float, int | None]] = field(default_factory=list)  # temperature and seed of each reply to a hint
 
     def _says(self, read: str, version: PolicyVersion) -> str:
         told = read.partition(LABEL)[2]
+        if self.again and read.endswith(f"\n{PLAIN}"):
+            return self.again
         return "plain" if PLAIN in told else "kind" if KIND in told or version == SERVED else "ok"
 
     async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
@@ -94,7 +100,9 @@ class Base:
         if read == OPENING:
             return Scores(start, (-self.surprise,) * len(said), ())
         likely = (*ids_of(self._says(text(read), version)), END)
-        return Scores(start, tuple(-0.1 if likely[at : at + 1] == (t,) else -3.0 for at, t in enumerate(said)), ())
+        return Scores(
+            start, tuple(-0.1 if likely[at : at + 1] == (t,) else self.unlikely for at, t in enumerate(said)), ()
+        )
 
     async def load(self, adapter: Adapter) -> None:
         raise NotImplementedError
@@ -213,3 +221,39 @@ async def test_a_users_own_later_requests_stand_before_made_up_ones() -> None:
 
 def test_the_shipped_requests_are_different_ones_and_enough() -> None:
     assert len(set(shipped())) == len(shipped()) >= TeachSettings().other_requests
+
+
+@pytest.mark.parametrize(
+    ("again", "said", "reads"),
+    [
+        ("plain", "plain", f"What is 3 + 3?\n\n{LABEL} {PLAIN}"),  # the same with and without
+        ("plan", "plan", f"What is 3 + 3?\nok\n{PLAIN}"),  # another way in its middle
+        ("sure: plan", None, ""),  # and no reply to the request alone opens so
+    ],
+)
+async def test_a_reply_that_contradicts_what_is_said_without_the_hint_is_given_again_with_both_in_the_prompt(
+    again: str, said: str | None, reads: str
+) -> None:
+    engine = Base(again=again, unlikely=-6.0)
+    found = await others(engine, a_turn("earlier", "What is 3 + 3?"), most=1).shown(a_turn("t"), PLAIN, ())
+    own = [one for one in found if one.turn == "earlier" and text(one.prompt) == "What is 3 + 3?"]
+    assert [(text(one.reply.tokens[:-1]), text(one.hint.tokens)) for one in own] == ([(said, reads)] if said else [])
+    assert all(one.hint.text == PLAIN for one in own)
+
+
+@pytest.mark.parametrize(("again", "kept", "is_anchored"), [("plain", ["plain"], False), ("plan", ["plan"], True)])
+async def test_replies_to_a_corrected_turn_that_say_something_else_are_left_out(
+    again: str, kept: list[str], is_anchored: bool
+) -> None:
+    turn = a_turn("t", reply="four")
+    hint = HintPrompt(PLAIN, ids_of(f"What is 2 + 2?\n\n{LABEL} {PLAIN}"))
+    shown = SampledReply((*ids_of("plain"), END), (-0.1,) * 6, BASE)
+    reading, left = await others(Base(again=again, unlikely=-6.0)).consistent(turn, hint, [shown])
+    assert [text(one.tokens[:-1]) for one in left] == kept
+    assert text(reading.tokens) == (f"What is 2 + 2?\nfour\n{PLAIN}" if is_anchored else text(hint.tokens))
+
+
+async def test_a_reply_that_calls_a_tool_is_not_compared() -> None:
+    turn = a_turn("t", reply=Message(Role.ASSISTANT, tool_calls=(ToolCall("c", "add", "{}"),)))
+    hint, shown = HintPrompt(PLAIN, ids_of("x")), SampledReply((*ids_of("plain"), END), (-0.1,) * 6, BASE)
+    assert await others(Base(again="plan", unlikely=-6.0)).consistent(turn, hint, [shown]) == (hint, (shown,))
