@@ -2,8 +2,8 @@
 
 A small model that is to write in another manner may take another beginning, and after it add what is to be taken away.
 The base model tells: it is given its own reply without the hint, and then the hint as its user's answer. What it now
-finds much less likely than with the hint alone, it would not say if it saw what it says anyway. On the bundled model
-this parts right from wrong replies without an error (docs/decisions/0035-replies-that-contradict.md).
+finds much less likely than with the hint alone, it would not say if it saw what it says anyway. How many wrong replies
+this finds is measured in docs/decisions/0035-replies-that-contradict.md.
 """
 
 from __future__ import annotations

@@ -1,0 +1,90 @@
+"""Does the check for contradictions find the replies that a hint made wrong, and what is said in their place?
+
+On models and users of bench-transfer, and on problems that no recipe has: each problem is answered by the base model
+with the user's wish as a hint and checked as teaching does (`teach/contradictions.py`). Counted are right and wrong
+replies that the check lets through or not, and the right ones among the replies that come in place of the latter. The
+check sees no answers. The last line is one line of JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+from benchmarks.common import Figures, conditions, finish, is_quick, progress
+from benchmarks.first_steps import LONGEST, TEMPERATURE, Ground
+from benchmarks.transfer import folder_of
+from benchmarks.transfer_users import BUNDLED, Errand, Visitor, hint_for, stranger, users_of
+from openclaw_rl.core.hint import PlacedHint, with_hints
+from openclaw_rl.core.message import Role, message
+from openclaw_rl.engines.local.client import LocalEngine
+from openclaw_rl.engines.settings import EngineSettings
+from openclaw_rl.evals.learning import FIRST_HELD_OUT
+from openclaw_rl.teach.contradictions import ContentCheck
+from openclaw_rl.tiny import world as bundled
+
+AT_ONCE = 4
+
+
+async def looked_at(ground: Ground, errand: Errand, hint: str, seed: int) -> str:
+    """What became of one problem, in words to count."""
+    check = ContentCheck(ground.engine, ground.renderer, ground.ends, LONGEST, TEMPERATURE)
+    asked = (message(Role.USER, errand.opening),)
+    hinted = ground.renderer.prompt(with_hints(asked, [PlacedHint(0, "", hint)]), (), None)
+    turn = await ground.turn(errand, seed)
+    said = await check.drawn(hinted, seed)
+    anchored = await check.anchored(turn, asked, turn.prompt, [hint], seed)
+    if said is None or anchored is None:
+        return "no end"
+
+    def kind(tokens: tuple[int, ...]) -> str:
+        return "right" if errand.check(ground.renderer.decode(tokens)[0].text).right else "wrong"
+
+    if not await check.contradicts(hinted, anchored, said.tokens):
+        return f"{kind(said.tokens)}, let through"
+    second = await check.second(hinted, anchored, seed)
+    instead = "none in its place" if second is None else f"{kind(second.tokens)} in its place"
+    return f"{kind(said.tokens)}, found, {instead}"
+
+
+async def measured(model: str, seeds: list[int], problems: int) -> list[Figures]:
+    """A row for each user of a model, all seeds together."""
+    folder = bundled.bundled_model() if model == BUNDLED else Path(folder_of(model))
+    engine = await LocalEngine.start(EngineSettings(model=str(folder)))
+    slots = asyncio.Semaphore(AT_ONCE)
+    rows: dict[str, Counter[str]] = {}
+    try:
+        ground = Ground(folder, engine)
+
+        async def one(user: Visitor, number: int) -> str:
+            async with slots:
+                errand = user.task(FIRST_HELD_OUT + number, held_out=True)
+                return await looked_at(ground, errand, hint_for(user.want), number)
+
+        for seed in seeds:
+            visitors = [*users_of(model, seed), *([stranger(seed)] if model == BUNDLED else [])]
+            for user in [each for one in visitors for each in dict.fromkeys((one, one.elsewhere()))]:
+                found = await asyncio.gather(*(one(user, number) for number in range(problems)))
+                rows.setdefault(user.name, Counter()).update(found)
+                progress(f"{model} {user.name} {seed}: {dict(rows[user.name])}")
+    finally:
+        await engine.aclose()
+    return [{"model": model, "user": name, **counted} for name, counted in rows.items()]
+
+
+def main() -> None:
+    """Runs what is asked for."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--models", nargs="*", default=[BUNDLED] if is_quick() else [BUNDLED, "ferries", "shop"])
+    options.add_argument("--seeds", type=int, nargs="*", default=[0] if is_quick() else [0, 1])
+    options.add_argument("--problems", type=int, default=20 if is_quick() else 100)
+    given = options.parse_args()
+    found = [row for name in given.models for row in asyncio.run(measured(name, given.seeds, given.problems))]
+    where = conditions(", ".join(given.models), threads=1, seeds=given.seeds, repeats=1)
+    finish({"rows": found, "problems": given.problems, "conditions": where})
+
+
+if __name__ == "__main__":
+    main()
