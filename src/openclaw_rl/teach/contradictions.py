@@ -37,13 +37,10 @@ class ContentCheck:
     longest: int
     warmth: float
 
-    async def anchored(
-        self, turn: Turn, messages: Sequence[Message], bare: Prompt, hints: Sequence[str], seed: int
-    ) -> Prompt | None:
-        """The prompt in which the base model has replied to `messages` without the hints, and is given them then.
+    async def reply(self, bare: Prompt, seed: int) -> Message | None:
+        """What the base model says to a prompt without hints; None where that finds no end or calls a tool.
 
-        `bare` is the prompt of the messages alone; tools and options are the turn's. None where the reply finds no end
-        or calls a tool, or the template refuses. Raises EngineError.
+        Raises EngineError.
         """
         said = await self.drawn(bare, seed)
         if said is None:
@@ -52,12 +49,14 @@ class ContentCheck:
             reply, _ = await asyncio.to_thread(self.renderer.decode, said.tokens)
         except (RequestError, ValueError):
             return None
-        return None if reply.tool_calls else await self.after(turn, messages, reply, hints)
+        return None if reply.tool_calls else reply
 
     async def after(
         self, turn: Turn, messages: Sequence[Message], reply: Message, hints: Sequence[str]
     ) -> Prompt | None:
-        """The same with a reply that is known. None where the template refuses."""
+        """The prompt in which `reply` was given to `messages` without the hints, which come then; tools and options are
+        the turn's. None where the template refuses.
+        """
         said = (*messages, reply, message(Role.USER, "\n".join(hints)))
         try:
             return await asyncio.to_thread(self.renderer.prompt, said, turn.tools, None, options=turn.options)

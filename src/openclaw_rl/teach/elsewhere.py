@@ -38,6 +38,7 @@ TRIES = 3  # for each request that is needed
 OPENINGS_HELD = 32  # openings that are kept, with the requests generated after them
 LATER = 2  # requests that continue the user's own words or generated ones, besides the one after the correction
 WARMTH = 0.7  # replies are drawn about as they are served: each way to begin is continued as often as it is chosen
+REPLIES_HELD = 64  # of the base model to requests without hints: made-up ones are the same for each correction
 SECONDS = 4  # replies that are given in knowledge of the corrected one, where others contradict it
 MORE_TOKENS = 1024  # that an earlier request may have besides what it shares with the corrected one
 
@@ -83,10 +84,12 @@ class OtherRequests:
     opens: Opens
     warmth: float = WARMTH
     _made_up: OrderedDict[tuple[int, ...], list[str | None]] = field(default_factory=OrderedDict)
+    _unhinted: OrderedDict[tuple[tuple[int, ...], int], Message | None] = field(default_factory=OrderedDict)
 
     def let_go(self) -> None:
         """Holds nothing in memory of any system text, as after a restart."""
         self._made_up.clear()
+        self._unhinted.clear()
 
     async def shown(self, turn: Turn, hint: str, known: Sequence[PlacedHint]) -> tuple[OtherRequestReply, ...]:
         """The base model's replies to other requests with the hint, and with the `known` ones that are followed there.
@@ -194,7 +197,7 @@ class OtherRequests:
             return None
         check = self.content
         said, anchored = await asyncio.gather(
-            check.drawn(hinted, seed), check.anchored(turn, request.messages, bare, told, seed)
+            check.drawn(hinted, seed), self._anchored(turn, request, bare, told, seed)
         )
         if said is None:
             return None
@@ -203,6 +206,18 @@ class OtherRequests:
         if said is None:
             return None
         return OtherRequestReply(bare.tokens, HintPrompt(" ".join(told), hinted.tokens), said, request.turn)
+
+    async def _anchored(
+        self, turn: Turn, request: Request, bare: Prompt, hints: Sequence[str], seed: int
+    ) -> Prompt | None:
+        """The prompt in which the base model has replied to a request without the hints, and is given them then."""
+        key = (bare.tokens, seed)
+        if key not in self._unhinted:
+            self._unhinted[key] = await self.content.reply(bare, seed)
+            while len(self._unhinted) > REPLIES_HELD:
+                self._unhinted.popitem(last=False)
+        reply = self._unhinted[key]
+        return None if reply is None else await self.content.after(turn, request.messages, reply, hints)
 
     @property
     def content(self) -> ContentCheck:
