@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from page_parts import PageServer, start, teach
+from page_parts import PageServer, settled, start, teach
 from screen_parts import screen_attempt
 
 from openclaw_rl.core.message import Json
@@ -137,8 +137,9 @@ async def http(paged: Serving) -> AsyncIterator[aiohttp.ClientSession]:
 
 @pytest.fixture
 def as_taught(taught: PageServer) -> None:
-    """Whatever the test before did: training goes on, nothing is pinned, and what was learned is served."""
+    """Whatever the test before did: training goes on, nothing is under way or pinned, what it learned is served."""
     taught.call("POST", "/v1/rl/unfreeze")
+    settled(taught, versions=1)
     found = taught.call("GET", "/v1/rl/versions")
     if found["pins"]:
         taught.call("POST", "/v1/rl/unpin", {})
