@@ -139,9 +139,10 @@ async def http(paged: Serving) -> AsyncIterator[aiohttp.ClientSession]:
 def as_taught(taught: PageServer) -> None:
     """Whatever the test before did: training goes on, nothing is under way or pinned, what it learned is served."""
     taught.call("POST", "/v1/rl/unfreeze")
-    settled(taught, versions=1)
     found = taught.call("GET", "/v1/rl/versions")
     if found["pins"]:
         taught.call("POST", "/v1/rl/unpin", {})
+    settled(taught, versions=1)
+    found = taught.call("GET", "/v1/rl/versions")
     if found["current"] == {"shared": "shared.0"}:
         taught.call("POST", "/v1/rl/rollback", {"version": "shared.1"})
