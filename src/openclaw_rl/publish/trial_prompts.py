@@ -60,12 +60,38 @@ class TrialPrompts:
         for turn in turns:
             wishes = await self._wishes([*known.users, turn.user])
             at = last_user_index(turn.messages)
-            readings = [turn.prompt]
-            for texts in _readings(wishes, known.taught):
+            told = _readings(wishes, known.taught)
+            readings = [turn.prompt, *await self._after_the_reply(turn, told)]
+            for texts in told:
                 prompt = None if at is None else await asyncio.to_thread(self._reread, turn, at, texts)
                 if prompt is not None and prompt.tokens not in {one.tokens for one in readings}:
                     readings.append(prompt)
             found.append(TrialPrompt(turn.prompt, tuple(readings)))
+        return found
+
+    async def _after_the_reply(self, turn: Turn, told: Sequence[tuple[str, ...]]) -> list[Prompt]:
+        """The turn's prompt with the base model's reply to it, and after that the first and the last of these hints.
+
+        Teaching takes replies from such a conversation where those with the hint alone contradict what is said without.
+        """
+        if not told or turn.prompt.images:
+            return []
+        said = await self.base.said(TrialPrompt(turn.prompt, (turn.prompt,)))
+        try:
+            reply, _ = await asyncio.to_thread(self.renderer.decode, said.tokens)
+        except (RequestError, ValueError):
+            return []
+        if reply.tool_calls or not said.has_ended:
+            return []
+        found = []
+        for texts in dict.fromkeys((told[0], told[-1])):
+            messages = (*turn.messages, reply, message(Role.USER, "\n".join(texts)))
+            try:
+                found.append(
+                    await asyncio.to_thread(self.renderer.prompt, messages, turn.tools, None, options=turn.options)
+                )
+            except (RequestError, ValueError):
+                continue
         return found
 
     async def of_nobody(self, known: VersionLessons, beside: Sequence[TrialPrompt], *, most: int) -> list[TrialPrompt]:
