@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from difflib import SequenceMatcher
+
 import pytest
 
+from openclaw_rl.collect import frames
 from openclaw_rl.collect.frames import FrameMemory, from_object, unframed, without_stamp
 
 HEAD = "=== editor ===\nOpen file: a.py\nCursor: line {}\n=== message ===\n{}"
@@ -96,3 +99,27 @@ def test_a_message_without_what_stands_around_the_others_is_a_programs() -> None
     for words in ("and why?", "and how?", "go on"):  # the frame is there only at times
         memory.enter("s", words)
     assert not memory.lacks_frame("s", "longer")
+
+
+def test_two_messages_of_a_session_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request compares all of them, on the loop that streams: long ones took 60 ms of every request."""
+    compared = 0
+
+    def counting(*given: object, **named: object) -> SequenceMatcher[str]:
+        nonlocal compared
+        compared += 1
+        return SequenceMatcher(*given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(frames, "SequenceMatcher", counting)
+    memory, history, counts = FrameMemory(), list[str](), list[int]()
+    memory.let_go()
+    for number in range(12):
+        text = HEAD.format(number, "\n".join(f"{chr(97 + number)} {chr(97 + line)}" for line in range(20)))
+        compared = 0
+        memory.lacks_frame("s", text)
+        memory.words("key", "s", text, history)
+        counts.append(compared)
+        memory.enter("s", text)
+        history.append(text)
+    memory.let_go()
+    assert max(counts) <= 2 * frames.MOST_SENT

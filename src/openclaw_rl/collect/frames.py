@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import lru_cache
 from itertools import pairwise
 
 from openclaw_rl.core.message import Json
@@ -24,6 +25,7 @@ MOST_FRAMES = 32  # of a key
 LEAST_LABEL, MOST_LABEL = 6, 60  # letters
 LEAST_ALIKE = 2  # this many messages with a frame show that one without it was written by another author
 STAMP_NUMBERS = 3  # of a date or a time in brackets
+COMPARED = 512  # pairs of messages, and lines of messages, that are kept: a session's are compared at each request
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _STAMP = re.compile(r"\s*[\[(](?P<inside>[^\[\]()\n]{4,60})[\])]:?\s+(?=\S)")
 
@@ -63,6 +65,8 @@ class FrameMemory:
         """Knows nothing any more."""
         for held in (self._sent, self._frames, self._stamped):
             held.clear()
+        _shared.cache_clear()
+        _lines.cache_clear()
 
     def enter(self, session: str, text: str) -> None:
         """Records a message as it was sent."""
@@ -144,17 +148,19 @@ def _object(text: str) -> dict[str, Json] | None:
 
 def unframed(text: str, others: Sequence[str]) -> FramedText | None:
     """A message without the lines that it shares with others of its conversation that begin or end in the same way."""
-    mine = _Lines(text)
-    if len(text) > MOST_LETTERS or not 2 <= len(mine.keys) <= MOST_LINES:
+    if len(text) > MOST_LETTERS:
         return None
-    kept: list[tuple[set[int], _Lines]] = []
+    mine = _lines(text)
+    if not 2 <= len(mine.keys) <= MOST_LINES:
+        return None
+    kept: list[tuple[frozenset[int], _Lines]] = []
     for other in others:
-        theirs = _Lines(other[: MOST_LETTERS + 1])
+        theirs = _lines(other[: MOST_LETTERS + 1])
         shared = _shared(mine.keys, theirs.keys)
         # one of them may contain all of the other: then they are not two messages
         if shared and len(shared) not in (len(mine.keys), len(theirs.keys)):
             kept.append((shared, theirs))
-    common = sorted(set.intersection(*(shared for shared, _ in kept))) if kept else []
+    common = sorted(frozenset.intersection(*(shared for shared, _ in kept))) if kept else []
     ends = (bool(common) and common[0] == 0, bool(common) and common[-1] == len(mine.keys) - 1)
     if not any(ends) or sum(len(mine.keys[at]) for at in common) < LEAST_FRAME:
         return None
@@ -169,12 +175,13 @@ def unframed(text: str, others: Sequence[str]) -> FramedText | None:
     return FramedText(words, (Frame(mine.keys[0], mine.keys[last], is_head=True),))
 
 
-def _shared(keys: Sequence[str], theirs: Sequence[str]) -> set[int]:
+@lru_cache(maxsize=COMPARED)
+def _shared(keys: tuple[str, ...], theirs: tuple[str, ...]) -> frozenset[int]:
     """The lines of a message that another one has in the same order, if both begin or end alike."""
     if not 2 <= len(theirs) <= MOST_LINES or (keys[0] != theirs[0] and keys[-1] != theirs[-1]):
-        return set()
+        return frozenset()
     blocks = SequenceMatcher(None, keys, theirs, autojunk=False).get_matching_blocks()
-    return {block.a + step for block in blocks for step in range(block.size)}
+    return frozenset(block.a + step for block in blocks for step in range(block.size))
 
 
 class _Lines:
@@ -183,12 +190,17 @@ class _Lines:
     def __init__(self, text: str) -> None:
         self._raw = text.split("\n")
         self._at = [at for at, line in enumerate(self._raw) if line.strip()]
-        self.keys = [_NUMBER.sub("0", self._raw[at].strip()) for at in self._at]
+        self.keys = tuple(_NUMBER.sub("0", self._raw[at].strip()) for at in self._at)
 
     def between(self, start: int, stop: int | None) -> str:
         """The text from one of them to before another."""
         held = self._at[start:stop]
         return "\n".join(self._raw[held[0] : held[-1] + 1]).strip() if held else ""
+
+
+@lru_cache(maxsize=COMPARED)
+def _lines(text: str) -> _Lines:
+    return _Lines(text)
 
 
 def _between(mine: _Lines, shared: Sequence[int], *, is_sure: bool) -> FramedText | None:
@@ -224,10 +236,10 @@ def _without_known(text: str, frames: Sequence[Frame]) -> str:
     if not frames or len(text) > MOST_LETTERS:
         return text
     for frame in reversed(frames):
-        lines = _Lines(text)
+        lines = _lines(text)
         keys = lines.keys
-        if frame.is_head and keys[:1] == [frame.first] and frame.last in keys[:-1]:
+        if frame.is_head and keys[:1] == (frame.first,) and frame.last in keys[:-1]:
             text = lines.between(keys.index(frame.last) + 1, None)
-        elif not frame.is_head and keys[-1:] == [frame.last] and frame.first in keys[1:]:
+        elif not frame.is_head and keys[-1:] == (frame.last,) and frame.first in keys[1:]:
             text = lines.between(0, len(keys) - 1 - keys[::-1].index(frame.first))
     return text
