@@ -248,7 +248,7 @@ async def test_replies_to_a_corrected_turn_that_say_something_else_are_left_out(
     turn = a_turn("t", reply="four")
     hint = HintPrompt(PLAIN, ids_of(f"What is 2 + 2?\n\n{LABEL} {PLAIN}"))
     shown = SampledReply((*ids_of("plain"), END), (-0.1,) * 6, BASE)
-    reading, left = await others(Base(again=again, unlikely=-6.0)).consistent(turn, hint, [shown])
+    reading, left = await others(Base(again=again, unlikely=-6.0)).content.consistent(turn, hint, [shown])
     assert [text(one.tokens[:-1]) for one in left] == kept
     assert text(reading.tokens) == (f"What is 2 + 2?\nfour\n{PLAIN}" if is_anchored else text(hint.tokens))
 
@@ -256,4 +256,4 @@ async def test_replies_to_a_corrected_turn_that_say_something_else_are_left_out(
 async def test_a_reply_that_calls_a_tool_is_not_compared() -> None:
     turn = a_turn("t", reply=Message(Role.ASSISTANT, tool_calls=(ToolCall("c", "add", "{}"),)))
     hint, shown = HintPrompt(PLAIN, ids_of("x")), SampledReply((*ids_of("plain"), END), (-0.1,) * 6, BASE)
-    assert await others(Base(again="plan", unlikely=-6.0)).consistent(turn, hint, [shown]) == (hint, (shown,))
+    assert await others(Base(again="plan", unlikely=-6.0)).content.consistent(turn, hint, [shown]) == (hint, (shown,))

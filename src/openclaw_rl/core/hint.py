@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from openclaw_rl.core.message import Message, Role
+from openclaw_rl.core.message import Message, Role, message
 
 LABEL = "[user's hint]"
 
@@ -69,3 +69,8 @@ def with_hints(messages: Sequence[Message], placed: Sequence[PlacedHint]) -> tup
         said = " ".join(item.text.strip() for item in placed if item.at == index)
         found[index] = found[index].with_text(f"{found[index].text}\n\n{LABEL} {said}")
     return tuple(found)
+
+
+def told_after(messages: Sequence[Message], reply: Message, hints: Sequence[str]) -> tuple[Message, ...]:
+    """The messages with a reply that was given without the hints, and the hints as its user's answer to it."""
+    return (*messages, reply, message(Role.USER, "\n".join(hints)))

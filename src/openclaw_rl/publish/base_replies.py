@@ -21,7 +21,8 @@ REMEMBERED = 64  # prompts: the next version is mostly tried on the same
 
 @dataclass(frozen=True, slots=True)
 class TrialPrompt:
-    """A prompt to try versions on, and the prompts in which the base model reads it: unchanged, and with wishes.
+    """A prompt to try versions on, and the prompts in which the base model reads it: unchanged, told wishes after its
+    reply, and with wishes.
 
     The base model answers the last of these readings.
     """

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 
 from openclaw_rl.core.completion import Finish
-from openclaw_rl.core.hint import PlacedHint, last_user_index, with_hints
+from openclaw_rl.core.hint import PlacedHint, last_user_index, told_after, with_hints
 from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
@@ -85,7 +85,7 @@ class TrialPrompts:
             return []
         found = []
         for texts in dict.fromkeys((told[0], told[-1])):
-            messages = (*turn.messages, reply, message(Role.USER, "\n".join(texts)))
+            messages = told_after(turn.messages, reply, texts)
             try:
                 found.append(
                     await asyncio.to_thread(self.renderer.prompt, messages, turn.tools, None, options=turn.options)

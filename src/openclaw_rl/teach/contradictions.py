@@ -9,22 +9,26 @@ this finds is measured in docs/decisions/0035-replies-that-contradict.md.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from openclaw_rl.core.message import Message, Role, message
+from openclaw_rl.core.hint import told_after
+from openclaw_rl.core.message import Message
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
-from openclaw_rl.core.sample import SampledReply
+from openclaw_rl.core.sample import HintPrompt, SampledReply
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import RequestError
 from openclaw_rl.teach.asking import reply_logp, sampled_reply
 
+log = logging.getLogger(__name__)
 FIRST = 2  # tokens of a reply: how it opens is another matter where it answers a complaint ("Sure, ...")
 CONTRADICTS_NATS = 3.0  # by which a token is less likely once the reply without the hint is known
 OPENS_NATS = 3.0  # a token, at most: a second reply that opens as hardly any first one would is not learned from
+SECONDS = 4  # replies that are given in knowledge of the corrected one, where others contradict it
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +61,35 @@ class ContentCheck:
         """The prompt in which `reply` was given to `messages` without the hints, which come then; tools and options are
         the turn's. None where the template refuses.
         """
-        said = (*messages, reply, message(Role.USER, "\n".join(hints)))
+        said = told_after(messages, reply, hints)
         try:
             return await asyncio.to_thread(self.renderer.prompt, said, turn.tools, None, options=turn.options)
         except (RequestError, ValueError):
             return None
+
+    async def consistent(
+        self, turn: Turn, hint: HintPrompt, shown: Sequence[SampledReply]
+    ) -> tuple[HintPrompt, tuple[SampledReply, ...]]:
+        """The hint of a corrected turn, and replies with it, that say what was corrected and not something else.
+
+        Where all do, they are as given. Else the teacher reads the corrected reply and then the hint, and those that
+        contradict it are left out for some that are given so. Where none comes of that either, only the contradicting
+        ones are left out. Raises EngineError.
+        """
+        anchored = None if turn.reply.tool_calls else await self.after(turn, turn.messages, turn.reply, [hint.text])
+        if anchored is None:
+            return hint, tuple(shown)
+        hinted = Prompt(hint.tokens)
+        found = await asyncio.gather(*(self.contradicts(hinted, anchored, said.tokens) for said in shown))
+        if not any(found):
+            return hint, tuple(shown)
+        kept = {said.tokens: said for said, is_contrary in zip(shown, found, strict=True) if not is_contrary}
+        log.info("turn=%s: %d of %d replies with its hint contradict it", turn.id, sum(found), len(found))
+        check = replace(self, longest=max(self.longest, 2 * len(turn.completion.tokens)))
+        for seed in range(SECONDS):
+            if (second := await check.second(hinted, anchored, seed)) is not None:
+                kept.setdefault(second.tokens, second)
+        return (HintPrompt(hint.text, anchored.tokens) if kept else hint), tuple(kept.values())
 
     async def contradicts(self, hinted: Prompt, anchored: Prompt, said: tuple[int, ...]) -> bool:
         """Whether a reply to the hinted prompt says something else than the reply in the anchored one."""

@@ -104,7 +104,7 @@ class Demonstrator:
         if self.others is None or not is_general(hint.text, " ".join(item.text for item in turn.messages)):
             return sample
         beside = [item for item in known if item.text not in hint.text]
-        reading, shown = await self.others.consistent(turn, hint, sample.shown)
+        reading, shown = await self.others.content.consistent(turn, hint, sample.shown)
         elsewhere = await self.others.shown(turn, hint.text, beside)
         return replace(sample, hints=(reading,), shown=shown, elsewhere=elsewhere)
 

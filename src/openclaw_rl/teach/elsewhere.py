@@ -8,7 +8,6 @@ the base model's replies with the hint after the correction, after thanks, and t
 from __future__ import annotations
 
 import asyncio
-import logging
 import tomllib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,7 +19,7 @@ from openclaw_rl.core.hint import PlacedHint, last_user_index, with_hints
 from openclaw_rl.core.message import Json, Message, Role, Tool, message
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
-from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
+from openclaw_rl.core.sample import HintPrompt, OtherRequestReply
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
@@ -39,10 +38,7 @@ OPENINGS_HELD = 32  # openings that are kept, with the requests generated after 
 LATER = 2  # requests that continue the user's own words or generated ones, besides the one after the correction
 WARMTH = 0.7  # replies are drawn about as they are served: each way to begin is continued as often as it is chosen
 REPLIES_HELD = 64  # of the base model to requests without hints: made-up ones are the same for each correction
-SECONDS = 4  # replies that are given in knowledge of the corrected one, where others contradict it
 MORE_TOKENS = 1024  # that an earlier request may have besides what it shares with the corrected one
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,29 +219,6 @@ class OtherRequests:
     def content(self) -> ContentCheck:
         """Tells replies that say something else with a hint than without it."""
         return ContentCheck(self.engine, self.renderer, self.stop_ids, self.settings.probe_tokens, self.warmth)
-
-    async def consistent(
-        self, turn: Turn, hint: HintPrompt, shown: Sequence[SampledReply]
-    ) -> tuple[HintPrompt, tuple[SampledReply, ...]]:
-        """The hint of a corrected turn, and replies with it, that say what was corrected and not something else.
-
-        Where all do, they are as given. Else the teacher reads the corrected reply and then the hint, and those that
-        contradict it are left out for some that are given so. Raises EngineError.
-        """
-        check = self.content
-        anchored = None if turn.reply.tool_calls else await check.after(turn, turn.messages, turn.reply, [hint.text])
-        if anchored is None:
-            return hint, tuple(shown)
-        hinted = Prompt(hint.tokens)
-        kept = [said for said in shown if not await check.contradicts(hinted, anchored, said.tokens)]
-        if len(kept) == len(shown):
-            return hint, tuple(shown)
-        found = {said.tokens: said for said in kept}
-        for seed in range(SECONDS):
-            if (second := await check.second(hinted, anchored, seed)) is not None:
-                found.setdefault(second.tokens, second)
-        log.info("turn=%s: %d of %d replies with its hint contradict it", turn.id, len(shown) - len(kept), len(shown))
-        return HintPrompt(hint.text, anchored.tokens), tuple(found.values())
 
     async def _followed(self, turn: Turn, request: Request, bare: Prompt, known: Sequence[PlacedHint]) -> list[str]:
         """The known hints that make likelier what the served weights mostly say to a request: they follow these."""
