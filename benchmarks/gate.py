@@ -38,6 +38,7 @@ from openclaw_rl.runtime.installation import Installation, installed
 from openclaw_rl.runtime.listening import listening
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 from openclaw_rl.tiny import world
+from openclaw_rl.trainers.lora import FIRST_RATE
 
 KEY = "sk-bench-gate"
 TASKS = 24
@@ -249,7 +250,7 @@ async def all_bad(at: Live, problems: int) -> list[Result]:
     samples = await ground.hinted()
     inverted, vocabulary = await ground.turned_around(), at.parts.engine.info.vocab_size
     noisy = cases.random_hints(samples, vocabulary)
-    lr = settings.lr or 0.0
+    lr = settings.lr or FIRST_RATE
     fills = {
         "noise": ground.changed(cases.noise(0.2)),
         "noise added": ground.changed(cases.shaken(0.15)),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
+import jiter
 import msgspec
 
 from openclaw_rl.core.completion import Finish, SampledToken
@@ -117,31 +117,14 @@ def blocks_of(reply: Message, turn: str, finish: Finish | None) -> list[Json]:
 
 
 def written_input(arguments: str) -> dict[str, Json]:
-    """The members of an object that are whole where its text was cut, as clients make them of a stream's fragments."""
+    """The members of an object that are whole where its text was cut, as Anthropic's clients make them of a stream."""
     if is_too_deep(arguments):
         return {}
-    closers: list[str] = []
-    ways = list[tuple[int, str]]()  # ends of a text that may be whole, and what closes it there
-    in_string = is_escaped = False
-    for at, char in enumerate(arguments):
-        if in_string:
-            in_string, is_escaped = is_escaped or char != '"', char == "\\" and not is_escaped
-        elif char == '"':
-            in_string = True
-        elif char == ",":
-            ways.append((at, "".join(reversed(closers))))
-        elif char in "{[":
-            closers.append("}" if char == "{" else "]")
-            ways.append((at + 1, "".join(reversed(closers))))
-        elif char in "}]" and closers:
-            closers.pop()
-    for end, rest in ((len(arguments), "".join(reversed(closers))), *reversed(ways[-2:])):
-        try:
-            found: Json = json.loads(arguments[:end] + rest, strict=False)
-        except ValueError:
-            continue
-        return found if isinstance(found, dict) else {}
-    return {}
+    try:
+        found: Json = jiter.from_json(arguments.encode("utf-8", "surrogatepass"), partial_mode=True)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def ending_of(choice: Choice) -> tuple[str, str | None]:
