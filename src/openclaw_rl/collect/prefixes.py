@@ -22,6 +22,8 @@ MOST_ALIKE = 64  # conversations of one digest that are held; others are found i
 MESSAGE_TOKENS = 16  # a message with its block of the prompt takes as much memory as these
 LONG_ARGUMENTS_CHARS = 1_000_000
 TURN_TOKENS = 64  # what a turn takes in addition to its tokens and messages
+MOST = 256  # requests under way with histories that are kept; those of others are digested again
+MOST_MESSAGES = 50_000  # of all of them together: the longest histories have ten thousand
 
 
 @dataclass(frozen=True)
@@ -217,10 +219,6 @@ def _size(turn: Turn) -> int:
     """What a turn takes, counted in tokens: a message with its block of the prompt is worth some, and so is a turn."""
     own = len(turn.prompt.tokens) + len(turn.completion.tokens)
     return own + MESSAGE_TOKENS * len(turn.messages) + TURN_TOKENS
-
-
-MOST = 256  # requests under way with histories that are kept; those of others are digested again
-MOST_MESSAGES = 50_000  # of all of them together: the longest histories have ten thousand
 
 
 @dataclass(slots=True)

@@ -30,6 +30,7 @@ _ASIDE = re.compile(r"\s*(?:\[[^\[\]\n]{8,120}\]|\([^()\n]{8,120}\))\s*")
 FRAMED = "lines that are around other messages, too"
 UNFRAMED = "a message without the lines around the others"
 BEHIND_RESULT = "words after a tool's result, which count once the conversation continues from them"
+ENVIRONMENT = "x-environment"  # its name; set by what runs a task rather than a conversation
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +200,6 @@ def _inside(text: str) -> str:
 
 def _by(rules: ClientRules, name: str) -> str:
     return "by its shape" if name.startswith(("<", "around <")) else f"a rule of {rules.name}"
-
-
-ENVIRONMENT = "x-environment"  # its name; set by what runs a task rather than a conversation
 
 
 def next_state_of(turn: str, heard: Sequence[Message], headers: Mapping[str, str]) -> NextState | None:

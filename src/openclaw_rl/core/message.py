@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+MOST_DEPTH = 128  # far beyond any schema or arguments that were meant; Python's own walkers break near 1000
+_PIECES = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
 
 
 class Role(StrEnum):
@@ -191,10 +193,6 @@ def json_list(value: Json) -> list[Json]:
 
 def _text_or_none(value: Json) -> str | None:
     return None if value is None else str(value)
-
-
-MOST_DEPTH = 128  # far beyond any schema or arguments that were meant; Python's own walkers break near 1000
-_PIECES = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
 
 
 def is_too_deep(text: str) -> bool:

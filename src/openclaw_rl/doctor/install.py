@@ -26,6 +26,7 @@ LIBRARIES = ("openclaw-rl", "torch", "transformers", "peft", "llguidance", "toke
 LOCAL = frozenset({"torch", "transformers", "peft", "llguidance"})  # come with the extra `local`
 LEAST_BYTES = 256 << 20
 VERSIONS_AHEAD = 3  # a version is written beside the one it comes from, with the optimiser's state
+WRITABLE = "make it writable before a server starts on it, or name another by --home; commands that only read work"
 
 
 def libraries() -> dict[str, str | None]:
@@ -61,9 +62,6 @@ def _missing() -> Iterator[Finding]:
         yield Finding(Level.MEND, "install", f"{', '.join(missing)} cannot be found", "install openclaw-rl again")
     else:
         yield Finding(Level.OK, "install", ", ".join(f"{name} {number}" for name, number in found.items()))
-
-
-WRITABLE = "make it writable before a server starts on it, or name another by --home; commands that only read work"
 
 
 def _home(home: Path) -> Iterator[Finding]:

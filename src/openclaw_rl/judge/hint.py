@@ -12,6 +12,13 @@ from openclaw_rl.wording.words import language, language_of, languages_named, nu
 
 MIN_CHARS = 10  # letters of an alphabet; fewer of a script in which letters are words
 _MARKED = re.compile(r"\[HINT_START\](.*?)\[HINT_END\]", re.DOTALL)
+_QUOTED = re.compile(
+    '"([^"]+)"|“([^”“]+)[”“]|„([^“”]+)[“”]|«([^»]+)»|‹([^›]+)›|「([^」]+)」|『([^』]+)』|‘([^’]+)’(?!\\w)|`([^`]+)`'
+    "|(?<!\\w)'([^']+)'(?!\\w)"
+)
+_NUMBER = re.compile(r"\d+")
+_NAME = re.compile(r"(?<=[^.!?:\n\"“„«] )[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ]+\b")
+_LATIN = re.compile("[A-Za-zÀ-ÖØ-öø-ÿ]")
 
 
 def marked_text(reply: str) -> str | None:
@@ -52,15 +59,6 @@ def distinct(hints: Sequence[Hint]) -> tuple[Hint, ...]:
 def normalised(text: str) -> str:
     """The text's words alone: two hints that differ in case, spaces or punctuation are one."""
     return " ".join(words.words_in(text))
-
-
-_QUOTED = re.compile(
-    '"([^"]+)"|“([^”“]+)[”“]|„([^“”]+)[“”]|«([^»]+)»|‹([^›]+)›|「([^」]+)」|『([^』]+)』|‘([^’]+)’(?!\\w)|`([^`]+)`'
-    "|(?<!\\w)'([^']+)'(?!\\w)"
-)
-_NUMBER = re.compile(r"\d+")
-_NAME = re.compile(r"(?<=[^.!?:\n\"“„«] )[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ]+\b")
-_LATIN = re.compile("[A-Za-zÀ-ÖØ-öø-ÿ]")
 
 
 def is_said(hint: str, said: str, *, asked: str = "") -> bool:

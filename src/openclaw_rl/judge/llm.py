@@ -23,6 +23,7 @@ from openclaw_rl.judge.settings import HintFrom, HintWhen, JudgeSettings
 from openclaw_rl.judge.signals import foreign_messages, owner_messages, tool_status
 
 _DAY_S = 86400
+_BOXED = re.compile(r"\\boxed\s*\{\s*([+\-−]?)\s*([0-9]+)\s*\}")
 
 
 class Budget(Protocol):
@@ -173,9 +174,6 @@ def _or_raise(got: tuple[Vote, ...] | JudgeError) -> tuple[Vote, ...]:
 def _seed(turn: str, asked: Question, index: int) -> int:
     """The same turn is judged with the same seeds again, each vote with its own."""
     return int.from_bytes(hashlib.blake2b(f"{turn}/{asked.value}/{index}".encode(), digest_size=4).digest()) >> 1
-
-
-_BOXED = re.compile(r"\\boxed\s*\{\s*([+\-−]?)\s*([0-9]+)\s*\}")
 
 
 def vote_of(reply: str) -> int | None:

@@ -35,6 +35,8 @@ GIVE_UP_AFTER = 8
 MOST_OVERRULED = 200  # of a user: what an owner said in the judge's place, the newest
 MOST_FAILED = 10_000  # turns with failures that are remembered
 Row = tuple[Turn, NextState, Feedback | None]
+ASKED = "owner"  # of the vote that says so
+RAW = "as its owner judged the same words before"
 
 
 @dataclass(slots=True)
@@ -210,10 +212,6 @@ def _said(row: Row) -> str:
     """What the user said about the turn, in feedback or in the next message."""
     _, next_state, feedback = row
     return "\n".join([*(item.text for item in owner_messages(next_state)), (feedback and feedback.text) or ""])
-
-
-ASKED = "owner"  # of the vote that says so
-RAW = "as its owner judged the same words before"
 
 
 def by_precedent(verdict: Verdict, after: NextState, overruled: Sequence[tuple[Overrule, NextState]]) -> Verdict:

@@ -11,6 +11,9 @@ from itertools import pairwise
 
 from openclaw_rl.core.message import Json, Message, Role
 
+_END_THINK = "</think>"
+_MOST_EXACT = 2**53  # a client that reads numbers as doubles keeps whole ones up to here
+
 
 def matching(old: Sequence[Message], new: Sequence[Message]) -> dict[int, int]:
     """For each new message that the old ones hold, which of them it is; in order, and each at most once.
@@ -85,10 +88,6 @@ def alike(ours: Sequence[int], theirs: Sequence[int]) -> int:
         else:
             high = middle - 1
     return low
-
-
-_END_THINK = "</think>"
-_MOST_EXACT = 2**53  # a client that reads numbers as doubles keeps whole ones up to here
 
 
 def key_of(item: Message) -> str:

@@ -30,6 +30,40 @@ _RETRY_AFTER_S = "2"
 _ANTHROPIC = "/v1/messages"
 _RESPONSES = "/v1/responses"
 _MOST_SAID = 2000  # characters of a message
+CODE = "unsupported_endpoint"
+_AGENTS = "keeps no agents, threads or stores"
+_TEXT = "; the model it serves reads and writes text"
+_BATCHES = "keeps no batches; send the requests one by one, as many at once as you like"
+_JOBS = "takes no jobs; it learns from the conversations it has"
+_ELSEWHERE = "point the program at another server for this, or switch it off"
+# The part of a path below /v1, and what this server does not do. The first that fits counts.
+_PARTS: tuple[tuple[str, str], ...] = (
+    ("embeddings", "makes no embeddings; the model it serves writes text"),
+    ("engines", "has no engines, as the API has none any more; send the model's name in the body"),
+    ("images", f"neither draws nor sees{_TEXT}"),
+    ("videos", f"makes no videos{_TEXT}"),
+    ("audio", f"neither hears nor speaks{_TEXT}"),
+    ("realtime", f"neither hears nor speaks{_TEXT}"),
+    ("moderations", "does not moderate"),
+    ("rerank", "ranks nothing"),
+    ("score", "ranks nothing"),
+    ("messages/batches", _BATCHES),
+    ("batches", _BATCHES),
+    ("fine_tuning", _JOBS),
+    ("fine-tunes", _JOBS),
+    ("files", "keeps no files; send their text in a message"),
+    ("uploads", "keeps no files; send their text in a message"),
+    ("assistants", _AGENTS),
+    ("threads", _AGENTS),
+    ("vector_stores", _AGENTS),
+    ("conversations", "gives conversations no id; continue one with previous_response_id"),
+    ("containers", "runs no code"),
+    ("skills", "runs no code"),
+    ("evals", "runs no evaluations over HTTP; `openclaw-rl eval` does"),
+    ("complete", "has no such API any more; use /v1/messages"),
+)
+_BELOW_V1 = ("chat/completions", "completions", "responses", "messages")
+_OLLAMA = ("api/chat", "api/generate", "api/tags", "api/show", "api/embed", "api/embeddings", "api/version")
 
 
 class _Problem(msgspec.Struct, omit_defaults=True):
@@ -159,42 +193,6 @@ def _shortened(message: str) -> str:
     if left_out <= 0:
         return message
     return f"{message[: _MOST_SAID // 2]} ({left_out:,} characters left out) {message[-_MOST_SAID // 2 :]}"
-
-
-CODE = "unsupported_endpoint"
-_AGENTS = "keeps no agents, threads or stores"
-_TEXT = "; the model it serves reads and writes text"
-_BATCHES = "keeps no batches; send the requests one by one, as many at once as you like"
-_JOBS = "takes no jobs; it learns from the conversations it has"
-_ELSEWHERE = "point the program at another server for this, or switch it off"
-# The part of a path below /v1, and what this server does not do. The first that fits counts.
-_PARTS: tuple[tuple[str, str], ...] = (
-    ("embeddings", "makes no embeddings; the model it serves writes text"),
-    ("engines", "has no engines, as the API has none any more; send the model's name in the body"),
-    ("images", f"neither draws nor sees{_TEXT}"),
-    ("videos", f"makes no videos{_TEXT}"),
-    ("audio", f"neither hears nor speaks{_TEXT}"),
-    ("realtime", f"neither hears nor speaks{_TEXT}"),
-    ("moderations", "does not moderate"),
-    ("rerank", "ranks nothing"),
-    ("score", "ranks nothing"),
-    ("messages/batches", _BATCHES),
-    ("batches", _BATCHES),
-    ("fine_tuning", _JOBS),
-    ("fine-tunes", _JOBS),
-    ("files", "keeps no files; send their text in a message"),
-    ("uploads", "keeps no files; send their text in a message"),
-    ("assistants", _AGENTS),
-    ("threads", _AGENTS),
-    ("vector_stores", _AGENTS),
-    ("conversations", "gives conversations no id; continue one with previous_response_id"),
-    ("containers", "runs no code"),
-    ("skills", "runs no code"),
-    ("evals", "runs no evaluations over HTTP; `openclaw-rl eval` does"),
-    ("complete", "has no such API any more; use /v1/messages"),
-)
-_BELOW_V1 = ("chat/completions", "completions", "responses", "messages")
-_OLLAMA = ("api/chat", "api/generate", "api/tags", "api/show", "api/embed", "api/embeddings", "api/version")
 
 
 def unserved(path: str) -> RequestError | None:

@@ -28,6 +28,7 @@ FADES = 0.9  # what a step counts after each later one
 GIVEN_UP = 1.5  # times the seconds after which a step was ended: the time that it is assumed to need
 FAR = 10.0  # times the largest step there was: beyond that, what a step takes at least is not known
 UNMEASURED = 24_000.0  # tokens of a first step, before any was measured: seconds on a CPU for the smallest models
+SIZE = 8  # bytes of a packed id
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,9 +230,6 @@ def distinct(sequences: Iterable[bytes]) -> tuple[int, int]:
         before += _sum_of(shared, size)
         last = one
     return tokens, before
-
-
-SIZE = 8  # bytes of a packed id
 
 
 def _packed(ids: Sequence[int]) -> bytes:

@@ -15,6 +15,8 @@ from openclaw_rl.render.parsers.reply import Reply
 
 MARKS = Marks("[TOOL_CALLS]", think="[THINK]", end_think="[/THINK]", inside=("[ARGS]", "[CALL_ID]"))
 _HEADER = re.compile(r"\s*([^\s\[\]{}]+)\s*(?:\[CALL_ID\]\s*([0-9A-Za-z]{9})\s*)?\[ARGS\]\s*(?=\{)")
+_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_NINE = re.compile(r"[0-9A-Za-z]{9}\Z")
 
 
 def mistral(reply: Reply, *, is_thinking: bool) -> MarkedFormat:
@@ -100,10 +102,6 @@ class _MistralCalls:
 def _header(raw: str) -> Header | None:
     found = _HEADER.match(raw)
     return None if found is None else Header(found.group(1), found.end(), found.group(2))
-
-
-_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_NINE = re.compile(r"[0-9A-Za-z]{9}\Z")
 
 
 def nine_letters(told: str) -> str:

@@ -25,6 +25,8 @@ from openclaw_rl.store.tables.hints import HintBook
 from openclaw_rl.store.writer import Transaction, Writer
 
 WHY_GIVEN_UP = "its weights were not kept and could not be made again; it is rebuilt over the samples that are left"
+LOOKS = 3  # at what goes, beside those who write, before it is looked for while they wait
+LOG_TRIES, LOG_PAUSE_S = 600, 0.1
 
 
 class Phase(StrEnum):
@@ -44,10 +46,6 @@ class Forgetting:
     at_s: float
     phase: Phase
     plan: str
-
-
-LOOKS = 3  # at what goes, beside those who write, before it is looked for while they wait
-LOG_TRIES, LOG_PAUSE_S = 600, 0.1
 
 
 @dataclass(frozen=True, slots=True)

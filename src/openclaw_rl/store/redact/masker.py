@@ -28,6 +28,7 @@ LONG_CHARS = 65_536  # it takes some hundredths of a second to look through so m
 REMEMBERED_LONG = 64  # of those that hold something private, with what they hold
 REMEMBERED = 20_000  # texts known to hold nothing private: a conversation comes again whole with every request
 NO_IDS = Prompt((0,))
+Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
@@ -159,9 +160,6 @@ def _apart(found: Iterable[Found]) -> list[Found]:
         else:
             apart.append(item)
     return apart
-
-
-Result = TypeVar("Result")
 
 
 class LongTexts:

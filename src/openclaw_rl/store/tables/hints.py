@@ -20,6 +20,7 @@ from openclaw_rl.wording.likeness import is_same_wish, likeness, says_no_more
 
 MOST_KEPT = 100  # of one user; beyond it the ones that changed longest ago are forgotten, retired ones first
 COLUMNS = "id, user, text, source, state, why, made_s, changed_s, turn, times"
+Result = TypeVar("Result")
 
 
 def of_user(sql: sqlite3.Connection, user: str) -> list[KeptHint]:
@@ -155,9 +156,6 @@ def _hint_of(row: Sequence[object]) -> KeptHint:
             turn=None if turn is None else text_or_none(str(turn)),
             times=int(codec.real(times)),
         )
-
-
-Result = TypeVar("Result")
 
 
 class HintBook:
