@@ -59,7 +59,7 @@ async def entered() -> Entered:
             processes = [server.pid, *_below(server.pid)]
             for process in processes:
                 os.kill(process, signal.SIGUSR2)
-            async with asyncio.timeout(WITHIN_S):
+            async with asyncio.timeout(30.0):
                 while len(list(notes.glob("*.json"))) < len(processes):  # noqa: ASYNC110 - other processes write them
                     await asyncio.sleep(POLL_S)
             return _read(notes)

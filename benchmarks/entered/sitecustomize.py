@@ -28,9 +28,11 @@ def _begin(number: int, frame: FrameType | None) -> None:
 
 
 def _write(number: int, frame: FrameType | None) -> None:
+    # A copy is made in one piece. A list of its items is not: what is collected meanwhile may enter functions, too.
+    held = _first.copy()
     found = [
         [code.co_filename.rpartition(_PACKAGE)[2], code.co_qualname, at]
-        for code, at in list(_first.items())
+        for code, at in held.items()
         if _PACKAGE in code.co_filename and code.co_flags & _IS_FUNCTION
     ]
     path = os.path.join(_FOLDER, f"{os.getpid()}.json")
