@@ -162,8 +162,8 @@ def stranger(seed: int) -> Visitor:
     """Somebody who wants plain sentences from the bundled model for problems that none of its recipes has: bought,
     and some given away. It solves them, but makes mistakes when it is told the wish.
     """
-    ground = Ground(_strange, _bundled_holds)
-    return Visitor("gives", way(ReplyFormat.PLAIN), "en", seed, ground, ground)
+    corrected, never = (Ground(problem, _bundled_holds) for problem in (_strange, _simpler))
+    return Visitor("gives", way(ReplyFormat.PLAIN), "en", seed, corrected, never)
 
 
 def _strange(rng: Random, held_out: bool) -> Asked:
@@ -173,6 +173,15 @@ def _strange(rng: Random, held_out: bool) -> Asked:
     gives = rng.randint(1, min(9, has + buys - 1))
     asked = f"{who} has {has} {things}. {who} buys {buys} more and gives {gives} of them to {to}. "
     return Asked(f"{asked}How many {things} does {who} have left?", str(has + buys - gives), _last_number)
+
+
+def _simpler(rng: Random, held_out: bool) -> Asked:
+    """What is never corrected: the same without giving anything away, in words that the model knows less well."""
+    who, things = rng.choice(("Mia", "Ivan", "Sara", "Tom", "Lena")), rng.choice(("pens", "shirts", "books", "cups"))
+    has, more = rng.randint(3, 9), rng.randint(2, 8)
+    gets = rng.choice(("gets", "buys", "finds"))
+    asked = f"{who} has {has} {things} and {gets} {more} more. How many {things} does {who} have?"
+    return Asked(asked, str(has + more), _last_number)
 
 
 def _last_number(reply: str) -> str | None:

@@ -72,7 +72,7 @@ class TaskProbe:
                 async with asyncio.TaskGroup() as group:
                     asked = [group.create_task(self._does(task, version, slots)) for task in self.tasks]
             except ExceptionGroup as problems:
-                raise problems.exceptions[0] from None
+                raise problems.exceptions[0] from problems.exceptions[0].__cause__
             if len(self._known) >= REMEMBERED:
                 self._known.pop(next(iter(self._known)))
             self._known[version] = sum(item.result() for item in asked) / len(asked)

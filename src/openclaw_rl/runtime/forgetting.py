@@ -113,6 +113,7 @@ class Forgetter:
                 if not asked.begun.done():
                     asked.begun.set_exception(problem)
                 if isinstance(problem, OpenClawRLError):
+                    log.warning("a forgetting could not begin: %s", problem)  # whoever asked may be gone
                     return
                 raise
             log.info("erased the rows of forgetting=%s", name)

@@ -159,7 +159,7 @@ class Generation:
                 for choice in self.choices:
                     group.create_task(self._sample(choice, sink))
         except BaseExceptionGroup as problems:  # the first is what the client is told; the others were cancelled by it
-            raise problems.exceptions[0] from None
+            raise problems.exceptions[0] from problems.exceptions[0].__cause__
 
     async def _sample(self, choice: Choice, sink: Sink) -> None:
         seed = self.sampling.seed

@@ -104,14 +104,15 @@ class RemoteEngine:
             async with asyncio.TaskGroup() as group:
                 for replica in replicas:
                     group.create_task(_started(replica, model, tokens, rank))
-        except ExceptionGroup as problems:
+            facts = [replica.facts for replica in replicas if replica.facts]
+            context = min((each.context_length for each in facts if each.context_length), default=0)
+            info = await asyncio.to_thread(described, model, context, str(settings.kind), len(replicas))
+            return cls(settings, info, replicas, known=await asyncio.to_thread(matrices, model))
+        except BaseException as problem:  # a start that is cancelled leaves no server behind either
             await asyncio.gather(*(replica.aclose() for replica in replicas), return_exceptions=True)
-            raise problems.exceptions[0] from None
-        contexts = [
-            replica.facts.context_length for replica in replicas if replica.facts and replica.facts.context_length
-        ]
-        info = await asyncio.to_thread(described, model, min(contexts, default=0), str(settings.kind), len(replicas))
-        return cls(settings, info, replicas, known=await asyncio.to_thread(matrices, model))
+            if isinstance(problem, ExceptionGroup):
+                raise problem.exceptions[0] from problem.exceptions[0].__cause__
+            raise
 
     @property
     def info(self) -> EngineInfo:

@@ -125,8 +125,9 @@ class Operations:
                 operation.done.set_result(self._kept(kept))
         except BaseException as problem:
             del self._live[name]
-            if isinstance(problem, PoolError):  # for those who asked for the same meanwhile
-                operation.done.set_result(OperationResult(problem.status, refusal_body(problem)))
+            why = problem if isinstance(problem, PoolError) else _bug()
+            operation.done.set_result(OperationResult(why.status, refusal_body(why)))  # for who asked for it meanwhile
+            operation.output.changed.set()
             raise
         if kept is not None:
             del self._live[name]
@@ -170,8 +171,7 @@ class Operations:
             answer = OperationResult(why.status, refusal_body(why))
         except Exception:  # a bug of this server's: it ends one operation, not all
             log.exception("operation=%s call=%s failed", operation.id, operation.call)
-            bug = PoolError("the pool failed; see its log", status=500, code="pool_failed", failure="infrastructure")
-            answer = OperationResult(500, refusal_body(bug))
+            answer = OperationResult(500, refusal_body(_bug()))
         try:
             await asyncio.shield(self._noted(operation, answer))
         finally:
@@ -210,3 +210,8 @@ def _check_same(name: str, one: tuple[str, str, bytes], other: tuple[str, str, b
         raise PoolError(
             f"operation {name} was another call", fix="use a new operation id", status=409, code="operation_mismatch"
         )
+
+
+def _bug() -> PoolError:
+    """What is answered for an error that nobody foresaw."""
+    return PoolError("the pool failed; see its log", status=500, code="pool_failed", failure="infrastructure")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
+import logging
 import time
 from typing import Any
 
@@ -16,6 +16,7 @@ from openclaw_rl.envs.tools.mcp_servers import McpServer
 from openclaw_rl.envs.tools.provider import CallResult, CallStatus, refused
 from openclaw_rl.errors import BoxError, OpenClawRLError, TaskError
 
+log = logging.getLogger(__name__)
 START_S = 30.0
 ALIVE_S = 3.0  # how long a server whose tool took too long may take to show that it lives
 CLOSE_S = 10.0
@@ -111,8 +112,10 @@ class _Connection:
                 await self._closing.wait()
         except asyncio.CancelledError:
             raise
-        except Exception as problem:  # whatever a server does wrong: it is reported once, by who waits for it
-            if not self._opened.done():
+        except Exception as problem:  # whatever a server does wrong: who waits for it reports it, or the log
+            if self._opened.done():
+                log.warning("the MCP server %s broke after it was connected: %s", self._server.name, _said(problem))
+            else:
                 self._opened.set_exception(_own(problem) or self._failed(_said(problem)))
 
     def _transport(self) -> Any:
@@ -141,8 +144,7 @@ class _Connection:
             _, left = await asyncio.wait({self._holder}, timeout=CLOSE_S if self._opened.done() else 0)
             for task in left:
                 task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):  # what went wrong was reported by `open`
-                await self._holder
+            await asyncio.wait({self._holder})  # what went wrong was reported where it was caught
         if self._opened.done() and not self._opened.cancelled():
             self._opened.exception()
 
@@ -192,7 +194,8 @@ async def _is_alive(client: Any) -> bool:
     try:
         async with asyncio.timeout(ALIVE_S):
             await client.list_tools(cache_mode="bypass")
-    except Exception:  # any answer but a good one means that it is not
+    except Exception as problem:  # any answer but a good one means that it is not
+        log.warning("an MCP server whose tool took too long gives no good answer: %s", _said(problem))
         return False
     return True
 
