@@ -43,7 +43,10 @@ async def _ask(server: Serving, path: str, body: Mapping[str, object], *, stream
         return answer.headers.get("x-openclaw-rl-ignored")
 
 
-CASES: list[tuple[str, dict[str, object], str | None]] = [
+SEARCH_THERE: dict[str, object] = {"type": "web_search_20250305", "name": "web_search"}
+Case = tuple[str, dict[str, object], str | None]
+UNKNOWN: dict[str, object] = {"sparkle": None, "glitter": False, "seed": None}
+CASES: list[Case] = [
     (CHAT, {}, None),
     (CHAT, {"temperature": 0.5, "user": "u", "metadata": {"a": "b"}, "presence_penalty": 0}, None),
     (CHAT, {"store": True, "sparkle": 1, "service_tier": "auto"}, "store, sparkle, service_tier"),
@@ -60,11 +63,24 @@ CASES: list[tuple[str, dict[str, object], str | None]] = [
     (MESSAGES, {"output_config": {"effort": "high"}}, "output_config.effort"),
     (MESSAGES, {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools.web_search_20250305"),
     (MESSAGES, {"tools": [{"type": "mcp_toolset", "mcp_server_name": "m"}]}, "tools.mcp_toolset"),
+    (
+        MESSAGES,
+        {"tools": [SEARCH_THERE], "tool_choice": {"type": "tool", "name": "web_search"}},
+        "tools.web_search_20250305, tool_choice",
+    ),
+    (MESSAGES, {"tools": [SEARCH_THERE], "tool_choice": {"type": "any"}}, "tools.web_search_20250305, tool_choice"),
+    (MESSAGES, {"seed": 3, "min_p": 0.1, "stop_token_ids": [1]}, None),
+    (RESPONSES, {"tools": [{"type": "mcp"}], "tool_choice": "required"}, "tools.mcp, tool_choice"),
+    (
+        RESPONSES,
+        {"tools": [{"type": "web_search_preview_2025_03_11"}], "tool_choice": {"type": "web_search_preview"}},
+        "tools.web_search_preview_2025_03_11, tool_choice",
+    ),
     (RESPONSES, {"truncation": "auto", "text": {"verbosity": "low"}}, "truncation, text.verbosity"),
     (RESPONSES, {"tools": [{"type": "web_search"}, {"type": "sorcery"}]}, "tools.sorcery, tools.web_search"),
     (RESPONSES, {"reasoning": {"effort": "high"}}, "reasoning.effort"),
     (TEXT, {"sparkle": 1}, "sparkle"),
-    *((path, {"sparkle": None, "glitter": False, "seed": None}, "glitter") for path in WHOLE),
+    *((path, UNKNOWN, "glitter") for path in WHOLE),
 ]
 
 

@@ -95,7 +95,7 @@ _NARROWER: dict[tuple[str, str], dict[str, Json]] = {
         for body in ("ChatBody", "CompletionBody", "ResponsesBody", "MessagesBody")
     },
     **{(body, "top_p"): _SHARE for body in ("ChatBody", "CompletionBody", "ResponsesBody", "MessagesBody")},
-    **{(body, "min_p"): _SHARE for body in ("ChatBody", "CompletionBody", "ResponsesBody")},
+    **{(body, "min_p"): _SHARE for body in ("ChatBody", "CompletionBody", "ResponsesBody", "MessagesBody")},
     **{(body, "max_tokens"): _AT_LEAST_1 for body in ("ChatBody", "CompletionBody", "MessagesBody")},
     **{(body, "n"): _AT_LEAST_1 for body in ("ChatBody", "CompletionBody")},
     ("ChatBody", "messages"): {"minItems": 1},

@@ -112,7 +112,15 @@ def _asked(parts: ServeParts, body: MessagesBody, facts: dict[str, Json], ignore
         )
     also = (body.stop,) if isinstance(body.stop, str) else body.stop or ()
     stops = [*(body.stop_sequences or ()), *also]
-    spec = SamplingSpec(temperature=body.temperature, top_p=body.top_p, top_k=body.top_k, stop=stops)
+    spec = SamplingSpec(
+        temperature=body.temperature,
+        top_p=body.top_p,
+        top_k=body.top_k,
+        min_p=body.min_p,
+        seed=body.seed,
+        stop=stops,
+        stop_token_ids=body.stop_token_ids,
+    )
     choice, unseen, tools = body.tool_choice, Placeholders(), offered(body)
     has_one_call = choice is not None and bool(choice.disable_parallel_tool_use)
     strict = {tool.name for tool in body.tools or () if tool.strict}

@@ -108,6 +108,9 @@ class MessagesBody(CountTokensBody, kw_only=True):
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
+    min_p: float | None = None  # this and the next two as OpenAI's APIs call them here
+    seed: int | None = None
+    stop_token_ids: list[int] | None = None
     output_format: msgspec.Raw = _EMPTY
 
 
@@ -134,8 +137,12 @@ def conversation_of(body: CountTokensBody, unseen: Placeholders) -> tuple[Messag
 
 
 def choice_of(body: CountTokensBody) -> tool_choice.ToolChoice:
-    """The choice of tools. Raises RequestError for one that is none."""
+    """The choice of tools; free where only tools that a server would run are asked for. Raises RequestError for one
+    that is none.
+    """
     sent = body.tool_choice
+    if asks_elsewhere(body):
+        return tool_choice.ToolChoice()
     match None if sent is None else sent.type:
         case None | "auto":
             return tool_choice.ToolChoice()
@@ -150,6 +157,15 @@ def choice_of(body: CountTokensBody) -> tool_choice.ToolChoice:
         fix="use auto, any, none, or tool with its name",
         param="tool_choice",
     )
+
+
+def asks_elsewhere(body: CountTokensBody) -> bool:
+    """Whether the only calls that `tool_choice` leaves are of tools that a server would have to run."""
+    sent, tools = body.tool_choice, body.tools or ()
+    if sent is None or sent.type not in ("any", "tool"):
+        return False
+    meant = [tool for tool in tools if sent.type == "any" or tool.name == sent.name]
+    return bool(meant) and all(is_elsewhere(tool) for tool in meant)
 
 
 def offered(body: CountTokensBody) -> tuple[Tool, ...]:
@@ -197,6 +213,8 @@ def passed_over(body: CountTokensBody) -> list[str]:
     if any(tool.defer_loading for tool in tools):
         found.append("tools.defer_loading")
     found += [f"tools.{tool.type}" for tool in tools if is_elsewhere(tool)]
+    if asks_elsewhere(body):
+        found.append("tool_choice")
     if body.thinking is not None and body.thinking.display is not None:
         found.append("thinking.display")
     return found

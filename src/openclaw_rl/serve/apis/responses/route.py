@@ -19,7 +19,7 @@ from openclaw_rl.errors import ContextError, RequestError
 from openclaw_rl.serve.apis.chat.wire import SamplingSpec, facts_of, fields_of, value_of
 from openclaw_rl.serve.apis.responses.chunks import ResponseChunks, refused_stream
 from openclaw_rl.serve.apis.responses.items import ended, fetched, input_items, output_of
-from openclaw_rl.serve.apis.responses.tools import functions_of, shapes_of, strict_of
+from openclaw_rl.serve.apis.responses.tools import choice_of, functions_of, shapes_of, strict_of
 from openclaw_rl.serve.apis.responses.wire import (
     LOGPROBS,
     REFUSED,
@@ -40,7 +40,7 @@ from openclaw_rl.serve.request.held_text import held_text
 from openclaw_rl.serve.request.large import MOST_COUNTED, beside, check_sizes, parsed_in_pieces
 from openclaw_rl.serve.request.params import check_parameters, sampling_of, stops_of
 from openclaw_rl.serve.request.thinking import Options, ThinkingRequest, options_of
-from openclaw_rl.serve.request.tool_choice import answer_form, tool_choice_of
+from openclaw_rl.serve.request.tool_choice import answer_form
 from openclaw_rl.serve.request.unseen import Placeholders
 from openclaw_rl.serve.stream import streamed, whole
 
@@ -127,7 +127,7 @@ async def input_tokens(request: web.Request, parts: ServeParts, key_name: str) -
     body = await beside(len(raw), partial(_read_count, raw))
     parts.model_named(body.model)
     messages = await _conversation(parts, body, key_name, len(raw), Placeholders())
-    tools = tool_choice_of(value_of(body.tool_choice)).offered(functions_of(body.tools or ()))
+    tools = choice_of(value_of(body.tool_choice), body.tools or ()).offered(functions_of(body.tools or ()))
     count = await asyncio.to_thread(parts.renderer.count, messages, tools, options=_options(parts, body).values)
     return answer({"object": "response.input_tokens", "input_tokens": count})
 
@@ -210,7 +210,8 @@ def _asked(
     sampling = sampling_of(
         spec, parts.defaults, parts.eos_ids, max_tokens=limit or 1, top_logprobs=body.top_logprobs or 0, extras=body
     )
-    choice, has_one_call = tool_choice_of(value_of(body.tool_choice)), body.parallel_tool_calls is False
+    choice = choice_of(value_of(body.tool_choice), body.tools or ())
+    has_one_call = body.parallel_tool_calls is False
     tools = choice.offered(functions_of(body.tools or ()))
     strict = strict_of(body.tools or ())
     held = held_text(body, format_of(body), "text.format")

@@ -15,9 +15,11 @@ from openclaw_rl.core.message import Json, Tool
 from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.apis.chat.wire import value_of
 from openclaw_rl.serve.request.names import check_name, flat_name
+from openclaw_rl.serve.request.tool_choice import CallMode, ToolChoice, tool_choice_of
 
 INPUT = "input"  # the one argument of a custom tool's function
 _EMPTY: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+_OWN = frozenset(("function", "custom"))  # the kinds that the client runs
 _DEPTH = 2  # a namespace holds tools, and no other namespace
 
 
@@ -41,7 +43,7 @@ def functions_of(specs: Sequence[OfferedTool]) -> tuple[Tool, ...]:
     found: list[Tool] = []
     shapes = shapes_of(specs)
     for where, namespace, spec in _laid_flat(specs):
-        if spec.type not in ("function", "custom"):
+        if spec.type not in _OWN:
             continue
         if not spec.name:
             raise RequestError(f"{where} has no name", fix="send tools with a name", param="tools")
@@ -75,12 +77,29 @@ def strict_of(specs: Sequence[OfferedTool]) -> set[str]:
     return {flat_name(spec.name, namespace) for _, namespace, spec in _laid_flat(specs) if spec.strict}
 
 
+def choice_of(value: Json, specs: Sequence[OfferedTool]) -> ToolChoice:
+    """The choice of tools; free where only tools that a server would run are asked for.
+
+    Raises RequestError for one that is none.
+    """
+    return ToolChoice() if asks_elsewhere(value, specs) else tool_choice_of(value)
+
+
+def asks_elsewhere(value: Json, specs: Sequence[OfferedTool]) -> bool:
+    """Whether the only calls that `tool_choice` leaves are of tools that are left out."""
+    kinds = {spec.type for _, _, spec in _laid_flat(specs)}
+    if value == CallMode.REQUIRED:
+        return bool(kinds) and not kinds & _OWN
+    kind = value.get("type") if isinstance(value, dict) else None
+    return isinstance(kind, str) and any(each.startswith(kind) for each in kinds - _OWN)  # a kind may end in a date
+
+
 def passed_over_tools(specs: Sequence[OfferedTool]) -> list[str]:
     """What of the tools has no effect, by its place: kinds that are left out, formats that hold nothing."""
     found: set[str] = set()
     for _, namespace, spec in _laid_flat(specs):
         kind = f"tools.namespace.{spec.type}" if namespace else f"tools.{spec.type}"
-        if spec.type not in ("function", "custom"):
+        if spec.type not in _OWN:
             found.add(kind)
         elif _syntax(spec):
             found.add(f"{kind}.format.{_syntax(spec)}")
