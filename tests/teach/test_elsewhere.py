@@ -9,6 +9,7 @@ import pytest
 
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.completion import Finish, SampledToken, Scores, Span
+from openclaw_rl.core.facts import StoreFacts
 from openclaw_rl.core.hint import LABEL, Hint, PlacedHint
 from openclaw_rl.core.message import Json, Message, Role, Tool, ToolCall, message
 from openclaw_rl.core.prompt import Prompt
@@ -19,6 +20,7 @@ from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import EngineError
 from openclaw_rl.teach.elsewhere import WARMTH, Opening, OtherRequests, shipped, thanks
 from openclaw_rl.teach.settings import TeachSettings
+from openclaw_rl.teach.status import teach_findings
 from openclaw_rl.testing.turns import a_turn
 
 END, OPENING, SERVED = 2, tuple(b"user: "), PolicyVersion("shared", 1)
@@ -257,3 +259,19 @@ async def test_a_reply_that_calls_a_tool_is_not_compared() -> None:
     turn = a_turn("t", reply=Message(Role.ASSISTANT, tool_calls=(ToolCall("c", "add", "{}"),)))
     hint, shown = HintPrompt(PLAIN, ids_of("x")), SampledReply((*ids_of("plain"), END), (-0.1,) * 6, BASE)
     assert await others(Base(again="plan", unlikely=-6.0)).content.consistent(turn, hint, [shown]) == (hint, (shown,))
+
+
+@pytest.mark.parametrize(("again", "told"), [("plain", None), ("plan", "in 6 of 6 replies")])
+async def test_a_hint_that_changes_what_is_said_is_reported_until_the_memory_is_let_go(
+    again: str, told: str | None
+) -> None:
+    turn, asked = a_turn("t", reply="four"), others(Base(again=again, unlikely=-6.0))
+    hint = HintPrompt(PLAIN, ids_of(f"What is 2 + 2?\n\n{LABEL} {PLAIN}"))
+    shown = SampledReply((*ids_of("plain"), END), (-0.1,) * 6, BASE)
+    await asked.content.consistent(turn, hint, [shown] * 5)
+    assert not [*asked.contradictions.costly()]  # too few to say so
+    await asked.content.consistent(turn, hint, [shown])
+    found = [one.said for one in teach_findings(StoreFacts({}), [*asked.contradictions.costly()])]
+    assert bool(found) == (told is not None) and all(PLAIN in each and str(told) in each for each in found)
+    asked.let_go()
+    assert not [*asked.contradictions.costly()]

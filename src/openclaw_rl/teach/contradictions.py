@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from openclaw_rl.core.hint import told_after
 from openclaw_rl.core.message import Message
@@ -29,6 +30,33 @@ FIRST = 2  # tokens of a reply: how it opens is another matter where it answers 
 CONTRADICTS_NATS = 3.0  # by which a token is less likely once the reply without the hint is known
 OPENS_NATS = 3.0  # a token, at most: a second reply that opens as hardly any first one would is not learned from
 SECONDS = 4  # replies that are given in knowledge of the corrected one, where others contradict it
+HINTS_COUNTED = 32  # the latest
+LEAST_CHECKED = 6  # replies with a hint, before anything is concluded from them
+COSTLY = 0.2  # share of them that say something else: of hints that cost nothing one in 250 does
+
+
+@dataclass(slots=True)
+class ContradictionCounts:
+    """Of the latest hints, how many replies with each were checked, and how many of them said something else."""
+
+    _by_hint: OrderedDict[str, tuple[int, int]] = field(default_factory=OrderedDict)
+
+    def note(self, hint: str, found: Sequence[bool]) -> None:
+        """What the check said of some replies with a hint."""
+        contrary, checked = self._by_hint.pop(hint, (0, 0))
+        self._by_hint[hint] = (contrary + sum(found), checked + len(found))
+        while len(self._by_hint) > HINTS_COUNTED:
+            self._by_hint.popitem(last=False)
+
+    def costly(self) -> Iterator[tuple[str, int, int]]:
+        """The hints that change what is said: replies that say something else, and replies checked."""
+        for hint, (contrary, checked) in self._by_hint.items():
+            if checked >= LEAST_CHECKED and contrary >= COSTLY * checked:
+                yield hint, contrary, checked
+
+    def let_go(self) -> None:
+        """Counts from nothing, as after a restart."""
+        self._by_hint.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +68,7 @@ class ContentCheck:
     stop_ids: tuple[int, ...]
     longest: int
     warmth: float
+    counts: ContradictionCounts = field(default_factory=ContradictionCounts)
 
     async def reply(self, bare: Prompt, seed: int) -> Message | None:
         """What the base model says to a prompt without hints; None where that finds no end or calls a tool.
@@ -81,6 +110,7 @@ class ContentCheck:
             return hint, tuple(shown)
         hinted = Prompt(hint.tokens)
         found = await asyncio.gather(*(self.contradicts(hinted, anchored, said.tokens) for said in shown))
+        self.counts.note(hint.text, found)
         if not any(found):
             return hint, tuple(shown)
         kept = {said.tokens: said for said, is_contrary in zip(shown, found, strict=True) if not is_contrary}

@@ -63,6 +63,10 @@ class Demonstrator:
         if self.others is not None:
             self.others.let_go()
 
+    def costly_hints(self) -> tuple[tuple[str, int, int], ...]:
+        """The hints that change what is said: replies that say something else, and replies checked."""
+        return () if self.others is None else tuple(self.others.contradictions.costly())
+
     async def demonstrated(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
         """A corrected turn's sample, as `assembled` with further hints for the teacher besides the turn's own.
 

@@ -25,7 +25,7 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import RequestError
 from openclaw_rl.teach.asking import reply_logp, sampled_reply
-from openclaw_rl.teach.contradictions import ContentCheck
+from openclaw_rl.teach.contradictions import ContentCheck, ContradictionCounts
 from openclaw_rl.teach.settings import TeachSettings
 
 FOLLOWED_NATS = 2.0  # by which a known hint makes what the weights say there likelier: it is one that they follow
@@ -79,6 +79,7 @@ class OtherRequests:
     answered: Callable[[Turn], Awaitable[Sequence[Message]]]
     opens: Opens
     warmth: float = WARMTH
+    contradictions: ContradictionCounts = field(default_factory=ContradictionCounts)
     _made_up: OrderedDict[tuple[int, ...], list[str | None]] = field(default_factory=OrderedDict)
     _unhinted: OrderedDict[tuple[tuple[int, ...], int], Message | None] = field(default_factory=OrderedDict)
 
@@ -86,6 +87,7 @@ class OtherRequests:
         """Holds nothing in memory of any system text, as after a restart."""
         self._made_up.clear()
         self._unhinted.clear()
+        self.contradictions.let_go()
 
     async def shown(self, turn: Turn, hint: str, known: Sequence[PlacedHint]) -> tuple[OtherRequestReply, ...]:
         """The base model's replies to other requests with the hint, and with the `known` ones that are followed there.
@@ -197,8 +199,11 @@ class OtherRequests:
         )
         if said is None:
             return None
-        if anchored is not None and await check.contradicts(hinted, anchored, said.tokens):
-            said, hinted = await check.second(hinted, anchored, seed), anchored
+        if anchored is not None:
+            is_contrary = await check.contradicts(hinted, anchored, said.tokens)
+            self.contradictions.note(hint, [is_contrary])
+            if is_contrary:
+                said, hinted = await check.second(hinted, anchored, seed), anchored
         if said is None:
             return None
         return OtherRequestReply(bare.tokens, HintPrompt(" ".join(told), hinted.tokens), said, request.turn)
@@ -218,7 +223,8 @@ class OtherRequests:
     @property
     def content(self) -> ContentCheck:
         """Tells replies that say something else with a hint than without it."""
-        return ContentCheck(self.engine, self.renderer, self.stop_ids, self.settings.probe_tokens, self.warmth)
+        longest = self.settings.probe_tokens
+        return ContentCheck(self.engine, self.renderer, self.stop_ids, longest, self.warmth, self.contradictions)
 
     async def _followed(self, turn: Turn, request: Request, bare: Prompt, known: Sequence[PlacedHint]) -> list[str]:
         """The known hints that make likelier what the served weights mostly say to a request: they follow these."""

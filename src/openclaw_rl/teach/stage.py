@@ -135,7 +135,8 @@ class TeachStage:
 
     async def report(self, facts: StoreFacts) -> StageReport:
         """The state of teaching."""
-        return StageReport(self.name, self.status, self.is_resting, findings=tuple(teach_findings(facts)))
+        costly = () if self.teacher.base is None else self.teacher.base.costly_hints()
+        return StageReport(self.name, self.status, self.is_resting, findings=tuple(teach_findings(facts, costly)))
 
     def let_go(self) -> None:
         """Holds nothing in memory of any turn, as after a restart."""

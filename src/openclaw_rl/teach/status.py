@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from openclaw_rl.core.facts import StoreFacts
 from openclaw_rl.core.finding import Finding, Level, many
 from openclaw_rl.core.ledger import WHAT_TO_DO, DropReason
 
+SHOWN = 100  # characters of a hint
 ENOUGH = 10  # turns before anything is concluded from them
 VERSIONS = 5  # made, before their effect is asked about
 FEWER = 0.5  # of the corrections before: if learning works, a user corrects no more than that later
@@ -29,10 +30,22 @@ class TeachStatus:
         return f"looking at {many(self.looking_at, 'judged turn')}" if self.looking_at else ""
 
 
-def teach_findings(facts: StoreFacts) -> Iterator[Finding]:
-    """Which turns teach nothing and why, and users with corrections that have no effect."""
+def teach_findings(facts: StoreFacts, costly: Sequence[tuple[str, int, int]] = ()) -> Iterator[Finding]:
+    """Which turns teach nothing and why, users with corrections that have no effect, and hints that cost right answers.
+
+    The latter are `costly`: each with the replies that say something else than without it, and those checked.
+    """
     yield from _dropped(facts)
     yield from _in_vain(facts)
+    for hint, contrary, checked in costly:
+        yield Finding(
+            Level.NOTE,
+            "learn",
+            f"with the hint {hint[:SHOWN]!r} the base model says something else than without it in {contrary} of "
+            f"{checked} replies: this wish may cost right answers",
+            "such replies are replaced before they are learned from, which does not find every mistake: check answers "
+            "(`openclaw-rl diff`), reword the wish (`openclaw-rl hints edit`), or use a model that can do both",
+        )
 
 
 def _dropped(facts: StoreFacts) -> Iterator[Finding]:
