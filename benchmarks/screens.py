@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import shutil
 import time
 from collections.abc import Awaitable
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TypeVar
 from benchmarks.common import Figures, conditions, finish, is_quick, progress, quantile
 from openclaw_rl.envs.open import EnvOptions
 from openclaw_rl.envs.screen import miniwob
-from openclaw_rl.envs.screen.browsers import BrowserOptions
+from openclaw_rl.envs.screen.browsers import NAMES, BrowserOptions
 from openclaw_rl.envs.screen.env import ScreenEnv
 from openclaw_rl.envs.screen.families.catalogue import FAMILIES
 from openclaw_rl.envs.screen.page import BrowserPage
@@ -31,26 +32,41 @@ ALIVE = 8 if is_quick() else 64
 BUDGET = 8_000
 
 
-async def times(source: ScreenTasks) -> Figures:
-    """Milliseconds of each thing an episode needs, on the pages of the family `mail`."""
-    spent: dict[str, list[float]] = {}
+async def times() -> Figures:
+    """Milliseconds of each thing an episode needs, on the pages of the family `mail`, in turns by each browser that is
+    installed.
+    """
+    named = {name: path for name in NAMES if (path := shutil.which(name)) is not None}
+    sources = {
+        name: ScreenTasks(name, [], browser=BrowserOptions(path, load_s=180, action_s=180))
+        for name, path in named.items()
+    }
+    spent: dict[str, dict[str, list[float]]] = {name: {} for name in named}
 
-    async def timed(name: str, work: Awaitable[Value]) -> Value:
+    async def timed(browser: str, what: str, work: Awaitable[Value]) -> Value:
         began = time.perf_counter()
         value = await work
-        spent.setdefault(name, []).append((time.perf_counter() - began) * 1000)
+        spent[browser].setdefault(what, []).append((time.perf_counter() - began) * 1000)
         return value
 
-    for task in family_tasks("mail", train=REPEATS, test=0):
-        screen = await timed("reset", source.open(task))
-        await timed("tree", screen.look())
-        await timed("screenshot", screen.picture())
-        await timed("verdict", screen.judge())
-        await timed("click", screen.act(Action("click", {"ref": 1})))
-        await timed("close", screen.aclose())
+    try:
+        for task in family_tasks("mail", train=REPEATS, test=0):
+            for name, source in sources.items():
+                screen = await timed(name, "reset", source.open(task))
+                await timed(name, "tree", screen.look())
+                await timed(name, "screenshot", screen.picture())
+                await timed(name, "verdict", screen.judge())
+                await timed(name, "click", screen.act(Action("click", {"ref": 1})))
+                await timed(name, "close", screen.aclose())
+    finally:
+        for source in sources.values():
+            await source.aclose()
     return {
-        name: {"median_ms": round(quantile(found, 0.5), 1), "worst_ms": round(max(found), 1)}
-        for name, found in spent.items()
+        name: {
+            what: {"median_ms": round(quantile(taken, 0.5), 1), "worst_ms": round(max(taken), 1)}
+            for what, taken in each.items()
+        }
+        for name, each in spent.items()
     }
 
 
@@ -175,11 +191,11 @@ def _memory_mb(pid: int) -> float:
 
 async def measure() -> Figures:
     """All figures."""
+    cost = await times()
+    progress(f"times: {cost}")
     source = ScreenTasks("bench", [], browser=BrowserOptions(load_s=180, action_s=180))
     try:
         limits = dict(source.browsers.limits_in_force)
-        cost = await times(source)
-        progress(f"times: {cost}")
         played = await families(source)
         figures: Figures = {"times": cost, "families": played, "miniwob": await wob(source), "limits": limits}
     finally:
