@@ -125,6 +125,7 @@ class Place:
 
 def main() -> None:
     """Runs the clients named, or all."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it, and so would clients
     known, again = clients(), os.environ.get("AGAIN", "")
     names = [name for name in sys.argv[1:] if name in known] or list(known)
     FOLDER.mkdir(parents=True, exist_ok=True)
