@@ -8,8 +8,7 @@ import time
 import torch
 
 from openclaw_rl.engines.local.attention import OTHER_MODEL, RowPiece, plan
-from openclaw_rl.engines.local.blocks import Block
-from openclaw_rl.engines.local.cache import Cache
+from openclaw_rl.engines.local.cache import Block, Cache
 from openclaw_rl.engines.local.model import ServedModel
 from openclaw_rl.errors import ModelError
 

@@ -21,8 +21,7 @@ from openclaw_rl.engines.local.attention import (
     AttentionProbe,
     attend_cached,
 )
-from openclaw_rl.engines.local.linears import FastLinear, Linears
-from openclaw_rl.engines.local.norms import FastNorm, equal_norm
+from openclaw_rl.engines.local.layers import FastLinear, FastNorm, Linears, equal_norm
 from openclaw_rl.weights.lowbits import LowBitsLinear
 from openclaw_rl.weights.packed import PackedLinear
 

@@ -18,9 +18,8 @@ from torch import Tensor, nn
 from openclaw_rl.engines.local.adapters import AdapterPass
 from openclaw_rl.engines.local.attention import NAME, OTHER_MODEL, AttentionPass, AttentionProbe, attend
 from openclaw_rl.engines.local.cache import Geometry
+from openclaw_rl.engines.local.layers import Linears, replace_norms
 from openclaw_rl.engines.local.lean import lean_forward
-from openclaw_rl.engines.local.linears import Linears
-from openclaw_rl.engines.local.norms import replace_norms
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.errors import ConfigError, ModelError
 from openclaw_rl.weights.lowbits import LowBitsLinear, lower

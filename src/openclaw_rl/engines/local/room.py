@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.engines.local.blocks import UNIT, Block, BlockAllocator
-from openclaw_rl.engines.local.cache import Cache
-from openclaw_rl.engines.local.prefixes import CachedPrefix, Prefixes, ids, shared
+from openclaw_rl.engines.local.cache import UNIT, Block, BlockAllocator, Cache, CachedPrefix, Prefixes, ids, shared
 from openclaw_rl.engines.local.rows import Row
 
 WORTH_REUSE = 16  # tokens; a shorter prefix is read again

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import BASE, PolicyVersion
-from openclaw_rl.engines.local.blocks import Block
+from openclaw_rl.engines.local.cache import Block, Ids, ids
 from openclaw_rl.engines.local.masks import Guided
-from openclaw_rl.engines.local.prefixes import Ids, ids
 from openclaw_rl.engines.local.sampler import LogitAdjuster
 from openclaw_rl.engines.local.wire import ScoreJob, Submit, Top
 
