@@ -19,7 +19,7 @@ from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.store.connection import NAME, open_writer
 from openclaw_rl.store.forget.selection import learners
 from openclaw_rl.store.mend.check import check_rows
-from openclaw_rl.train.rehearsal import RehearsalBudget, again, chosen, is_asked_for, wished_since
+from openclaw_rl.train.schedule import RehearsalBudget, again, chosen, is_asked_for, wished_since
 from openclaw_rl.train.settings import TrainSettings
 
 

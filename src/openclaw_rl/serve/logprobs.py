@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from openclaw_rl.core.completion import SampledToken
 from openclaw_rl.core.message import Json
-from openclaw_rl.render.detokenise import TokenBytes
+from openclaw_rl.render.encoding import TokenBytes
 
 LEAST_LOGP = -9999.0  # JSON has no minus infinity
 

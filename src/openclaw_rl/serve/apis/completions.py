@@ -11,7 +11,7 @@ from aiohttp import web
 from openclaw_rl.core.completion import SampledToken
 from openclaw_rl.core.message import Json, Role, message
 from openclaw_rl.errors import RequestError
-from openclaw_rl.render.detokenise import TokenBytes
+from openclaw_rl.render.encoding import TokenBytes
 from openclaw_rl.render.parsers import ReplyDelta, TextDelta
 from openclaw_rl.serve.apis.chat.chunks import usage_json
 from openclaw_rl.serve.apis.chat.wire import CompletionBody, facts_of, fields_of, parsed, value_of

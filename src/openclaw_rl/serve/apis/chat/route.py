@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import web
 
 from openclaw_rl.core.message import Json
-from openclaw_rl.render.detokenise import TokenBytes
+from openclaw_rl.render.encoding import TokenBytes
 from openclaw_rl.serve.apis.chat.chunks import ChatChunks, usage_json
 from openclaw_rl.serve.apis.chat.wire import ChatBody, MessageSpec, facts_of, fields_of, messages_of, value_of
 from openclaw_rl.serve.choice import Choice

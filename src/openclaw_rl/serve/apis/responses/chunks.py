@@ -10,7 +10,7 @@ import msgspec
 from openclaw_rl.core.completion import SampledToken
 from openclaw_rl.core.message import Json, ToolCall
 from openclaw_rl.errors import ContextError
-from openclaw_rl.render.detokenise import TokenBytes
+from openclaw_rl.render.encoding import TokenBytes
 from openclaw_rl.render.parsers import ArgumentsDelta, CallDelta, ReasoningDelta, ReplyDelta, TextDelta
 from openclaw_rl.serve.apis.responses.items import (
     COMPLETED,
