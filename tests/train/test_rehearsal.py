@@ -10,8 +10,7 @@ from train_doubles import STEPPED, Following, rehearsal
 from train_flow import SETTINGS, Flow, flowing
 
 from openclaw_rl.core.adapter import StepReport
-from openclaw_rl.core.hint import Hint, HintSource
-from openclaw_rl.core.kept_hint import HintState, KeptHint
+from openclaw_rl.core.hint import Hint, HintSource, HintState, KeptHint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.manifest import read_manifest
 from openclaw_rl.core.sample import Wants

@@ -17,8 +17,8 @@ from openclaw_rl.collect.clients.rules import known_clients, readable
 from openclaw_rl.collect.stage import Collect
 from openclaw_rl.config import Config
 from openclaw_rl.core.facts import StoreFacts
+from openclaw_rl.core.hint import Carry
 from openclaw_rl.core.host import Host
-from openclaw_rl.core.kept_hint import Carry
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.protocols import Chat, Engine, Judge, Trainer
 from openclaw_rl.core.sample import Wants

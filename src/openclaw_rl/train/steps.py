@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 
 from openclaw_rl.core.adapter import GENTLENESS, NO_NEARER, StepReport
-from openclaw_rl.core.kept_hint import KeptHint
+from openclaw_rl.core.hint import KeptHint
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.manifest import Manifest
 from openclaw_rl.core.sample import Sample, teaches

@@ -24,7 +24,7 @@ from openclaw_rl.trainers.ranks import ALONE, Ranks, divided, wants_shards
 from openclaw_rl.trainers.recompute import Recompute
 from openclaw_rl.trainers.settings import TrainerSettings
 from openclaw_rl.trainers.trees import Trees
-from openclaw_rl.weights.lowbits import code_library, lower
+from openclaw_rl.weights.forms import code_library, lower
 from openclaw_rl.weights.mapped_files import cache_folder
 from openclaw_rl.weights.shared import OneLinear, count_of, hold_once
 

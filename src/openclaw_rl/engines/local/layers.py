@@ -12,8 +12,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from openclaw_rl.engines.local.adapters import AdapterPass, LinearShape, LinearSlice, Stack
-from openclaw_rl.weights.lowbits import LowBitsLinear, LowBitsWeight, joined
-from openclaw_rl.weights.packed import PackedLinear, PackedWeight, pack, packed_as_one
+from openclaw_rl.weights.forms import (
+    LowBitsLinear,
+    LowBitsWeight,
+    PackedLinear,
+    PackedWeight,
+    joined,
+    pack,
+    packed_as_one,
+)
 from openclaw_rl.weights.shared import OneLinear
 
 FEW = 3  # rows below which a product is a matter of reading the weight

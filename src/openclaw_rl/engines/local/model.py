@@ -22,8 +22,7 @@ from openclaw_rl.engines.local.layers import Linears, replace_norms
 from openclaw_rl.engines.local.lean import lean_forward
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.errors import ConfigError, ModelError
-from openclaw_rl.weights.lowbits import LowBitsLinear, lower
-from openclaw_rl.weights.packed import PackedLinear
+from openclaw_rl.weights.forms import LowBitsLinear, PackedLinear, lower
 from openclaw_rl.weights.shared import count_of, hold_once
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from aiohttp import web
 
-from openclaw_rl.core.hint import Hint, HintSource
-from openclaw_rl.core.kept_hint import HintState, KeptHint
+from openclaw_rl.core.hint import Hint, HintSource, HintState, KeptHint
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.apis.chat.wire import parsed

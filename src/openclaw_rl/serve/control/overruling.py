@@ -19,7 +19,7 @@ from openclaw_rl.serve.request.names import check_name
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import TurnRow
 from openclaw_rl.store.tables.overrules import SAID, Overrule
-from openclaw_rl.store.tables.search import last_words
+from openclaw_rl.store.tables.seen import last_words
 
 MOST_HINTS = 8
 MOST_ROWS = 200

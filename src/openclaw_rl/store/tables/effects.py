@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import PolicyVersion, parse_version
 from openclaw_rl.store.codec import plain
-from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.rows import VersionStatus
 from openclaw_rl.store.tables import ledger, versions
 from openclaw_rl.store.tables.samples import samples_of
 from openclaw_rl.store.tables.taught import TaughtWish, asked_twice, taught
+from openclaw_rl.store.threads import Reader
 
 NEWEST = 2000  # verdicts that are looked back on
 
