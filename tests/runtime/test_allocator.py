@@ -11,7 +11,7 @@ import pytest
 SCRIPT = """
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from openclaw_rl.runtime.serving import give_back
+from openclaw_rl.core.memory import give_back
 def rss_bytes():
     return int(open("/proc/self/statm").read().split()[1]) * 4096
 def work(_):

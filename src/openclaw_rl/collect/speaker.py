@@ -16,9 +16,8 @@ from itertools import zip_longest
 
 from openclaw_rl.collect.classify import is_vouched
 from openclaw_rl.collect.clients.rules import ClientRules
+from openclaw_rl.collect.histories import History, Index, KnownReply, following
 from openclaw_rl.collect.past import Continuation
-from openclaw_rl.collect.prefixes import History, Index, following
-from openclaw_rl.collect.replies import KnownReply
 from openclaw_rl.collect.signs import MissingFeatures, ProgramTextDetector, is_long_form, is_probe, is_quoted
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Message, Role

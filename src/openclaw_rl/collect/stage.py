@@ -14,17 +14,17 @@ from urllib.parse import unquote
 from openclaw_rl.collect.classify import Tally, degenerate, kind_of
 from openclaw_rl.collect.clients.by_rules import RuleClient
 from openclaw_rl.collect.clients.rules import AnyClient, ClientRules, Directory, known_clients, without_headers
-from openclaw_rl.collect.past import Continuation, HistoryOwner, Past
-from openclaw_rl.collect.prefixes import (
+from openclaw_rl.collect.histories import (
     History,
     Index,
+    KnownReply,
     RememberedRequest,
     RequestMemory,
     digested,
     extended,
     history_of,
 )
-from openclaw_rl.collect.replies import KnownReply
+from openclaw_rl.collect.past import Continuation, HistoryOwner, Past
 from openclaw_rl.collect.sessions import (
     ClaimedStep,
     NamedSession,

@@ -31,9 +31,8 @@ from openclaw_rl.home.keys import KeyBook
 from openclaw_rl.home.models import local_folder, model_folder, named_ends
 from openclaw_rl.judge.classifier import ClassifierJudge
 from openclaw_rl.judge.encoder import Encoder, has_classifier
-from openclaw_rl.judge.endpoint import EndpointChat
 from openclaw_rl.judge.llm import LlmJudge
-from openclaw_rl.judge.local import EngineChat
+from openclaw_rl.judge.partners import EndpointChat, EngineChat
 from openclaw_rl.judge.stage import JudgeStage
 from openclaw_rl.publish.gate import Gate
 from openclaw_rl.publish.pruning import Pruning

@@ -32,7 +32,7 @@ from openclaw_rl.runtime.installation import Installation
 from openclaw_rl.runtime.loop_watch import LoopWatch, watching
 from openclaw_rl.runtime.owning import owner_control
 from openclaw_rl.serve.app import build_app, runner_of
-from openclaw_rl.serve.door.connections import Door, room_for
+from openclaw_rl.serve.door.limits import Door, room_for
 from openclaw_rl.serve.metrics import Metrics
 from openclaw_rl.serve.parts import Control, ForgettingControl, Orders, ServeParts
 from openclaw_rl.serve.request.params import defaults_of

@@ -6,7 +6,6 @@ Now and then old turns are erased, weights that are not needed removed, and free
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import logging
 import os
@@ -18,6 +17,7 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 
 from openclaw_rl.config import Config, unused_names
+from openclaw_rl.core.memory import give_back
 from openclaw_rl.core.version import SHARED
 from openclaw_rl.errors import StoreError
 from openclaw_rl.home.address import taken
@@ -153,17 +153,6 @@ def set_aside() -> int:
     gc.collect()
     gc.freeze()
     return gc.get_freeze_count()
-
-
-def give_back() -> bool:
-    """Gives back what is free; False where the C library cannot. Takes milliseconds; other threads go on."""
-    if sys.platform != "linux":
-        return False
-    try:
-        trim = ctypes.CDLL(None).malloc_trim
-    except AttributeError:  # not glibc
-        return False
-    return bool(trim(0) >= 0)
 
 
 async def giving_back(every_s: float = GIVE_BACK_EVERY_S) -> None:

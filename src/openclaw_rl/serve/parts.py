@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,11 +20,9 @@ from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import RequestError
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.serve.apis.chat.wire import ToolCache
-from openclaw_rl.serve.door.auth import Keys
+from openclaw_rl.serve.door.auth import Keys, SignIns
 from openclaw_rl.serve.door.limits import Meter
-from openclaw_rl.serve.door.signed_in import SignIns
 from openclaw_rl.serve.metrics import Metrics
-from openclaw_rl.serve.remembered import Remembered
 from openclaw_rl.serve.request.params import SamplingDefaults
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.db import Store
@@ -181,3 +180,33 @@ class ServeParts:
             code="model_not_found",
             param="model",
         )
+
+
+@dataclass(slots=True)
+class Remembered:
+    """An answer that many watchers ask for at once, made once for all of them and no more often than is of use.
+
+    It is made again where its `key` has changed, but not within `rest_s`.
+
+    `rest_s` is at least ten times what making it took, so that watchers never take more than a tenth of the server.
+    """
+
+    rest_s: float
+    clock: Callable[[], float] = time.monotonic
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _body: bytes = b""
+    _key: Hashable = None
+    _made_s: float = float("-inf")
+    _took_s: float = 0.0
+
+    async def of(self, key: Hashable, make: Callable[[], Awaitable[bytes]]) -> bytes:
+        """What `make` gives, or gave lately."""
+        async with self._lock:
+            rest_s = max(self.rest_s, 10 * self._took_s)
+            begin = self.clock()
+            is_old = begin - self._made_s > 30 * rest_s  # what is not in the store changes too
+            if not self._body or is_old or (key != self._key and begin - self._made_s >= rest_s):
+                self._body = await make()
+                self._key, self._made_s = key, self.clock()
+                self._took_s = self._made_s - begin
+            return self._body

@@ -6,6 +6,7 @@ One message a step goes out. Commands are taken between steps; when stdin closes
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import pickle
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from openclaw_rl.core import pipe
 from openclaw_rl.core.adapter import is_full
 from openclaw_rl.core.logs import set_up_logging
+from openclaw_rl.core.memory import give_back
 from openclaw_rl.core.sampling import Grammar
 from openclaw_rl.engines.local.wire import (
     AskStats,
@@ -77,9 +79,9 @@ def main() -> None:
 def _open(start: Start, out: BinaryIO) -> Core | None:
     try:
         from openclaw_rl.engines.local.build import info_of, open_core
-        from openclaw_rl.weights.trimming import give_back
 
         core = open_core(start.settings, is_apart=True)
+        gc.collect()
         give_back()
     except (ModelError, ConfigError) as error:
         pipe.write(out, StartFailure(error.problem, error.fix, isinstance(error, ModelError)))

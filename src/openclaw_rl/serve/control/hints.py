@@ -14,7 +14,7 @@ from openclaw_rl.serve.apis.chat.wire import parsed
 from openclaw_rl.serve.control.routes import answer
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.request.names import check_name
-from openclaw_rl.store.tables.taught import TaughtWish
+from openclaw_rl.store.tables.effects import TaughtWish
 from openclaw_rl.wording.likeness import asks_alike, may_oppose
 
 MOST_HINT = 4096  # characters; they stand in every prompt of their user
