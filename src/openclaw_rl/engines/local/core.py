@@ -22,8 +22,7 @@ from openclaw_rl.engines.local.copies import FullCopies
 from openclaw_rl.engines.local.masks import GrammarSource, Guided, MaskSource
 from openclaw_rl.engines.local.model import ServedModel
 from openclaw_rl.engines.local.pace import LEAST, MOST, Counts, Pace
-from openclaw_rl.engines.local.room import CacheSpace
-from openclaw_rl.engines.local.rows import Row, sampling_row, scoring_row
+from openclaw_rl.engines.local.rows import CacheSpace, Row, sampling_row, scoring_row
 from openclaw_rl.engines.local.sampler import Draw, DrawnTokens, sample, top_of, uniform
 from openclaw_rl.engines.local.wire import ScoreJob, StepOutput, Submit
 from openclaw_rl.engines.settings import EngineSettings
