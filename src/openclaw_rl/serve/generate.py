@@ -26,8 +26,7 @@ from openclaw_rl.render.forms import AnswerForm
 from openclaw_rl.render.parsers import ReplyDelta
 from openclaw_rl.serve.answers import TURN, VERSION, new_turn_id, note_headers
 from openclaw_rl.serve.choice import Choice
-from openclaw_rl.serve.parts import ServeParts
-from openclaw_rl.serve.request.version import answering
+from openclaw_rl.serve.parts import ServeParts, answering
 
 log = logging.getLogger(__name__)
 _SECRET = frozenset({"authorization", "x-api-key", "cookie"})

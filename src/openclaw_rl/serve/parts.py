@@ -1,4 +1,4 @@
-"""What the server is made of: protocols and values that the runtime hands over."""
+"""What the server is made of, as the runtime hands it over, and which version answers a request."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from openclaw_rl.core.next_state import Feedback
 from openclaw_rl.core.protocols import Collector, Engine
 from openclaw_rl.core.rights import Right
 from openclaw_rl.core.sampling import Grammar
-from openclaw_rl.core.turn import Placement
-from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.errors import RequestError
+from openclaw_rl.core.turn import Placement, TurnKind
+from openclaw_rl.core.version import BASE, PolicyVersion, parse_version
+from openclaw_rl.errors import AdapterError, RequestError
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.serve.apis.chat.wire import ToolCache
 from openclaw_rl.serve.door.auth import Keys, SignIns
@@ -29,6 +29,7 @@ from openclaw_rl.store.db import Store
 from openclaw_rl.store.forget.selection import ForgetTarget
 
 ALIAS = "default"  # a model name that always works
+VERSION_HEADER = "X-Policy-Version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,3 +211,34 @@ class Remembered:
                 self._key, self._made_s = key, self.clock()
                 self._took_s = self._made_s - begin
             return self._body
+
+
+async def answering(
+    parts: ServeParts, headers: Mapping[str, str], placement: Placement, key_name: str
+) -> PolicyVersion:
+    """The version for a request. `X-Policy-Version` names another than the served one, for side requests alone.
+
+    What is learned from is always sampled by what is served, so the header is refused for main requests (400), and for
+    keys without the scope `admin` (403), since it brings any version into memory. 404 for a version that is not there.
+    """
+    given = headers.get(VERSION_HEADER, "").strip()
+    if not given:
+        return await parts.own(placement) or parts.current(placement.user)
+    if placement.kind is not TurnKind.SIDE:
+        raise _refused("a main request is answered by the served version", "send X-Turn-Type: side with it")
+    if not parts.keys.may_name(key_name):
+        raise _refused(f"the API key {key_name!r} may not choose a version", "use a key with the scope admin", 403)
+    try:
+        version = BASE if given == "base" else parse_version(given)
+    except ValueError:
+        raise _refused(
+            f"{VERSION_HEADER} is {given[:40]!r}", "send base, a number, or a name such as shared.3"
+        ) from None
+    try:
+        return await parts.named(version)
+    except AdapterError as problem:
+        raise _refused(str(problem), "`openclaw-rl versions` lists those that can be served", 404) from problem
+
+
+def _refused(problem: str, fix: str, status: int = 400) -> RequestError:
+    return RequestError(problem, fix=fix, status=status, param=VERSION_HEADER)
