@@ -1,4 +1,7 @@
-"""By what a text is known again that came before: digests of it, of its lines, of how it begins, of its form."""
+"""By what a text is known again that came before: digests of it, of its lines, of how it begins, of its form.
+
+And which messages were left out again after they had been answered.
+"""
 
 from __future__ import annotations
 

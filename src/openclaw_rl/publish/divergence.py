@@ -1,4 +1,4 @@
-"""How far two models' distributions are apart, by the likeliest tokens of each."""
+"""How far two models' distributions are apart, and how often one departs from the other, by the likeliest tokens."""
 
 from __future__ import annotations
 

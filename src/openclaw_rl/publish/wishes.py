@@ -1,4 +1,4 @@
-"""Whether a version follows the wishes it was trained for, and still those of earlier versions.
+"""Whether a version follows the wishes it was trained for, and still those of earlier versions; and which ones yield.
 
 A version follows a hint's wish as far as it says without the hint what the base model says given the hint. The gap
 between the two is the divergence of their distributions over the reply, in nats a token.

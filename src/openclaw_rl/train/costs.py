@@ -1,4 +1,4 @@
-"""What a step costs on this machine, estimated from steps that were taken here.
+"""What a step costs on this machine, estimated from steps that were taken here, and which samples share one.
 
     seconds = rate * (tokens + positions / even)
 
