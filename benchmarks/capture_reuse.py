@@ -17,8 +17,8 @@ from openclaw_rl.core.message import Json, Message, Role, Tool
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import BASE
+from openclaw_rl.engines.local.cache import ids, shared
 from openclaw_rl.engines.local.client import LocalEngine
-from openclaw_rl.engines.local.prefixes import ids, shared
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.serve.apis.chat.wire import ChatBody, messages_of, parsed, tools_of

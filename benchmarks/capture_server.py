@@ -24,11 +24,11 @@ from openclaw_rl.core.next_state import Feedback
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import BASE, PolicyVersion
-from openclaw_rl.render.detokenise import Detokeniser
+from openclaw_rl.render.encoding import Detokeniser
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.activity import Activity
-from openclaw_rl.runtime.upkeep import set_aside
+from openclaw_rl.runtime.serving import set_aside
 from openclaw_rl.serve.apis.chat.wire import ChatBody, messages_of, parsed, tools_of
 from openclaw_rl.serve.app import build_app, runner_of
 from openclaw_rl.serve.door.auth import Keys

@@ -20,7 +20,7 @@ from benchmarks.common import Figures, conditions, finish, is_quick, progress
 from openclaw_rl.core.sample import HintPrompt, Sample
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.tiny.world import bundled_model
-from openclaw_rl.trainers.balance import balanced, tokens_of
+from openclaw_rl.trainers.batch import balanced, tokens_of
 from openclaw_rl.trainers.lessons import lessons
 from openclaw_rl.trainers.process import TrainerProcess
 from openclaw_rl.trainers.settings import Method, MethodSettings, TrainerSettings

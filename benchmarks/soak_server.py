@@ -39,7 +39,7 @@ from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.runtime.installation import Installation, SharedParts, assembled
 from openclaw_rl.runtime.listening import listening
-from openclaw_rl.runtime.upkeep import giving_back
+from openclaw_rl.runtime.serving import giving_back
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.db import Store
 from openclaw_rl.testing.engine import ScriptedEngine

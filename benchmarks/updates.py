@@ -28,8 +28,8 @@ from benchmarks.kill_server import scripted_engine, serve_parts
 from benchmarks.recompute import make_adapter
 from benchmarks.swap import through_local
 from openclaw_rl.collect.stage import Collect, CollectSettings
-from openclaw_rl.judge.endpoint import EndpointChat
 from openclaw_rl.judge.llm import LlmJudge
+from openclaw_rl.judge.partners import EndpointChat
 from openclaw_rl.judge.settings import JudgeSettings
 from openclaw_rl.judge.stage import JudgeStage
 from openclaw_rl.publish.swap import ServedVersions

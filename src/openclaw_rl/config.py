@@ -19,7 +19,7 @@ import msgspec
 
 from openclaw_rl.cluster.settings import ClusterSettings
 from openclaw_rl.collect.stage import CollectSettings
-from openclaw_rl.core.kept_hint import Carry
+from openclaw_rl.core.hint import Carry
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.scope import Scopes
 from openclaw_rl.engines.settings import EngineSettings

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from openclaw_rl.cli import app
 from openclaw_rl.config import Config, read_config
-from openclaw_rl.core.kept_hint import Carry
+from openclaw_rl.core.hint import Carry
 from openclaw_rl.errors import ConfigError, DiskError, ModelError, OpenClawRLError
 
 

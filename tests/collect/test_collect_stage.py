@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from conversation import reply, serving, user
 
-from openclaw_rl.collect.classify import loops
+from openclaw_rl.collect.classify import Tally, loops
 from openclaw_rl.collect.stage import CollectSettings
-from openclaw_rl.collect.tally import Tally
 from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import Json, Message, Role, TextPart, ToolCall

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openclaw_rl.collect.classify import LEAST_LOOPED, LEAST_REPEATS, LONGEST_UNIT, loops
-from openclaw_rl.collect.prefixes import Index, extended, following, history_of
-from openclaw_rl.collect.replies import KnownReply
+from openclaw_rl.collect.histories import Index, KnownReply, extended, following, history_of
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import ImagePart, Message, Role, TextPart, ToolCall, message
 from openclaw_rl.testing.turns import a_turn

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from openclaw_rl.collect.prefixes import RequestMemory, history_of
+from openclaw_rl.collect.histories import RequestMemory, history_of
 from openclaw_rl.core.message import Message, Role, message
 
 

@@ -22,8 +22,7 @@ from openclaw_rl.engines.settings import EngineKind as EngineKindName
 from openclaw_rl.engines.settings import EngineSettings, RemoteSettings
 from openclaw_rl.errors import JudgeError
 from openclaw_rl.home.models import model_folder
-from openclaw_rl.judge.endpoint import EndpointChat
-from openclaw_rl.judge.local import EngineChat
+from openclaw_rl.judge.partners import EndpointChat, EngineChat
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.testing.engine import ScriptedEngine

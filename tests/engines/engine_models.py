@@ -14,7 +14,7 @@ from openclaw_rl.core.adapter import CONFIG, Adapter, digest_of_folder
 from openclaw_rl.core.completion import Finish, Scores
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import BASE, PolicyVersion
-from openclaw_rl.engines.local.adapter_files import read_adapter
+from openclaw_rl.engines.local.adapters import read_adapter
 from openclaw_rl.engines.local.core import Core
 from openclaw_rl.engines.local.wire import ScoreJob, StepOutput, Submit, Top
 

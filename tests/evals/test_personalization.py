@@ -15,11 +15,17 @@ from typer.testing import CliRunner
 from openclaw_rl.config import read_config
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.evals.personalization.figures import figures, median
-from openclaw_rl.evals.personalization.methods import METHODS, MOST_NOTES, Memory, chosen, config_text, read_recipe
-from openclaw_rl.evals.personalization.modes import Mode
+from openclaw_rl.evals.personalization.methods import (
+    METHODS,
+    MOST_NOTES,
+    Memory,
+    Mode,
+    chosen,
+    config_text,
+    read_recipe,
+)
 from openclaw_rl.evals.personalization.plan import EvalPlan, FinishedTrial, conditions_of, run_plan
-from openclaw_rl.evals.personalization.plots import running
-from openclaw_rl.evals.personalization.report import as_html, table, write_results
+from openclaw_rl.evals.personalization.report import as_html, running, table, write_results
 from openclaw_rl.evals.personalization.trials import (
     AGAIN,
     BEFORE,

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from openclaw_rl.evals.client import ClientReply, TurnNews
 from openclaw_rl.evals.demo.report import as_html, as_json, headline
-from openclaw_rl.evals.demo.view import DemoView, shortened
+from openclaw_rl.evals.demo.run import DemoView, shortened
 from openclaw_rl.evals.learning import Measuring, SessionStarted, Spoke
 from openclaw_rl.evals.people.users import Check
 from openclaw_rl.evals.records import Example, LearningReport, Measurement, SessionRecord, TurnRecord

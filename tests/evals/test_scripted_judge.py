@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.evals.scripted_judge import MODEL, scripted_judge
-from openclaw_rl.judge.endpoint import EndpointChat
 from openclaw_rl.judge.hint import marked_text
 from openclaw_rl.judge.llm import vote_of
+from openclaw_rl.judge.partners import EndpointChat
 from openclaw_rl.judge.prompt import Question, question
 
 REQUEST = (message(Role.USER, "What is 2 + 3?"),)

@@ -8,8 +8,7 @@ from random import Random
 
 from openclaw_rl.evals.people.exercises import ToyExercises
 from openclaw_rl.evals.people.wishes import WishKind
-from openclaw_rl.evals.personalization.methods import CARRIES
-from openclaw_rl.evals.personalization.modes import Mode
+from openclaw_rl.evals.personalization.methods import CARRIES, Mode
 from openclaw_rl.evals.personalization.plan import EvalPlan
 from openclaw_rl.evals.personalization.trials import BEFORE, LAST, MeasuredShares, Point, Trial
 from openclaw_rl.evals.wishes.report import as_html, as_markdown

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from openclaw_rl.core.message import Json, Role, message
 from openclaw_rl.errors import JudgeError
-from openclaw_rl.judge.endpoint import EndpointChat
+from openclaw_rl.judge.partners import EndpointChat
 
 ASK = [message(Role.USER, "How was it?")]
 GOOD: dict[str, Json] = {"choices": [{"message": {"role": "assistant", "content": "\\boxed{1}"}}]}

@@ -8,7 +8,7 @@ from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import EngineError, JudgeError, RequestError
-from openclaw_rl.judge.local import EngineChat
+from openclaw_rl.judge.partners import EngineChat
 from openclaw_rl.testing.engine import Says, ScriptedEngine
 from openclaw_rl.testing.renderer import END, LetterRenderer, ids_of, text_of
 

@@ -14,8 +14,8 @@ import pytest
 from aiohttp import web
 from judge_doubles import said, turn
 
-from openclaw_rl.judge.endpoint import EndpointChat
 from openclaw_rl.judge.llm import LlmJudge
+from openclaw_rl.judge.partners import EndpointChat
 from openclaw_rl.judge.settings import JudgeSettings
 from openclaw_rl.judge.stage import JudgeStage
 from openclaw_rl.store.db import Store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from openclaw_rl.judge.spelling import UNKNOWN, Spelling, letter_groups, spelling_bytes, spelling_of
+from openclaw_rl.judge.encoder import UNKNOWN, Spelling, letter_groups, spelling_bytes, spelling_of
 
 WORDS = ("please", "answer", "short", "shirt", "no")
 PARTS = ("<sh", "ort", "rt>", "<ple", "no>")

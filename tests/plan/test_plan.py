@@ -17,7 +17,7 @@ from openclaw_rl.plan.placing import GIB, PlanQuestion, placed
 from openclaw_rl.plan.shape import ModelShape, read_shape
 from openclaw_rl.plan.simulation import CARDS, Card, Habits, forecast
 from openclaw_rl.plan.takes import MemorySettings, ProcessMemory, policy, trainer
-from openclaw_rl.weights.lowbits import LowBitsLinear, lower
+from openclaw_rl.weights.forms import LowBitsLinear, lower
 
 SIZES: dict[str, object] = {
     "hidden_size": 128,

@@ -19,9 +19,9 @@ from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import BASE, PolicyVersion
-from openclaw_rl.publish.base_replies import BaseReplies
 from openclaw_rl.publish.divergence import Top
 from openclaw_rl.publish.gate import GateReport
+from openclaw_rl.publish.replies import BaseReplies
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.trial_prompts import TrialPrompts, VersionLessons, ordinary_requests
 from openclaw_rl.testing.renderer import LetterRenderer, ids_of

@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from openclaw_rl.publish.departures import chance, departure, reached
-from openclaw_rl.publish.divergence import Top
+from openclaw_rl.publish.divergence import Top, chance, departure, reached
 
 
 def top(**chances: float) -> Top:

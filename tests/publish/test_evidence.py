@@ -7,7 +7,7 @@ import random
 import pytest
 
 from openclaw_rl.core.version import SHARED, PolicyVersion
-from openclaw_rl.publish.evidence import LEAST, share_at_most, suspects, wealth, worth
+from openclaw_rl.publish.watch import LEAST, share_at_most, suspects, wealth, worth
 from openclaw_rl.store.tables.effects import CorrectionRecord
 
 CHANCE = 0.005

@@ -18,9 +18,8 @@ from openclaw_rl.core.sample import HintPrompt, Sample
 from openclaw_rl.core.turn import Session, Turn
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.publish.insisting import without_yielding
 from openclaw_rl.publish.settings import PublishSettings
-from openclaw_rl.publish.wishes import MeanShift
+from openclaw_rl.publish.wishes import MeanShift, without_yielding
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
 from openclaw_rl.testing.renderer import LetterRenderer, text_of
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from openclaw_rl.render.detokenise import TokenBytes
+from openclaw_rl.render.encoding import TokenBytes
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import ChatTemplate, compile_template
 

@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 import pytest
 
 from openclaw_rl.core.message import Message, Role, ToolCall, message
-from openclaw_rl.render.matching import key_of, matching
+from openclaw_rl.render.continuation import key_of, matching
 
 
 def by_digests(old: list[Message], new: list[Message]) -> dict[int, int]:

@@ -11,7 +11,7 @@ import pytest
 SCRIPT = """
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from openclaw_rl.runtime.upkeep import give_back
+from openclaw_rl.core.memory import give_back
 def rss_bytes():
     return int(open("/proc/self/statm").read().split()[1]) * 4096
 def work(_):
@@ -39,7 +39,7 @@ def test_what_threads_have_freed_does_not_stay_with_the_process() -> None:
 
 COLLECTING = """
 import gc
-from openclaw_rl.runtime.upkeep import set_aside
+from openclaw_rl.runtime.serving import set_aside
 held = [[[] for _ in range(100)] for _ in range(1000)]  # what a program has loaded
 looked = []
 gc.callbacks.append(lambda phase, info: looked.append(len(gc.get_objects())) if phase == "start" else None)

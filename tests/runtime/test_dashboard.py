@@ -12,9 +12,9 @@ from prometheus_client import CollectorRegistry
 from test_gauges import _installation
 
 from openclaw_rl.home.exposure import GuardGauges, meter_of
-from openclaw_rl.runtime.gauges import PREFIX, DoorGauges, LearningGauges, SinkGauges
+from openclaw_rl.runtime.listening import PREFIX, DoorGauges, LearningGauges, SinkGauges
 from openclaw_rl.runtime.loop_watch import LoopWatch
-from openclaw_rl.serve.door.connections import Door
+from openclaw_rl.serve.door.limits import Door
 from openclaw_rl.serve.metrics import Metrics
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.db import Store

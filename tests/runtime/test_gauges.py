@@ -16,8 +16,8 @@ from openclaw_rl.core.turn import Arrival, Turn
 from openclaw_rl.home.models import model_folder
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
-from openclaw_rl.runtime.gauges import LearningGauges
 from openclaw_rl.runtime.installation import Installation, SharedParts, assembled
+from openclaw_rl.runtime.listening import LearningGauges
 from openclaw_rl.store.db import Store
 from openclaw_rl.testing.judge import ScriptedJudge
 from openclaw_rl.testing.trainer import ScriptedTrainer

@@ -10,8 +10,7 @@ import pytest_asyncio
 from serve_doubles import Serving, serving
 
 from openclaw_rl.core.episode import Episode, EpisodeStep
-from openclaw_rl.core.hint import Hint
-from openclaw_rl.core.kept_hint import Carry
+from openclaw_rl.core.hint import Carry, Hint
 from openclaw_rl.core.message import Json
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.serve.parts import ServeParts

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from openclaw_rl.serve.door.connections import Door
+from openclaw_rl.serve.door.limits import Door
 
 ASKED = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
 

@@ -11,7 +11,7 @@ import pytest
 SCRIPT = """
 import resource, logging
 logging.basicConfig(level=logging.WARNING)
-from openclaw_rl.serve.door.connections import room_for
+from openclaw_rl.serve.door.limits import room_for
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, {hard}))
 print(room_for(300), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 """

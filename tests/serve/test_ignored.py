@@ -17,8 +17,8 @@ from serve_doubles import Serving, serving
 from openclaw_rl.render.passes import names_read
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import compile_template
+from openclaw_rl.serve.answers import note_headers
 from openclaw_rl.serve.apis.messages.tools import ToolParam, tools_of
-from openclaw_rl.serve.notes import note_headers
 from openclaw_rl.store.db import Store
 
 KEY = {"Authorization": "Bearer secret"}

@@ -6,7 +6,7 @@ import asyncio
 
 from aiohttp.test_utils import make_mocked_request
 
-from openclaw_rl.serve.outbox import Outbox
+from openclaw_rl.serve.stream import Outbox
 from openclaw_rl.testing.clock import Clock
 
 

@@ -19,7 +19,7 @@ from openclaw_rl.errors import StoreError
 from openclaw_rl.store.connection import in_plain_words, open_writer
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
-from openclaw_rl.store.writer import Transaction, Writer
+from openclaw_rl.store.threads import Transaction, Writer
 from openclaw_rl.testing.turns import a_sample, a_turn
 
 WRITE = """

@@ -17,7 +17,7 @@ from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.sample import Outcome, Peer
 from openclaw_rl.errors import RequestError
-from openclaw_rl.runtime.upkeep import DAY_S, retain
+from openclaw_rl.runtime.serving import DAY_S, retain
 from openclaw_rl.store.connection import open_writer
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.export import record_of

@@ -17,7 +17,7 @@ from openclaw_rl.errors import StoreError
 from openclaw_rl.store.connection import open_writer
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.forget.selection import ForgetSelection, ForgetTarget
-from openclaw_rl.store.writer import Writer
+from openclaw_rl.store.threads import Writer
 from openclaw_rl.testing.turns import a_turn
 
 CANARY = "plum-violin-harbour-ninety"

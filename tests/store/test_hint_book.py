@@ -14,8 +14,7 @@ import pytest
 import pytest_asyncio
 from older_stores import take_back
 
-from openclaw_rl.core.hint import Hint, HintSource, PlacedHint
-from openclaw_rl.core.kept_hint import HintState
+from openclaw_rl.core.hint import Hint, HintSource, HintState, PlacedHint
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource

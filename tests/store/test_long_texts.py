@@ -11,8 +11,7 @@ from openclaw_rl.core.masked import Private
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.redact.find import Finder, Found
-from openclaw_rl.store.redact.masker import LONG_CHARS, Masker
+from openclaw_rl.store.redact.masker import LONG_CHARS, Finder, Found, Masker
 from openclaw_rl.testing.turns import a_turn
 
 LONG = "a long text " * (LONG_CHARS // 12 + 1)

@@ -16,7 +16,7 @@ from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.doctor.check import check_home
 from openclaw_rl.errors import RequestError, StoreError
 from openclaw_rl.owner.forget_offline import forget, preview, summary
-from openclaw_rl.runtime.upkeep import DAY_S, retain
+from openclaw_rl.runtime.serving import DAY_S, retain
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.forget.selection import ForgetTarget
 from openclaw_rl.store.pictures import FOLDER, PictureName, png_problem

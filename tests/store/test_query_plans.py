@@ -17,7 +17,7 @@ from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.store.connection import open_writer
 from openclaw_rl.store.tables import episodes, hints, ledger, listing, samples, sessions, turns, versions
-from openclaw_rl.store.writer import Transaction
+from openclaw_rl.store.threads import Transaction
 from openclaw_rl.testing.turns import a_sample, a_turn
 
 SAID = NextState("t0", (message(Role.USER, "no"),), NextStateSource.USER)

@@ -14,8 +14,7 @@ from openclaw_rl.core.masked import Private, marks_in
 from openclaw_rl.core.message import Message, Role, TextPart, ToolCall, message
 from openclaw_rl.core.next_state import Feedback
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.redact.find import OVERLAP, PIECE, is_luhn
-from openclaw_rl.store.redact.masker import NO_IDS, Masker
+from openclaw_rl.store.redact.masker import NO_IDS, OVERLAP, PIECE, Masker, is_luhn
 from openclaw_rl.store.settings import Redact
 from openclaw_rl.testing.turns import a_turn
 

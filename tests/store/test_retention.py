@@ -11,7 +11,7 @@ from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.verdict import Verdict, VerdictSource
-from openclaw_rl.runtime.upkeep import DAY_S, retain
+from openclaw_rl.runtime.serving import DAY_S, retain
 from openclaw_rl.store.db import Store
 from openclaw_rl.testing.turns import a_turn
 

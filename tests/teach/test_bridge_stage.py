@@ -11,8 +11,7 @@ import pytest_asyncio
 from carry_doubles import BARE, WISHED, Wishful, label_renderer
 
 from openclaw_rl.core.completion import Completion, Finish
-from openclaw_rl.core.hint import Hint
-from openclaw_rl.core.kept_hint import Carry
+from openclaw_rl.core.hint import Carry, Hint
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.turn import Turn

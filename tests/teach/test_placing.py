@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from openclaw_rl.core.hint import Hint, HintSource, PlacedHint
-from openclaw_rl.core.kept_hint import Carry, HintState, KeptHint
+from openclaw_rl.core.hint import Carry, Hint, HintSource, HintState, KeptHint, PlacedHint
 from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.turn import Placement, Turn, TurnKind
 from openclaw_rl.store.db import Store

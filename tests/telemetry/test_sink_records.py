@@ -14,7 +14,7 @@ from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.store.connection import open_writer
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.writer import Transaction, Writer
+from openclaw_rl.store.threads import Transaction, Writer
 from openclaw_rl.telemetry.records import evaluation, event_record, numbers_of
 from openclaw_rl.telemetry.settings import MetricsSettings, SinkKind, TracesSettings
 from openclaw_rl.telemetry.spans import SpanMaker, span_id, trace_id

@@ -10,8 +10,7 @@ from train_doubles import STEPPED, Following, rehearsal
 from train_flow import SETTINGS, Flow, flowing
 
 from openclaw_rl.core.adapter import StepReport
-from openclaw_rl.core.hint import Hint, HintSource
-from openclaw_rl.core.kept_hint import HintState, KeptHint
+from openclaw_rl.core.hint import Hint, HintSource, HintState, KeptHint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.manifest import read_manifest
 from openclaw_rl.core.sample import Wants
@@ -19,7 +18,7 @@ from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.store.connection import NAME, open_writer
 from openclaw_rl.store.forget.selection import learners
 from openclaw_rl.store.mend.check import check_rows
-from openclaw_rl.train.rehearsal import RehearsalBudget, again, chosen, is_asked_for, wished_since
+from openclaw_rl.train.schedule import RehearsalBudget, again, chosen, is_asked_for, wished_since
 from openclaw_rl.train.settings import TrainSettings
 
 

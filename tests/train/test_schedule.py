@@ -11,8 +11,7 @@ from train_doubles import rehearsal, sample
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.sample import Sample, Wants, teaches
 from openclaw_rl.core.version import SHARED, PolicyVersion
-from openclaw_rl.train.rehearsal import RehearsalBudget
-from openclaw_rl.train.schedule import Moment, batch, is_open, outdated, why_waiting
+from openclaw_rl.train.schedule import Moment, RehearsalBudget, batch, is_open, outdated, why_waiting
 from openclaw_rl.train.settings import TrainSettings
 
 SETTINGS = TrainSettings(batch_size=4, min_batch=2, max_wait_s=60.0, idle_s=10.0, train_window="22-6")

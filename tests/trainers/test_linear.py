@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from openclaw_rl.trainers.linear import Frozen, FrozenLoraTerm, Lora
-from openclaw_rl.weights.packed import PackedLinear, pack
+from openclaw_rl.weights.forms import PackedLinear, pack
 
 
 def layer(*, bias: bool) -> nn.Linear:

@@ -17,7 +17,7 @@ from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.trainers.lessons import TermWeights, lessons
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.objective import LossSums, Objective, Targets
-from openclaw_rl.trainers.sampled import SelectedTokens
+from openclaw_rl.trainers.references import SelectedTokens
 from openclaw_rl.trainers.settings import Method, MethodSettings
 
 ONE, TWO = PolicyVersion("shared", 1), PolicyVersion("shared", 2)

@@ -16,8 +16,7 @@ from trainer_models import Recorder, settings_of
 from openclaw_rl.core.adapter import StepReport, files_of
 from openclaw_rl.core.sample import HintPrompt, Sample
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.trainers.balance import balanced, tokens_of
-from openclaw_rl.trainers.batch import Reading
+from openclaw_rl.trainers.batch import Reading, balanced, tokens_of
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.ranks import ALONE, Ranks
 from openclaw_rl.trainers.settings import Method, MethodSettings, TrainerSettings

@@ -19,10 +19,10 @@ from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.trainer_state import FACTS, STATE
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import AdapterError, TrainerError
+from openclaw_rl.trainers.checkpoint import CheckpointCache
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.process import TrainerProcess
 from openclaw_rl.trainers.settings import Method, MethodSettings
-from openclaw_rl.trainers.shelf import CheckpointCache
 
 SETTINGS = settings_of(MethodSettings(name=Method.COMBINE))
 SHARED_ONE, SHARED_TWO = PolicyVersion("shared", 1), PolicyVersion("shared", 2)

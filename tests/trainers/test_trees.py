@@ -17,11 +17,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from openclaw_rl.core.sample import HintPrompt, Sample
 from openclaw_rl.trainers import trees
 from openclaw_rl.trainers.batch import ConstantPrompts, Reading, read
-from openclaw_rl.trainers.forest import packed, planted
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.model import load
 from openclaw_rl.trainers.settings import Method, MethodSettings
-from openclaw_rl.trainers.trees import SequenceTail, Trees
+from openclaw_rl.trainers.trees import SequenceTail, Trees, packed, planted
 
 FAMILIES = ["llama", "qwen2", "qwen3", "qwen3_moe", "mistral", "gemma3_text"]
 SEQUENCES = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=7), min_size=1, max_size=12)

@@ -18,9 +18,9 @@ from openclaw_rl.core.verdict import Verdict, VerdictSource, Vote
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import DiskError
 from openclaw_rl.serve.control.learning import headline
-from openclaw_rl.serve.remembered import Remembered
+from openclaw_rl.serve.parts import Remembered
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.tables.taught import TaughtWish
+from openclaw_rl.store.tables.effects import TaughtWish
 from openclaw_rl.testing.folders import a_small_adapter, add_version
 from openclaw_rl.testing.turns import a_sample, a_turn
 

@@ -13,7 +13,7 @@ from yarl import URL
 
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.rights import KnownKey
-from openclaw_rl.serve.door.signed_in import LIFE_S, MOST, SignIns
+from openclaw_rl.serve.door.auth import LIFE_S, MOST, SignIns
 from openclaw_rl.ui.page import page_files
 
 OWN = {"X-OpenClaw-RL-Page": "1", "Sec-Fetch-Site": "same-origin"}

@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import BASE, PolicyVersion
-from openclaw_rl.engines.local.adapter_files import read_adapter
+from openclaw_rl.engines.local.adapters import read_adapter
 from openclaw_rl.engines.local.build import open_core
 from openclaw_rl.engines.local.core import Core
 from openclaw_rl.engines.local.wire import Submit

@@ -19,7 +19,7 @@ from openclaw_rl.core.version import BASE
 from openclaw_rl.engines.settings import EngineKind, EngineSettings
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.trainers.linear import LowBitsMatmul
-from openclaw_rl.weights.lowbits import LowBitsLinear, in_low_bits, joined, lower
+from openclaw_rl.weights.forms import LowBitsLinear, in_low_bits, joined, lower
 from openclaw_rl.weights.shared import count_of
 
 # The largest gap of a token in nats: what the number format of the products leaves, whatever the weights are held in.
@@ -170,7 +170,7 @@ def test_loading_the_library_fetches_no_kernel(tmp_path: Path) -> None:
     """bitsandbytes asks the package `kernels` for code on some CPUs: here one that would leave a mark."""
     (tmp_path / "kernels.py").write_text("open('fetched', 'w').close()\ndef get_kernel(*a, **k): raise OSError\n")
     script = (
-        "import torch, sys; from openclaw_rl.weights.lowbits import in_low_bits; in_low_bits(torch.ones(1, 64), 4);"
+        "import torch, sys; from openclaw_rl.weights.forms import in_low_bits; in_low_bits(torch.ones(1, 64), 4);"
         "assert 'kernels' not in sys.modules; import kernels"
     )
     path = [str(tmp_path), *sys.path]
@@ -184,7 +184,7 @@ def test_loading_the_library_fetches_no_kernel(tmp_path: Path) -> None:
 def test_without_the_library_the_message_says_what_to_install() -> None:
     script = (
         "import sys, torch; sys.modules['bitsandbytes'] = None\n"
-        "from openclaw_rl.weights.lowbits import in_low_bits\n"
+        "from openclaw_rl.weights.forms import in_low_bits\n"
         "from openclaw_rl.errors import ConfigError\n"
         "try: in_low_bits(torch.ones(1, 64), 4)\n"
         "except ConfigError as error: print(error.problem, '|', error.fix)"

@@ -16,9 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from openclaw_rl.weights.lowbits import LowBitsLinear, joined, lower
+from openclaw_rl.weights.forms import LowBitsLinear, PackedLinear, can_pack, joined, lower, packed_as_one
 from openclaw_rl.weights.mapped_files import make, mapped, remove_unused
-from openclaw_rl.weights.packed import PackedLinear, can_pack, packed_as_one
 from openclaw_rl.weights.shared import LEAST, count_of, hold_once
 
 CPU = torch.device("cpu")

@@ -11,7 +11,7 @@ import typer
 
 from openclaw_rl.cli import eval_tasks, judging
 from openclaw_rl.cli.common import print_evaluation, run_in_order, say
-from openclaw_rl.evals.personalization.modes import Mode
+from openclaw_rl.evals.personalization.methods import Mode
 
 if TYPE_CHECKING:
     from openclaw_rl.evals.personalization.plan import EvalPlan

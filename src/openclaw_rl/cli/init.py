@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from openclaw_rl.cli.common import Home, say
-from openclaw_rl.core.kept_hint import Carry
+from openclaw_rl.core.hint import Carry
 from openclaw_rl.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:

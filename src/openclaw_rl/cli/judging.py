@@ -24,8 +24,8 @@ from openclaw_rl.evals.judging.measure import SAID, JudgedCase, as_json, judged
 from openclaw_rl.home.models import model_folder
 from openclaw_rl.judge.classifier import ClassifierJudge
 from openclaw_rl.judge.encoder import Encoder, has_classifier
-from openclaw_rl.judge.endpoint import EndpointChat
 from openclaw_rl.judge.llm import LlmJudge
+from openclaw_rl.judge.partners import EndpointChat
 from openclaw_rl.judge.settings import HintFrom, JudgeSettings
 
 app = typer.Typer()

@@ -15,8 +15,7 @@ from functools import partial
 
 from openclaw_rl.collect.clients.rules import ClientRules
 from openclaw_rl.collect.evidence import DISTINCT, Alignment, align, said
-from openclaw_rl.collect.prefixes import History, Index, extended
-from openclaw_rl.collect.replies import KnownReply
+from openclaw_rl.collect.histories import History, Index, KnownReply, extended
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Message, Role
 from openclaw_rl.core.turn import Turn

@@ -11,37 +11,48 @@ from functools import partial
 from typing import ClassVar
 from urllib.parse import unquote
 
-from openclaw_rl.collect.classify import degenerate, kind_of
+from openclaw_rl.collect.classify import Tally, degenerate, kind_of
 from openclaw_rl.collect.clients.by_rules import RuleClient
 from openclaw_rl.collect.clients.rules import AnyClient, ClientRules, Directory, known_clients, without_headers
-from openclaw_rl.collect.episodes import ClaimedStep, names_episode, step_of
-from openclaw_rl.collect.hearing import PendingAnswer, heard_in, note
-from openclaw_rl.collect.naming import claimed, family
-from openclaw_rl.collect.past import Continuation, HistoryOwner, Past
-from openclaw_rl.collect.prefixes import (
+from openclaw_rl.collect.histories import (
     History,
     Index,
+    KnownReply,
     RememberedRequest,
     RequestMemory,
     digested,
     extended,
     history_of,
 )
-from openclaw_rl.collect.replies import KnownReply
+from openclaw_rl.collect.past import Continuation, HistoryOwner, Past
 from openclaw_rl.collect.sessions import (
+    ClaimedStep,
     NamedSession,
     agent_of,
+    claimed,
+    family,
     fresh_session,
+    names_episode,
     previous_response,
     says_done,
     session_name,
     space_in,
     space_of,
+    step_of,
     user_of,
 )
 from openclaw_rl.collect.signs import ProgramTextDetector
-from openclaw_rl.collect.speaker import Listener, asks_for_summary, is_vouched_for, newest, opening_texts, side_by_sign
-from openclaw_rl.collect.tally import Tally
+from openclaw_rl.collect.speaker import (
+    Listener,
+    PendingAnswer,
+    asks_for_summary,
+    heard_in,
+    is_vouched_for,
+    newest,
+    note,
+    opening_texts,
+    side_by_sign,
+)
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import Message, Role, TextPart
 from openclaw_rl.core.turn import Arrival, Placement, Turn, TurnKind

@@ -7,8 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from openclaw_rl.config import read_config
-from openclaw_rl.core.hint import Hint, HintSource
-from openclaw_rl.core.kept_hint import Carry
+from openclaw_rl.core.hint import Carry, Hint, HintSource
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.home.folder import address_of

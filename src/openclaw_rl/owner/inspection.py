@@ -17,9 +17,9 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.errors import ConfigError, StoreError
 from openclaw_rl.home.folder import address_of
 from openclaw_rl.home.reach import answer_of, asked, asking, opened
+from openclaw_rl.serve.answers import turn_of_response
 from openclaw_rl.serve.control.overruling import MOST_ROWS, overruled_json
 from openclaw_rl.serve.control.views import episode_json, episode_line, turn_json, turn_line
-from openclaw_rl.serve.ids import turn_of_response
 from openclaw_rl.store.forms import ExportForm
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from openclaw_rl.errors import ModelError
 
-BLOCK = 64  # inputs of a layer that can be held in few bits are a multiple of it; see weights/lowbits.py
+BLOCK = 64  # inputs of a layer that can be held in few bits are a multiple of it; see weights/forms.py
 NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
 TIED_UNLESS_SAID = {"gemma", "gemma2", "gemma3", "gemma3_text"}
 NORMED_HEADS = {"qwen3", "qwen3_moe", "gemma3", "gemma3_text"}

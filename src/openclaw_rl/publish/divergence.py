@@ -1,4 +1,4 @@
-"""How far two models' distributions are apart, by the likeliest tokens of each."""
+"""How far two models' distributions are apart, and how often one departs from the other, by the likeliest tokens."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from collections.abc import Sequence
 
 LEAST_MASS = 1e-9
 Top = tuple[tuple[int, float], ...]
+LIKELIER = 10.0  # a token that a version finds this many times likelier than any reading is not the base model's
+SURE = 0.8  # a token to which each reading gives this probability is content: no wish concerns it
+WISHED = 0.05  # a token with this probability in one reading, and at most half of it in another, concerns a wish
+LEAST = 1e-9
 
 
 def divergence(candidate: Top, base: Top) -> float:
@@ -38,3 +42,82 @@ def sum_of_divergence(candidate: Sequence[Top], base: Sequence[Top]) -> float:
 def mean_divergence(candidate: Sequence[Top], base: Sequence[Top]) -> float:
     """The mean over positions; there is at least one."""
     return sum_of_divergence(candidate, base) / len(candidate)
+
+
+def departure(candidate: Top, readings: Sequence[Top], *, temperature: float) -> float:
+    """The probability that the next token, drawn at this temperature, is none that the base model could have said.
+
+    The base model reads a prompt in several ways: unchanged, and with the wishes of its user in it. A version that
+    learned these wishes replies as the base model does in one of the readings, or somewhere between them. It departs if
+    it says a token that none of them would, or loses a token that all of them are sure of. The figures are
+    probabilities, so they mean the same for a model of any size. A probability of one in twenty shows in a few replies,
+    before one goes wrong.
+
+    It is the larger of two: the probability that the candidate gives to tokens `LIKELIER` than under any reading, and,
+    if all readings are `SURE` of one token, the probability that it takes from that one. Probability given to a token
+    that the wishes make likelier is not lost, unless it is much more: a wish that the base model follows sometimes is
+    followed.
+    """
+    if not candidate or not all(readings):
+        return 0.0
+    drawn = _drawn(candidate, temperature)
+    known = [dict(reading) for reading in readings]
+    most = [_most_unnamed(reading) for reading in readings]
+    high = {
+        token: max(reading.get(token, unnamed) for reading, unnamed in zip(known, most, strict=True))
+        for token, _ in candidate
+    }
+    strange = sum(drawn[token] for token, logp in candidate if logp - math.log(LIKELIER) > high[token])
+    likeliest = {max(reading, key=lambda item: item[1])[0] for reading in readings}
+    token = likeliest.pop()
+    if likeliest or min(reading[token] for reading in known) < math.log(SURE):
+        return strange
+    kept = min(_drawn(reading, temperature)[token] for reading in readings)
+    wished = sum(
+        drawn[other]
+        for other, logp in candidate
+        if other != token and logp - math.log(LIKELIER) <= high[other] and _is_wished(other, known)
+    )
+    return max(strange, kept - drawn.get(token, 0.0) - wished)
+
+
+def _is_wished(token: int, readings: Sequence[dict[int, float]]) -> bool:
+    """Whether the readings differ about a token that one of them would say: a wish concerns it."""
+    given = [math.exp(reading[token]) if token in reading else 0.0 for reading in readings]
+    return max(given) >= WISHED and 2 * min(given) <= max(given)
+
+
+def chance(departures: Sequence[float], reached: Sequence[float] = ()) -> float:
+    """The chance that a reply departs anywhere, of the chances of its tokens and how surely each is reached."""
+    left = 1.0
+    for index, one in enumerate(departures):
+        left *= 1.0 - min(1.0, one) * (reached[index] if reached else 1.0)
+    return 1.0 - left
+
+
+def reached(candidate: Sequence[float], readings: Sequence[Sequence[float]]) -> list[float]:
+    """How likely the candidate reaches each token of a reply that a reading gave, relative to that reading.
+
+    All are log-probabilities of the reply's own tokens. What the candidate would say after words that it never says
+    does not matter: a wish that is not yet learned is not damage.
+    """
+    found, share = [], 1.0
+    for index, logp in enumerate(candidate):
+        found.append(share)
+        share *= min(1.0, math.exp(min(0.0, logp - max(reading[index] for reading in readings))))
+    return found
+
+
+def _drawn(top: Top, temperature: float) -> dict[int, float]:
+    """The chances of the named tokens at a temperature; what is not named is left out, being less likely still."""
+    best = max(logp for _, logp in top)
+    heat = max(temperature, 0.05)
+    weights = {token: math.exp((logp - best) / heat) for token, logp in top}
+    total = sum(weights.values())
+    return {token: weight / total for token, weight in weights.items()}
+
+
+def _most_unnamed(top: Top) -> float:
+    """The highest log-probability that a token may have which is not among the likeliest."""
+    rest = 1.0 - sum(math.exp(logp) for _, logp in top)
+    return min(math.log(max(rest, LEAST)), *(logp for _, logp in top))

@@ -16,14 +16,13 @@ from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
 from openclaw_rl.publish import replies, wishes
-from openclaw_rl.publish.base_replies import BaseReplies, DepartureShare, mean_departure
 from openclaw_rl.publish.divergence import sum_of_divergence
-from openclaw_rl.publish.insisting import RepeatedWishes, most_against, without_yielding
+from openclaw_rl.publish.replies import BaseReplies, DepartureShare, mean_departure
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.tasks import TaskProbe
 from openclaw_rl.publish.trial_prompts import TrialPrompts, VersionLessons
 from openclaw_rl.publish.versions import ancestors
-from openclaw_rl.publish.wishes import MeanShift
+from openclaw_rl.publish.wishes import MeanShift, RepeatedWishes, most_against, without_yielding
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import TurnRow, VersionRow
 

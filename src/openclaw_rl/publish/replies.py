@@ -1,18 +1,165 @@
-"""Short trial replies of a version, and what is wrong with them: none, no end, a loop, more words, more of the same."""
+"""Short replies to the prompts that versions are tried on: those of the base model, and a version's beside them."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from openclaw_rl.core.protocols import Renderer
+from openclaw_rl.core.completion import Finish
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.protocols import Engine, Renderer
+from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import RequestError
-from openclaw_rl.publish.base_replies import BaseReplies, ScoredReply
+from openclaw_rl.publish.divergence import Top, chance, departure, reached
 
+TOP_K = 20
+REMEMBERED = 64  # prompts: the next version is mostly tried on the same
 RUN = 4  # tokens: a run of this many that was in the reply before is a repetition
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPrompt:
+    """A prompt to try versions on, and the prompts in which the base model reads it: unchanged, told wishes after its
+    reply, and with wishes.
+
+    The base model answers the last of these readings.
+    """
+
+    bare: Prompt
+    readings: tuple[Prompt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredReply:
+    """A sampled reply, with the likeliest tokens and the log-probability at each place under its own model."""
+
+    tokens: tuple[int, ...]
+    tops: tuple[Top, ...]
+    logp: tuple[float, ...]
+    has_ended: bool  # not cut by its length
+
+    @property
+    def nats(self) -> float:
+        """How unsure the speaker was, in nats a token."""
+        return -sum(self.logp) / len(self.logp)
+
+
+@dataclass(frozen=True, slots=True)
+class BaseReply:
+    """The base model's own reply to a trial prompt, and how each reading finds it."""
+
+    said: ScoredReply
+    tops: tuple[tuple[Top, ...], ...]
+    logps: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DepartureShare:
+    """How likely a version departs from the base model in its own reply to a prompt, and along the base model's."""
+
+    own: float
+    shown: float
+    reply: ScoredReply
+    base: BaseReply
+
+
+@dataclass(slots=True)
+class BaseReplies:
+    """What the base model says to the prompts that versions are tried on, and how it reads what others say to them.
+
+    Asks the engine. `stop_ids` end a reply, `most` tokens cut it, `temperature` is what it is drawn at.
+    """
+
+    engine: Engine
+    stop_ids: tuple[int, ...]
+    most: int
+    temperature: float = 0.7
+    _said: OrderedDict[tuple[int, ...], ScoredReply] = field(default_factory=OrderedDict)
+    _known: OrderedDict[tuple[tuple[int, ...], ...], BaseReply] = field(default_factory=OrderedDict)
+
+    async def said(self, prompt: TrialPrompt) -> ScoredReply:
+        """The base model's reply to the last reading; sampled once for each."""
+        key = prompt.readings[-1].tokens
+        if key not in self._said:
+            self._said[key] = await self.reply(prompt.readings[-1], BASE)
+            if len(self._said) > REMEMBERED:
+                self._said.popitem(last=False)
+        return self._said[key]
+
+    async def of(self, prompt: TrialPrompt) -> BaseReply:
+        """The same reply, and how each reading finds it."""
+        key = tuple(reading.tokens for reading in prompt.readings)
+        if key not in self._known:
+            said = await self.said(prompt)
+            read = await asyncio.gather(*(self._scored(one, said.tokens, BASE) for one in prompt.readings[:-1]))
+            tops = (*(top for top, _ in read), said.tops)
+            self._known[key] = BaseReply(said, tops, (*(logp for _, logp in read), said.logp))
+            if len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)
+        return self._known[key]
+
+    async def reply(self, prompt: Prompt, version: PolicyVersion, *, most: int = 0) -> ScoredReply:
+        """What a version says. Raises EngineError or RequestError if the engine cannot be asked now."""
+        sampling = Sampling(
+            max_tokens=most or self.most,
+            temperature=self.temperature,
+            seed=0,
+            top_logprobs=TOP_K,
+            stop_ids=self.stop_ids,
+        )
+        said = [item async for item in self.engine.generate(prompt, sampling, version)]
+        return ScoredReply(
+            tuple(item.token for item in said),
+            tuple(item.top for item in said),
+            tuple(item.logp for item in said),
+            has_ended=bool(said) and said[-1].finish is Finish.STOP,
+        )
+
+    def let_go(self) -> None:
+        """Holds nothing of any prompt."""
+        self._said.clear()
+        self._known.clear()
+
+    async def departed(self, prompt: TrialPrompt, reply: ScoredReply, version: PolicyVersion) -> DepartureShare:
+        """How likely the version departs, given its own reply."""
+        base = await self.of(prompt)
+        (shown, logp), *read = await asyncio.gather(
+            self._scored(prompt.bare, base.said.tokens, version),
+            *(self._scored(one, reply.tokens, BASE) for one in prompt.readings),
+        )
+        return await asyncio.to_thread(self._measured, reply, [top for top, _ in read], base, shown, logp)
+
+    def _measured(
+        self,
+        reply: ScoredReply,
+        read: Sequence[tuple[Top, ...]],
+        base: BaseReply,
+        shown: tuple[Top, ...],
+        logp: tuple[float, ...],
+    ) -> DepartureShare:
+        own = [self._at(top, [each[at] for each in read]) for at, top in enumerate(reply.tops)]
+        along = [self._at(top, [each[at] for each in base.tops]) for at, top in enumerate(shown)]
+        return DepartureShare(chance(own), chance(along, reached(logp, base.logps)), reply, base)
+
+    def _at(self, candidate: Top, readings: Sequence[Top]) -> float:
+        return departure(candidate, readings, temperature=self.temperature)
+
+    async def _scored(
+        self, prompt: Prompt, tokens: tuple[int, ...], version: PolicyVersion
+    ) -> tuple[tuple[Top, ...], tuple[float, ...]]:
+        whole = Prompt(prompt.tokens + tokens, images=prompt.images)
+        found = await self.engine.score(whole, start=len(prompt), version=version, top_k=TOP_K)
+        return found.top, found.logp
+
+
+def mean_departure(found: Sequence[DepartureShare]) -> float:
+    """The share of replies that depart, of the version's own or along the base model's, whichever is more."""
+    own, shown = (sum(values) / len(found) for values in ([one.own for one in found], [one.shown for one in found]))
+    return max(own, shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +178,7 @@ class TrialReply:
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """Lets versions reply."""
+    """Lets versions reply shortly, and finds what is wrong: no reply, no end, a loop, more words, more of the same."""
 
     renderer: Renderer
     base: BaseReplies

@@ -22,8 +22,7 @@ from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import RequestError
-from openclaw_rl.publish.base_replies import BaseReplies, TrialPrompt
-from openclaw_rl.publish.replies import is_loop
+from openclaw_rl.publish.replies import BaseReplies, TrialPrompt, is_loop
 from openclaw_rl.store.db import Store
 
 LESS_SURE = 1.5  # times as unsure, in nats a token, as of the users' own prompts

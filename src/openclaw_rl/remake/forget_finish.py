@@ -25,8 +25,8 @@ from openclaw_rl.core.to_end import to_end
 from openclaw_rl.core.version import PolicyVersion, parse_version
 from openclaw_rl.errors import OpenClawRLError, StoreError
 from openclaw_rl.publish.swap import ServedVersions
-from openclaw_rl.remake.forget_ground import grounded
 from openclaw_rl.remake.forget_plan import Certificate, ForgetPlan, RebuiltVersion, moment, write_certificate
+from openclaw_rl.remake.restore import grounded
 from openclaw_rl.remake.steps import REPLAYED, PastStep, RetakeResult, StartWeights, StepReplayer, folder_in
 from openclaw_rl.store.connection import NAME, open_writer
 from openclaw_rl.store.db import Store

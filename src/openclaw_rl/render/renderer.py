@@ -19,13 +19,11 @@ from openclaw_rl.core.message import Json, Message, Tool
 from openclaw_rl.core.prompt import Prompt, Segment
 from openclaw_rl.core.sampling import Grammar
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.render.continuation import ContinuedPrompt, continued
-from openclaw_rl.render.detokenise import TokenBytes
-from openclaw_rl.render.encoding import TooManyTokens, count, longest_token
+from openclaw_rl.render.continuation import ContinuedPrompt, alike, continued
+from openclaw_rl.render.encoding import TokenBytes, TooManyTokens, count, longest_token
 from openclaw_rl.render.ends import ends_of_replies
 from openclaw_rl.render.forms import AnswerForm, Speech, grammar_of
 from openclaw_rl.render.held import BoundedCache
-from openclaw_rl.render.matching import alike
 from openclaw_rl.render.parsers import Family, StreamParser, family_of, opens_thinking, parser_of, writes_fences
 from openclaw_rl.render.parsers.mistral import with_nine_letters
 from openclaw_rl.render.parsers.plain import PlainParser

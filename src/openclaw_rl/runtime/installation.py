@@ -17,8 +17,8 @@ from openclaw_rl.collect.clients.rules import known_clients, readable
 from openclaw_rl.collect.stage import Collect
 from openclaw_rl.config import Config
 from openclaw_rl.core.facts import StoreFacts
+from openclaw_rl.core.hint import Carry
 from openclaw_rl.core.host import Host
-from openclaw_rl.core.kept_hint import Carry
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.protocols import Chat, Engine, Judge, Trainer
 from openclaw_rl.core.sample import Wants
@@ -31,9 +31,8 @@ from openclaw_rl.home.keys import KeyBook
 from openclaw_rl.home.models import local_folder, model_folder, named_ends
 from openclaw_rl.judge.classifier import ClassifierJudge
 from openclaw_rl.judge.encoder import Encoder, has_classifier
-from openclaw_rl.judge.endpoint import EndpointChat
 from openclaw_rl.judge.llm import LlmJudge
-from openclaw_rl.judge.local import EngineChat
+from openclaw_rl.judge.partners import EndpointChat, EngineChat
 from openclaw_rl.judge.stage import JudgeStage
 from openclaw_rl.publish.gate import Gate
 from openclaw_rl.publish.pruning import Pruning

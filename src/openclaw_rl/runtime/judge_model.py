@@ -18,7 +18,7 @@ from openclaw_rl.engines.local.client import LocalEngine
 from openclaw_rl.engines.open import open_engine
 from openclaw_rl.engines.settings import EngineKind, EngineSettings
 from openclaw_rl.errors import ConfigError, EngineError, JudgeError, ModelError
-from openclaw_rl.judge.local import EngineChat
+from openclaw_rl.judge.partners import EngineChat
 from openclaw_rl.judge.settings import JudgeSettings
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template

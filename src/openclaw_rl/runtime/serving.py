@@ -1,28 +1,42 @@
-"""Runs an installation: its stages beside the server, until a signal comes."""
+"""Runs an installation: its stages beside the server, until a signal comes.
+
+Now and then old turns are erased, weights that are not needed removed, and freed memory given back.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 
 from openclaw_rl.config import Config, unused_names
+from openclaw_rl.core.memory import give_back
 from openclaw_rl.core.version import SHARED
+from openclaw_rl.errors import StoreError
 from openclaw_rl.home.address import taken
 from openclaw_rl.home.folder import KEY
 from openclaw_rl.home.models import served_name
+from openclaw_rl.publish.pruning import Pruning
 from openclaw_rl.runtime.forgetting import Forgetter
 from openclaw_rl.runtime.installation import Installation, OpenedHome, grounded, loaded
 from openclaw_rl.runtime.listening import listening
-from openclaw_rl.runtime.upkeep import giving_back, prune, retaining, set_aside
+from openclaw_rl.store.db import Store
 
 log = logging.getLogger(__name__)
+
 SWITCH_S = 0.001  # threads that work beside the loop must give the interpreter back at once: streams wait for it
+DAY_S = 86_400.0
+LOOK_EVERY_S = 3600.0
+# The C library keeps what was freed, for each thread apart. After some requests of ten thousand messages or a megabyte
+# that is hundreds of megabytes, which nobody else can use.
+GIVE_BACK_EVERY_S = 10.0
 
 
 async def run(config: Config, *, learn: bool = True, announce: Callable[[str], None], is_private: bool = False) -> None:
@@ -93,3 +107,57 @@ def _about_key(ground: OpenedHome, *, is_private: bool) -> str:
     if ground.is_key_new and is_private:
         return f"API key, shown this once: {ground.key} (kept in {place})"
     return f"the API key is in {place}"
+
+
+async def retain(store: Store, keep_days: float, *, now_s: Callable[[], float] = time.time) -> int:
+    """One look: how many turns were erased. 0 days keep everything."""
+    if not keep_days:
+        return 0
+    erased = 0
+    while count := await store.erase_older(now_s() - keep_days * DAY_S):
+        erased += count
+    went = await store.pictures.sweep()
+    if erased:
+        log.info("erased turns=%d pictures=%d older_than_days=%g", erased, went, keep_days)
+    return erased
+
+
+async def prune(pruning: Pruning) -> None:
+    """Removes weights that are not kept, at once, after each version that leaves the gate, and every hour.
+
+    Runs until cancelled. What cannot be removed now is tried again at the next look.
+    """
+    while True:
+        pruning.due.clear()
+        try:
+            await pruning.once()
+        except (StoreError, OSError) as problem:
+            log.warning("versions that are not needed could not be pruned: %s", problem)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_EVERY_S):
+                await pruning.due.wait()
+
+
+async def retaining(store: Store, keep_days: float) -> None:
+    """Looks at once and then every hour. Runs until cancelled."""
+    while True:
+        try:
+            await retain(store, keep_days)
+        except StoreError as problem:  # the disk may have room again at the next look
+            log.warning("what is too old could not be erased: %s", problem)
+        await asyncio.sleep(LOOK_EVERY_S)
+
+
+def set_aside() -> int:
+    """What is loaded by now is never collected, nor looked at by the collector; gives how many objects that are."""
+    gc.collect()
+    gc.freeze()
+    return gc.get_freeze_count()
+
+
+async def giving_back(every_s: float = GIVE_BACK_EVERY_S) -> None:
+    """Gives memory back now and then, until cancelled."""
+    can = True
+    while can:
+        await asyncio.sleep(every_s)
+        can = await asyncio.to_thread(give_back)

@@ -11,6 +11,7 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.core.rights import Right
 from openclaw_rl.core.version import SHARED
 from openclaw_rl.errors import RequestError
+from openclaw_rl.serve.answers import IGNORED, PLACEHOLDERS, TURN, VERSION
 from openclaw_rl.serve.apis.chat.route import chat_completions
 from openclaw_rl.serve.apis.completions import completions
 from openclaw_rl.serve.apis.messages.route import count_tokens, messages
@@ -22,7 +23,6 @@ from openclaw_rl.serve.control.export import export
 from openclaw_rl.serve.control.routes import answer
 from openclaw_rl.serve.door.auth import Caller
 from openclaw_rl.serve.failures import Handler, answer_errors, error_response
-from openclaw_rl.serve.notes import IGNORED, PLACEHOLDERS, TURN, VERSION
 from openclaw_rl.serve.openapi import Answering, Route, described
 from openclaw_rl.serve.parts import ALIAS, ServeParts
 from openclaw_rl.serve.request.names import check_headers, check_name

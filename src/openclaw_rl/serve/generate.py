@@ -24,11 +24,9 @@ from openclaw_rl.errors import ContextError, EngineError, RequestError
 from openclaw_rl.render.encoding import TooManyTokens
 from openclaw_rl.render.forms import AnswerForm
 from openclaw_rl.render.parsers import ReplyDelta
+from openclaw_rl.serve.answers import TURN, VERSION, new_turn_id, note_headers
 from openclaw_rl.serve.choice import Choice
-from openclaw_rl.serve.ids import new_turn_id
-from openclaw_rl.serve.notes import TURN, VERSION, note_headers
-from openclaw_rl.serve.parts import ServeParts
-from openclaw_rl.serve.request.version import answering
+from openclaw_rl.serve.parts import ServeParts, answering
 
 log = logging.getLogger(__name__)
 _SECRET = frozenset({"authorization", "x-api-key", "cookie"})

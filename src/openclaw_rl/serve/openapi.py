@@ -13,13 +13,13 @@ from openclaw_rl.core.episode import EpisodeState, FailureClass
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.rights import Right
+from openclaw_rl.serve.answers import IGNORED, PLACEHOLDERS, TURN, VERSION
 from openclaw_rl.serve.apis.chat import wire
 from openclaw_rl.serve.apis.messages import wire as messages_wire
 from openclaw_rl.serve.apis.responses import wire as responses_wire
 from openclaw_rl.serve.control import conversations, episodes, hints, orders, overruling, owning, training
 from openclaw_rl.serve.control import forget as forgetting
 from openclaw_rl.serve.control import routes as control
-from openclaw_rl.serve.notes import IGNORED, PLACEHOLDERS, TURN, VERSION
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.request.names import MOST_CHARS, MOST_EPISODE_CHARS
 from openclaw_rl.store.forms import ExportForm

@@ -1,9 +1,10 @@
-"""What the server is made of: protocols and values that the runtime hands over."""
+"""What the server is made of, as the runtime hands it over, and which version answers a request."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -14,22 +15,21 @@ from openclaw_rl.core.next_state import Feedback
 from openclaw_rl.core.protocols import Collector, Engine
 from openclaw_rl.core.rights import Right
 from openclaw_rl.core.sampling import Grammar
-from openclaw_rl.core.turn import Placement
-from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.errors import RequestError
+from openclaw_rl.core.turn import Placement, TurnKind
+from openclaw_rl.core.version import BASE, PolicyVersion, parse_version
+from openclaw_rl.errors import AdapterError, RequestError
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.serve.apis.chat.wire import ToolCache
-from openclaw_rl.serve.door.auth import Keys
+from openclaw_rl.serve.door.auth import Keys, SignIns
 from openclaw_rl.serve.door.limits import Meter
-from openclaw_rl.serve.door.signed_in import SignIns
 from openclaw_rl.serve.metrics import Metrics
-from openclaw_rl.serve.remembered import Remembered
 from openclaw_rl.serve.request.params import SamplingDefaults
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.forget.selection import ForgetTarget
 
 ALIAS = "default"  # a model name that always works
+VERSION_HEADER = "X-Policy-Version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,3 +181,64 @@ class ServeParts:
             code="model_not_found",
             param="model",
         )
+
+
+@dataclass(slots=True)
+class Remembered:
+    """An answer that many watchers ask for at once, made once for all of them and no more often than is of use.
+
+    It is made again where its `key` has changed, but not within `rest_s`.
+
+    `rest_s` is at least ten times what making it took, so that watchers never take more than a tenth of the server.
+    """
+
+    rest_s: float
+    clock: Callable[[], float] = time.monotonic
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _body: bytes = b""
+    _key: Hashable = None
+    _made_s: float = float("-inf")
+    _took_s: float = 0.0
+
+    async def of(self, key: Hashable, make: Callable[[], Awaitable[bytes]]) -> bytes:
+        """What `make` gives, or gave lately."""
+        async with self._lock:
+            rest_s = max(self.rest_s, 10 * self._took_s)
+            begin = self.clock()
+            is_old = begin - self._made_s > 30 * rest_s  # what is not in the store changes too
+            if not self._body or is_old or (key != self._key and begin - self._made_s >= rest_s):
+                self._body = await make()
+                self._key, self._made_s = key, self.clock()
+                self._took_s = self._made_s - begin
+            return self._body
+
+
+async def answering(
+    parts: ServeParts, headers: Mapping[str, str], placement: Placement, key_name: str
+) -> PolicyVersion:
+    """The version for a request. `X-Policy-Version` names another than the served one, for side requests alone.
+
+    What is learned from is always sampled by what is served, so the header is refused for main requests (400), and for
+    keys without the scope `admin` (403), since it brings any version into memory. 404 for a version that is not there.
+    """
+    given = headers.get(VERSION_HEADER, "").strip()
+    if not given:
+        return await parts.own(placement) or parts.current(placement.user)
+    if placement.kind is not TurnKind.SIDE:
+        raise _refused("a main request is answered by the served version", "send X-Turn-Type: side with it")
+    if not parts.keys.may_name(key_name):
+        raise _refused(f"the API key {key_name!r} may not choose a version", "use a key with the scope admin", 403)
+    try:
+        version = BASE if given == "base" else parse_version(given)
+    except ValueError:
+        raise _refused(
+            f"{VERSION_HEADER} is {given[:40]!r}", "send base, a number, or a name such as shared.3"
+        ) from None
+    try:
+        return await parts.named(version)
+    except AdapterError as problem:
+        raise _refused(str(problem), "`openclaw-rl versions` lists those that can be served", 404) from problem
+
+
+def _refused(problem: str, fix: str, status: int = 400) -> RequestError:
+    return RequestError(problem, fix=fix, status=status, param=VERSION_HEADER)

@@ -33,7 +33,6 @@ from openclaw_rl.store.forget.book import ForgettingBook
 from openclaw_rl.store.forget.erase import erase_older
 from openclaw_rl.store.lock import FolderLock, check_free
 from openclaw_rl.store.pictures import DEFAULT_BYTES, PictureBook
-from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.redact.masker import LongTexts, Masker, long_texts
 from openclaw_rl.store.rows import JudgedTurn, StepRecord, TurnRow, VersionRow, VersionStatus
 from openclaw_rl.store.tables import hints, ledger, lessons, listing, samples, sessions, spent, turns, versions
@@ -48,7 +47,7 @@ from openclaw_rl.store.tables.overview import overview
 from openclaw_rl.store.tables.seen import SeenBook
 from openclaw_rl.store.tables.sessions import SessionStatus, standing
 from openclaw_rl.store.tables.turns import ServedTurn
-from openclaw_rl.store.writer import Transaction, Writer
+from openclaw_rl.store.threads import Reader, Transaction, Writer
 
 log = logging.getLogger(__name__)
 Row = TypeVar("Row")

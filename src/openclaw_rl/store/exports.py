@@ -14,7 +14,7 @@ from openclaw_rl.core.to_end import to_end
 from openclaw_rl.store.codec import plain
 from openclaw_rl.store.connection import in_plain_words, open_reader, open_to_look
 from openclaw_rl.store.tables import turns, versions
-from openclaw_rl.store.writer import Transaction, Writer
+from openclaw_rl.store.threads import Transaction, Writer
 
 Result = TypeVar("Result")
 

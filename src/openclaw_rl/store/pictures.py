@@ -20,8 +20,7 @@ from openclaw_rl.core.disk import FRESH, unwritable, write_whole
 from openclaw_rl.core.inside import remove
 from openclaw_rl.errors import RequestError
 from openclaw_rl.store.codec import plain
-from openclaw_rl.store.reader import Reader
-from openclaw_rl.store.writer import Transaction, Writer
+from openclaw_rl.store.threads import Reader, Transaction, Writer
 
 FOLDER = "pictures"
 MOST_PICTURE_BYTES = 4 << 20  # of one

@@ -183,7 +183,7 @@ CREATE TABLE current (
   why    TEXT NOT NULL
 ) WITHOUT ROWID;
 
--- What users have asked for, kept beyond the turn it came from; see core/kept_hint.py.
+-- What users have asked for, kept beyond the turn it came from; see core/hint.py.
 CREATE TABLE hints (
   seq       INTEGER PRIMARY KEY,
   id        TEXT NOT NULL UNIQUE,

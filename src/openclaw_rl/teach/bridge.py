@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from openclaw_rl.core.facts import StoreFacts
-from openclaw_rl.core.hint import last_user_index, with_hints
-from openclaw_rl.core.kept_hint import FOLLOWED, Carry, KeptHint
+from openclaw_rl.core.hint import FOLLOWED, Carry, KeptHint, last_user_index, with_hints
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Renderer
 from openclaw_rl.core.stage import StageReport

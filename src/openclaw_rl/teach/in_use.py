@@ -7,8 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from openclaw_rl.core.hint import LABEL, PlacedHint, last_user_index
-from openclaw_rl.core.kept_hint import Carry, KeptHint
+from openclaw_rl.core.hint import LABEL, Carry, KeptHint, PlacedHint, last_user_index
 from openclaw_rl.core.message import Message
 from openclaw_rl.core.turn import Placement, Turn
 from openclaw_rl.store.db import Store

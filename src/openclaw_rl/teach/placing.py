@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from openclaw_rl.core.hint import PlacedHint, last_user_index
-from openclaw_rl.core.kept_hint import KeptHint
+from openclaw_rl.core.hint import KeptHint, PlacedHint, last_user_index
 from openclaw_rl.core.message import Message, Role
 from openclaw_rl.core.turn import Turn
 

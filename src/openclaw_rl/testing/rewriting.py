@@ -11,7 +11,7 @@ from enum import StrEnum
 from openclaw_rl.core.message import Json, Message, Role, TextPart, ToolCall
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.render.detokenise import TokenBytes
+from openclaw_rl.render.encoding import TokenBytes
 from openclaw_rl.render.shape import read_key
 
 _EMPTY_THINK = re.compile(r"<think>\s*(?:</think>\s*)?\Z")

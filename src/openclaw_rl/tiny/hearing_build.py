@@ -16,8 +16,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from openclaw_rl.judge.encoder import ABOUT, FORMAT, SCALES, SPELLING, TABLE, WEIGHTS
-from openclaw_rl.judge.spelling import Spelling, spelling_bytes
+from openclaw_rl.judge.encoder import ABOUT, FORMAT, SCALES, SPELLING, TABLE, WEIGHTS, Spelling, spelling_bytes
 from openclaw_rl.tiny import ordinary
 from openclaw_rl.tiny.hearing import HEARD, LITERAL, NONE, OTHER, SCORES, Heard, heard
 from openclaw_rl.tiny.hearing_net import Form, Net, RowsOf, loss_of, rows_of

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from openclaw_rl.judge.encoder import UNKNOWN, Spelling, WordRows
 from openclaw_rl.judge.reading import MARKS, MOST_WORDS, TurnReading
-from openclaw_rl.judge.spelling import UNKNOWN, Spelling, WordRows
 from openclaw_rl.tiny.hearing import HEARD, PLACES, SCORES, Heard
 
 KINDS = ("user", "tool", "error")

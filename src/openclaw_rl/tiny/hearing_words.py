@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 from random import Random
 
+from openclaw_rl.judge.encoder import letter_groups
 from openclaw_rl.judge.reading import plain_words, reading
-from openclaw_rl.judge.spelling import letter_groups
 from openclaw_rl.tiny.judging import situation
 from openclaw_rl.tiny.wordings import FILES, is_kept, phrases_taught, table
 

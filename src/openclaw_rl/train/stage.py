@@ -24,8 +24,7 @@ from openclaw_rl.core.stage import StageReport
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.store.db import Store
 from openclaw_rl.train import folders
-from openclaw_rl.train.affordable import ScopeTurns
-from openclaw_rl.train.costs import KEPT, Costs
+from openclaw_rl.train.costs import KEPT, Costs, ScopeTurns
 from openclaw_rl.train.settings import TrainSettings
 from openclaw_rl.train.status import TrainStatus, train_findings
 from openclaw_rl.train.step_parts import StepParts, left_s, progress_in_words

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 
 from openclaw_rl.core.adapter import GENTLENESS, NO_NEARER, StepReport
-from openclaw_rl.core.kept_hint import KeptHint
+from openclaw_rl.core.hint import KeptHint
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.manifest import Manifest
 from openclaw_rl.core.sample import Sample, teaches
@@ -22,12 +22,10 @@ from openclaw_rl.core.to_end import to_end
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import AdapterError, StepTooCostlyError, TrainerError
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
-from openclaw_rl.train import folders
-from openclaw_rl.train.affordable import BatchPlanner
-from openclaw_rl.train.costs import MeasuredStep, StepWork
-from openclaw_rl.train.rehearsal import RehearsalBudget, again, fitting, is_asked_for, wished_since
+from openclaw_rl.train import folders, schedule
+from openclaw_rl.train.costs import BatchPlanner, MeasuredStep, StepWork
 from openclaw_rl.train.retry import Retries
-from openclaw_rl.train.schedule import Moment, apart, batch, most_of_one, outdated, shared_fairly, why_waiting
+from openclaw_rl.train.schedule import Moment, RehearsalBudget
 from openclaw_rl.train.step_parts import StepParts
 
 log = logging.getLogger(__name__)
@@ -95,9 +93,9 @@ class ScopeSteps:
         settings = self.parts.settings
         size = min(self.retries.most or settings.batch_size, settings.batch_size)
         if self.scope == SHARED and await self.parts.store.has_several_teachers():
-            ready = shared_fairly(ready, most_of_one(settings), self._teaches)
+            ready = schedule.shared_fairly(ready, schedule.most_of_one(settings), self._teaches)
         returned = await self.parts.store.refusals.returned(self.scope)
-        ready = apart(ready, returned, self._teaches)
+        ready = schedule.apart(ready, returned, self._teaches)
         room = RehearsalBudget(
             settings.rehearsal_samples if self.retries.most is None else 0, settings.max_sample_tokens
         )
@@ -179,7 +177,7 @@ class ScopeSteps:
         current = await self.parts.store.current(self.scope)
         served = await self.parts.store.newest_live(current, most=settings.max_lag + 1)
         places = {version: await self._place(version) for version in {sample.version for sample in ready}}
-        old = outdated(
+        old = schedule.outdated(
             ready,
             self._teaches,
             served,
@@ -214,12 +212,12 @@ class ScopeSteps:
         earlier = await self.parts.store.rehearsed(scope=self.scope, most=settings.rehearse_again)
         kept = await self._kept_hints(sample.user for sample, _ in earlier)
         said_s = {sample.turn: at_s for sample, at_s in earlier}
-        asked_for = [sample for sample, _ in earlier if is_asked_for(sample, kept[sample.user])]
+        asked_for = [sample for sample, _ in earlier if schedule.is_asked_for(sample, kept[sample.user])]
         found: list[Sample] = []
-        for rehearsal in again(asked_for, number, settings.rehearsal_samples):
-            since = wished_since(rehearsal, said_s[rehearsal.turn], kept[rehearsal.user])
+        for rehearsal in schedule.again(asked_for, number, settings.rehearsal_samples):
+            since = schedule.wished_since(rehearsal, said_s[rehearsal.turn], kept[rehearsal.user])
             if await self.parts.holds(rehearsal, since):
-                found = fitting([*found, rehearsal], left)
+                found = schedule.fitting([*found, rehearsal], left)
             if len(found) == left.samples:
                 break
         return found
@@ -230,7 +228,9 @@ class ScopeSteps:
         """Rehearsals that follow a hint which its user took back since, or wished the opposite of."""
         rehearsals = [sample for sample in ready if sample.rehearses and sample.turn not in gone]
         kept = await self._kept_hints(one.user for one in rehearsals)
-        return [(one.turn, DropReason.NO_SIGNAL) for one in rehearsals if not is_asked_for(one, kept[one.user])]
+        return [
+            (one.turn, DropReason.NO_SIGNAL) for one in rehearsals if not schedule.is_asked_for(one, kept[one.user])
+        ]
 
     async def _kept_hints(self, users: Iterable[str]) -> dict[str, dict[str, KeptHint]]:
         """The hints kept for these users, by their words."""
@@ -256,7 +256,7 @@ class ScopeSteps:
         chosen = await self.affordable.chosen(teaching, size=size, apart=apart, least=least)
         names = {sample.turn for sample in chosen} if chosen else put_off.keys()
         others = [sample for sample in ready if sample.turn in names or not self._teaches(sample)]
-        samples = batch(others, self._teaches, size=size, room=room, put_off=put_off)
+        samples = schedule.batch(others, self._teaches, size=size, room=room, put_off=put_off)
         along = [sample for sample in samples if not self._teaches(sample)]
         timely = await self.affordable.with_room_for(along, [one for one in samples if self._teaches(one)])
         return tuple(sample for sample in samples if self._teaches(sample) or sample in timely)
@@ -268,7 +268,7 @@ class ScopeSteps:
         local = datetime.fromtimestamp(self.parts.now())
         waited_s = max((now - self._ready_since_s[sample.turn] for sample in teaching), default=0.0)
         moment = Moment(minute=local.hour * 60 + local.minute, idle_s=self.parts.idle_s())
-        return why_waiting(len(teaching), waited_s, moment, self.parts.settings, most=self.retries.most)
+        return schedule.why_waiting(len(teaching), waited_s, moment, self.parts.settings, most=self.retries.most)
 
     async def _ground(self) -> StepBase:
         store = self.parts.store

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from openclaw_rl.core.version import PolicyVersion, parse_version
 from openclaw_rl.errors import AdapterError
 
 log = logging.getLogger(__name__)
+
 FILES = (WEIGHTS, CONFIG, FULL_WEIGHTS, FULL_CONFIG, STATE, FACTS)
 FORMAT = 1
 UNREADABLE_FIX = (
@@ -29,6 +31,7 @@ UNREADABLE_FIX = (
     "aside/, so that training "
     "continues from the weights; or roll back to an earlier version"
 )
+Identity = tuple[tuple[int, int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,3 +198,50 @@ def lora_config(base: str, targets: list[str], *, rank: int, alpha: float) -> di
 
 def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+
+
+class CheckpointCache:
+    """Checkpoints of the scopes trained last, kept in memory: one that is taken up again need not be read from disk.
+
+    At most `most` checkpoints; the one unused longest leaves.
+
+    A checkpoint is found by its files themselves, which keep their identity when their folder is renamed and get
+    another when they are written again.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[Identity, Checkpoint] = OrderedDict()
+
+    def read(self, folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> Checkpoint:
+        """What a folder holds; see `read` above. Whoever takes it copies what it changes."""
+        identity = _identity(folder)
+        found = None if identity is None else self._kept.get(identity)
+        if found is None:
+            found = read(folder, shapes)
+        if identity is not None:
+            self._put(identity, found)
+        return found
+
+    def put(self, folder: Path, written: Checkpoint) -> None:
+        """Keeps what was just written there."""
+        identity = _identity(folder)
+        if identity is not None:
+            self._put(identity, written)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def _put(self, identity: Identity, held: Checkpoint) -> None:
+        self._kept[identity] = held
+        self._kept.move_to_end(identity)
+        while len(self._kept) > self._most:
+            self._kept.popitem(last=False)
+
+
+def _identity(folder: Path) -> Identity | None:
+    try:
+        found = [path.stat() for path in sorted(folder.iterdir()) if path.name in FILES]
+    except OSError:
+        return None
+    return tuple((facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns) for facts in found)

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 from torch.nn import functional
 
-from openclaw_rl.weights.lowbits import LowBitsLinear, LowBitsWeight
-from openclaw_rl.weights.packed import PackedWeight, pack
+from openclaw_rl.weights.forms import LowBitsLinear, LowBitsWeight, PackedWeight, pack
 from openclaw_rl.weights.shared import OneLinear
 
 

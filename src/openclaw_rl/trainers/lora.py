@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -13,31 +13,55 @@ from torch import Tensor
 
 from openclaw_rl.algo.advantage import kept_advantage
 from openclaw_rl.algo.methods.opd import hindsight_advantage
-from openclaw_rl.core.adapter import NO_NEARER, Adapter, StepReport, digest_of_folder
+from openclaw_rl.core.adapter import NO_NEARER, Adapter, StepProgress, StepReport, digest_of_folder
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import AdapterError
 from openclaw_rl.trainers import checkpoint
-from openclaw_rl.trainers.balance import balanced
-from openclaw_rl.trainers.batch import ConstantPrompts, PassOutput, read, token_logp
+from openclaw_rl.trainers.batch import ConstantPrompts, PassOutput, balanced, read, token_logp
+from openclaw_rl.trainers.checkpoint import CheckpointCache
 from openclaw_rl.trainers.descent import GENTLER, Descent, GradientStats, walked
-from openclaw_rl.trainers.fixed import load_teacher
-from openclaw_rl.trainers.full import FullModel, open_full
-from openclaw_rl.trainers.hinted import TeacherReader
+from openclaw_rl.trainers.full import FullModel, load_teacher, open_full
 from openclaw_rl.trainers.lessons import Lesson, TermWeights, counts, lessons, shares
 from openclaw_rl.trainers.model import CausalModel, Speaker, learning_rate, load
 from openclaw_rl.trainers.objective import LossSums, Objective, Targets, anchored
-from openclaw_rl.trainers.ranks import ALONE, Ranks, use_device
-from openclaw_rl.trainers.reporting import ProgressReporter, Report, silent
-from openclaw_rl.trainers.sampled import SamplingPolicies
+from openclaw_rl.trainers.ranks import ALONE, Ranks, clip, is_divided, like, on_first, use_device
+from openclaw_rl.trainers.references import SamplingPolicies, TeacherReader
 from openclaw_rl.trainers.settings import TeacherKind, TrainerSettings
-from openclaw_rl.trainers.shards import clip, is_divided, like, on_first
-from openclaw_rl.trainers.shelf import CheckpointCache
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 ADAM_EPS = 1e-8
 FIRST_RATE = 3e-4  # of updates that are undone where they lead away, for a model of any size
+Report = Callable[[StepProgress], None]
+
+
+def silent(progress: StepProgress) -> None:
+    """Nobody listens."""
+
+
+class ProgressReporter:
+    """Keeps the progress of one step and hands it to `report` after each pass and each update."""
+
+    def __init__(self, report: Report, *, most: int = 0, enough: float = 0.0) -> None:
+        self._report = report
+        self._began_s = time.perf_counter()
+        self._progress = StepProgress(most=most, enough=enough)
+
+    def read(self, tokens: int) -> None:
+        """So many more tokens were read before the first update."""
+        now = self._progress
+        spent_s = time.perf_counter() - self._began_s
+        self._tell(replace(now, tokens=now.tokens + tokens, reading_s=spent_s))
+
+    def updated(self, updates: int, distance: float) -> None:
+        """So many updates were made and kept, and this share of the first distance is left."""
+        spent_s = time.perf_counter() - self._began_s - self._progress.reading_s
+        self._tell(replace(self._progress, updates=updates, distance=distance, updating_s=spent_s))
+
+    def _tell(self, progress: StepProgress) -> None:
+        self._progress = progress
+        self._report(progress)
 
 
 class LoraTrainer:

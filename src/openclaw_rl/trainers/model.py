@@ -20,12 +20,11 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.errors import ConfigError, ModelError
 from openclaw_rl.trainers.checkpoint import lora_config
 from openclaw_rl.trainers.linear import Frozen, FrozenLoraTerm, Lora
-from openclaw_rl.trainers.ranks import ALONE, Ranks
+from openclaw_rl.trainers.ranks import ALONE, Ranks, divided, wants_shards
 from openclaw_rl.trainers.recompute import Recompute
 from openclaw_rl.trainers.settings import TrainerSettings
-from openclaw_rl.trainers.shards import divided, wants_shards
 from openclaw_rl.trainers.trees import Trees
-from openclaw_rl.weights.lowbits import code_library, lower
+from openclaw_rl.weights.forms import code_library, lower
 from openclaw_rl.weights.mapped_files import cache_folder
 from openclaw_rl.weights.shared import OneLinear, count_of, hold_once
 

@@ -1,4 +1,4 @@
-"""A model reads forests: tokens that sequences share are computed once, forwards and backwards.
+"""Sequences as trees, and a model that reads them: what sequences share is computed once, forwards and backwards.
 
 Also with prompts taken as constant: their keys and values are computed once, by the weights that are there then, and
 later passes compute the rest of each sequence alone. What a model's attention cannot do this way is found out by a
@@ -11,22 +11,148 @@ import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 
-from openclaw_rl.trainers.forest import Flags, Forest, Ids, planted
 from openclaw_rl.trainers.recompute import Recompute
 
 log = logging.getLogger(__name__)
+
+Ids = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 NAME = "openclaw_rl_trees"
 PLAIN = "sdpa"
 MASK_PLACES = 1 << 26  # of one call: 64 MB
 TRIED = ((5, 6, 7, 8, 9), (5, 6, 7, 10), (5, 6, 7, 10, 8, 6), (9, 8))
 CLOSE = 1e-3  # of the largest value, in float32; rounding in half precision is a hundred times coarser
 CLOSE_HALF = 5e-2
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A run of tokens that the same sequences share: the first `offset` of the flat run, at position `start`."""
+
+    offset: int
+    start: int
+    size: int
+    parent: int  # index of the node before it, -1 for the first of a tree
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Sequences as trees of their common prefixes: each distinct token stands once, however many sequences share it.
+
+    Replies to one prompt, turns of one session and corrections of one agent share thousands of tokens. Laid out in one
+    flat run, a token attends to those before it on its own path alone, and has the position it has in its sequence.
+
+    The trees are one behind the other. `paths` are the nodes of each sequence, from its first token to its last.
+    """
+
+    tokens: Ids  # [T]
+    nodes: tuple[Node, ...]  # a node stands behind its parent, and before what stands behind the parent's next child
+    paths: tuple[tuple[int, ...], ...]
+
+    @cached_property
+    def positions(self) -> Ids:
+        """Where each token stands in its sequences, [T]."""
+        return np.concatenate([np.arange(node.start, node.start + node.size) for node in self.nodes])
+
+    @cached_property
+    def owners(self) -> Ids:
+        """The node of each token, [T]."""
+        return np.repeat(np.arange(len(self.nodes)), [node.size for node in self.nodes])
+
+    @cached_property
+    def ancestors(self) -> Flags:
+        """Whether the second node is the first one or stands before it on its path, [N, N]."""
+        found = np.eye(len(self.nodes), dtype=np.bool_)
+        for index, node in enumerate(self.nodes):
+            if node.parent >= 0:
+                found[index] |= found[node.parent]
+        return found
+
+    @cached_property
+    def trees(self) -> tuple[tuple[int, int, int], ...]:
+        """Of each tree: where it begins in the flat run, where its first node ends, and where it ends itself."""
+        firsts = [node for node in self.nodes if node.parent < 0]
+        ends = [node.offset for node in firsts[1:]] + [len(self.tokens)]
+        return tuple((node.offset, node.offset + node.size, end) for node, end in zip(firsts, ends, strict=True))
+
+    def places(self, sequence: int) -> Ids:
+        """Where the tokens of a sequence stand in the flat run."""
+        held = [self.nodes[index] for index in self.paths[sequence]]
+        return np.concatenate([np.arange(node.offset, node.offset + node.size) for node in held])
+
+
+def planted(sequences: Sequence[Sequence[int]]) -> Forest:
+    """The forest of these sequences, none of them empty."""
+    arrays = [np.asarray(sequence, dtype=np.int64) for sequence in sequences]
+    order = sorted(range(len(arrays)), key=lambda index: tuple(sequences[index]))
+    nodes: list[Node] = []
+    parts: list[Ids] = []
+    paths: list[tuple[int, ...]] = [()] * len(arrays)
+    size = 0
+    # Sequences that agree up to a depth, the node they stand on and the path to it.
+    waiting: list[tuple[list[int], int, int, tuple[int, ...]]] = [(order, 0, -1, ())] if order else []
+    while waiting:
+        group, depth, parent, path = waiting.pop()
+        first, last = arrays[group[0]], arrays[group[-1]]  # in their order: what these share, all do
+        shared = depth + common(first[depth:], last[depth:])
+        if shared > depth:
+            nodes.append(Node(size, depth, shared - depth, parent))
+            parts.append(first[depth:shared])
+            size += shared - depth
+            parent, path = len(nodes) - 1, (*path, len(nodes) - 1)
+        rest = []
+        for index in group:
+            if len(arrays[index]) == shared:
+                paths[index] = path
+            else:
+                rest.append(index)
+        for branch in reversed(_branches(rest, arrays, shared)):
+            waiting.append((branch, shared, parent, path))
+    return Forest(np.concatenate(parts) if parts else np.zeros(0, np.int64), tuple(nodes), tuple(paths))
+
+
+def common(first: Ids, second: Ids) -> int:
+    """How many tokens two sequences share from their first on."""
+    size = min(len(first), len(second))
+    differs = first[:size] != second[:size]
+    at = int(differs.argmax()) if size else 0
+    return at if size and bool(differs[at]) else size
+
+
+def packed(sequences: Sequence[Sequence[int]], most: int) -> list[list[int]]:
+    """Sequences that are read together, by index: in each group at most so many tokens beside what all of it shares.
+
+    One sequence may exceed that alone.
+    """
+    arrays = [np.asarray(sequence, dtype=np.int64) for sequence in sequences]
+    groups: list[list[int]] = []
+    before, root, held = -1, 0, 0
+    for index in sorted(range(len(arrays)), key=lambda index: tuple(sequences[index])):
+        own = arrays[index]
+        shared = common(arrays[before], own) if groups else 0
+        if groups and held - min(root, shared) + len(own) - shared <= most:
+            groups[-1].append(index)
+            root, held = min(root, shared), held + len(own) - shared
+        else:
+            groups.append([index])
+            root, held = len(own), len(own)
+        before = index
+    return groups
+
+
+def _branches(group: Sequence[int], arrays: Sequence[Ids], depth: int) -> list[list[int]]:
+    found: dict[int, list[int]] = {}
+    for index in group:
+        found.setdefault(int(arrays[index][depth]), []).append(index)
+    return list(found.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ last version.
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import queue
@@ -22,6 +23,7 @@ from openclaw_rl.core import pipe
 from openclaw_rl.core.adapter import StepProgress
 from openclaw_rl.core.disk import FREE_SPACE, FULL
 from openclaw_rl.core.logs import set_up_logging
+from openclaw_rl.core.memory import give_back
 from openclaw_rl.errors import OpenClawRLError
 from openclaw_rl.trainers.frames import (
     PLACE,
@@ -137,7 +139,6 @@ def _serve(calls: queue.Queue[object], answers: _Answers) -> None:
 
     from openclaw_rl.trainers.lora import LoraTrainer
     from openclaw_rl.trainers.ranks import joined
-    from openclaw_rl.weights.trimming import give_back
 
     ranks = joined(opening.settings if isinstance(opening, OpenCommand) else None, answers.fail)
     answers.has_others = ranks.count > 1
@@ -146,6 +147,7 @@ def _serve(calls: queue.Queue[object], answers: _Answers) -> None:
         raise TypeError(f"the first call was {type(first).__name__}")
     torch.set_num_threads(first.settings.threads)
     trainer = LoraTrainer.open(first.model, first.settings, ranks)
+    gc.collect()
     give_back()
     if first.resume is not None:
         trainer.restore(first.resume)

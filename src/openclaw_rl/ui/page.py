@@ -20,8 +20,7 @@ from openclaw_rl import __version__
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.apis.chat.wire import parsed
-from openclaw_rl.serve.door.auth import Caller
-from openclaw_rl.serve.door.signed_in import LIFE_S, cookie_name
+from openclaw_rl.serve.door.auth import LIFE_S, Caller, cookie_name
 from openclaw_rl.serve.failures import error_response
 from openclaw_rl.serve.parts import ServeParts
 

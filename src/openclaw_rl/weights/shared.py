@@ -20,9 +20,8 @@ from typing import BinaryIO, Protocol
 import torch
 from torch import Tensor, nn
 
-from openclaw_rl.weights.lowbits import CHOOSERS, LowBitsLinear, LowBitsWeight
+from openclaw_rl.weights.forms import CHOOSERS, LowBitsLinear, LowBitsWeight, PackedLinear, PackedWeight, can_pack, pack
 from openclaw_rl.weights.mapped_files import make, mapped, remove_unused
-from openclaw_rl.weights.packed import PackedLinear, PackedWeight, can_pack, pack
 
 log = logging.getLogger(__name__)
 LEAST = 32 << 20  # bytes of weights below which a file is not worth the while

@@ -11,7 +11,7 @@ from engine_models import ask, install, off_by, plain_logp, plain_model, prompt_
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.version import BASE
 from openclaw_rl.engines.local import attention
-from openclaw_rl.engines.local.blocks import Block
+from openclaw_rl.engines.local.cache import Block
 from openclaw_rl.engines.local.core import Core
 from openclaw_rl.engines.local.wire import ScoreJob
 from openclaw_rl.errors import ModelError

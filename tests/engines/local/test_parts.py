@@ -16,10 +16,9 @@ from torch.testing import assert_close
 
 from openclaw_rl.engines.local.adapters import AdapterPass
 from openclaw_rl.engines.local.attention import folded
-from openclaw_rl.engines.local.blocks import Block, BlockAllocator, block_size
 from openclaw_rl.engines.local.build import info_of, open_core
-from openclaw_rl.engines.local.linears import Linears, product
-from openclaw_rl.engines.local.norms import equal_norm, replace_norms
+from openclaw_rl.engines.local.cache import Block, BlockAllocator, block_size
+from openclaw_rl.engines.local.layers import Linears, equal_norm, product, replace_norms
 from openclaw_rl.engines.local.pace import LEAST, Pace
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.errors import ConfigError, ModelError

@@ -14,8 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from openclaw_rl.engines.local.blocks import Block
-from openclaw_rl.engines.local.cache import Cache, Geometry
+from openclaw_rl.engines.local.cache import Block, Cache, Geometry
 from openclaw_rl.errors import ModelError
 
 NAME = "openclaw_rl"

@@ -12,16 +12,14 @@ import torch
 from openclaw_rl.core.engine import EngineInfo
 from openclaw_rl.engines.local.adapters import AdapterPass, Adapters
 from openclaw_rl.engines.local.attention import OTHER_MODEL
-from openclaw_rl.engines.local.blocks import UNIT, block_size
-from openclaw_rl.engines.local.cache import Cache
-from openclaw_rl.engines.local.check import check_form
+from openclaw_rl.engines.local.cache import UNIT, Cache, block_size
 from openclaw_rl.engines.local.core import Core
-from openclaw_rl.engines.local.counts import Counts
 from openclaw_rl.engines.local.grammars import Grammars
 from openclaw_rl.engines.local.guide_process import GuideProcess
 from openclaw_rl.engines.local.lean import LeanForward
 from openclaw_rl.engines.local.masks import GrammarSource, MaskMaker, MaskSource
-from openclaw_rl.engines.local.model import ServedModel, free_bytes, load_model
+from openclaw_rl.engines.local.model import ServedModel, check_form, free_bytes, load_model
+from openclaw_rl.engines.local.pace import Counts
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.errors import ConfigError, ModelError
 from openclaw_rl.weights.mapped_files import cache_folder

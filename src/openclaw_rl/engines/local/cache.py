@@ -6,14 +6,86 @@ it takes token-major.
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import mmap
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from openclaw_rl.engines.local.blocks import Block
+from openclaw_rl.core.version import PolicyVersion
+
+UNIT = 256  # tokens of the smallest block
+Ids = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The tokens `base` up to `base + size` of the arena."""
+
+    base: int
+    size: int
+
+
+def block_size(tokens: int) -> int:
+    """The smallest block that holds so many tokens."""
+    size = UNIT
+    while size < tokens:
+        size *= 2
+    return size
+
+
+class BlockAllocator:
+    """Where rows lie in the cache: blocks of 2^n tokens in pairs, so that rows of a size are neighbours.
+
+    A buddy allocator over an arena: lowest addresses first, so that running rows lie together.
+    """
+
+    def __init__(self, tokens: int, largest: int) -> None:
+        self._free: dict[int, list[int]] = {}
+        self._largest = largest
+        base, size = 0, largest
+        while size >= UNIT:
+            while tokens - base >= size:
+                self._free.setdefault(size, []).append(base)
+                base += size
+            size //= 2
+        self.total = base
+
+    def take(self, tokens: int) -> Block | None:
+        """A block for so many tokens, or None where none is free."""
+        wanted = block_size(tokens)
+        size = wanted
+        while not self._free.get(size):
+            size *= 2
+            if size > self._largest:
+                return None
+        base = self._free[size].pop(0)
+        while size > wanted:
+            size //= 2
+            bisect.insort(self._free.setdefault(size, []), base + size)
+        return Block(base, wanted)
+
+    def give(self, block: Block) -> None:
+        """Frees a block and joins it with its free neighbours."""
+        base, size = block.base, block.size
+        while size < self._largest:
+            free = self._free.setdefault(size, [])
+            at = bisect.bisect_left(free, base ^ size)
+            if at == len(free) or free[at] != base ^ size:
+                break
+            free.pop(at)
+            base &= ~size
+            size *= 2
+        bisect.insort(self._free.setdefault(size, []), base)
+
+    @property
+    def free(self) -> int:
+        """Tokens in free blocks."""
+        return sum(size * len(bases) for size, bases in self._free.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +159,87 @@ def _zeros(shape: tuple[int, int], dtype: torch.dtype, device: torch.device) -> 
     with contextlib.suppress(AttributeError, OSError):
         memory.madvise(mmap.MADV_NOHUGEPAGE)
     return torch.frombuffer(memory, dtype=dtype).view(shape)
+
+
+@dataclass(slots=True, eq=False)
+class CachedPrefix:
+    """A row that ended: `tokens` are those whose keys and values its block holds."""
+
+    version: PolicyVersion
+    tokens: Ids
+    block: Block
+    used: int
+
+
+def ids(tokens: list[int] | tuple[int, ...]) -> Ids:
+    """Token ids in the form that prefixes are compared in."""
+    return np.array(tokens, dtype=np.int32)
+
+
+def shared(left: Ids, right: Ids) -> int:
+    """How many leading ids are the same."""
+    size = min(len(left), len(right))
+    differs = left[:size] != right[:size]
+    first = int(differs.argmax()) if size else 0
+    return first if size and differs[first] else size
+
+
+class Prefixes:
+    """Rows that ended stay in the cache, found again by version and tokens, until room is needed: least used first.
+
+    The base model is one version, whatever scope it was asked for under.
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[CachedPrefix] = []
+        self._clock = 0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens kept."""
+        return sum(len(item.tokens) for item in self._kept)
+
+    def keep(self, version: PolicyVersion, tokens: Ids, block: Block) -> list[Block]:
+        """Keeps a row; returns the blocks of rows that it makes needless, being whole prefixes of it."""
+        needless = [
+            item for item in self._kept if item.version == version and shared(item.tokens, tokens) == len(item.tokens)
+        ]
+        for item in needless:
+            self._kept.remove(item)
+        self._clock += 1
+        self._kept.append(CachedPrefix(version, tokens, block, self._clock))
+        return [item.block for item in needless]
+
+    def find(self, version: PolicyVersion, tokens: Ids) -> tuple[CachedPrefix | None, int]:
+        """What shares the longest prefix with these tokens under this version, and how long it is."""
+        best: CachedPrefix | None = None
+        longest = 0
+        for item in self._kept:
+            if item.version == version:
+                length = shared(item.tokens, tokens)
+                if length > longest:
+                    best, longest = item, length
+        if best is not None:
+            self._clock += 1
+            best.used = self._clock
+        return best, longest
+
+    def take(self, item: CachedPrefix) -> Block:
+        """Hands a kept row's block over."""
+        self._kept.remove(item)
+        return item.block
+
+    def oldest(self, *, but: CachedPrefix | None = None) -> CachedPrefix | None:
+        """What was used least lately, `but` not counted."""
+        return min((item for item in self._kept if item is not but), key=lambda item: item.used, default=None)
+
+    def forget_all(self) -> list[Block]:
+        """Drops everything; returns the blocks."""
+        gone, self._kept = self._kept, []
+        return [item.block for item in gone]
+
+    def forget(self, version: PolicyVersion) -> list[Block]:
+        """Drops all rows of a version; returns their blocks."""
+        gone = [item for item in self._kept if item.version == version]
+        self._kept = [item for item in self._kept if item.version != version]
+        return [item.block for item in gone]

@@ -22,9 +22,7 @@ from openclaw_rl.core.sampling import Grammar, Sampling
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.engines.limits import check_prompt, check_score, check_version
 from openclaw_rl.engines.local import wire
-from openclaw_rl.engines.local.link import ChildLink
-from openclaw_rl.engines.local.questions import Questions
-from openclaw_rl.engines.local.streams import Stream, StreamResumer
+from openclaw_rl.engines.local.link import ChildLink, Questions, Stream, StreamResumer
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.errors import AdapterError, ConfigError, EngineError, ModelError, RequestError
 from openclaw_rl.weights.mapped_files import cache_folder, remove_unused

@@ -7,10 +7,8 @@ from dataclasses import dataclass, field, replace
 from openclaw_rl.core.adapter import Adapter, digest_of_folder
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.engines.local.adapters import AdapterPass
-from openclaw_rl.engines.local.blocks import UNIT
-from openclaw_rl.engines.local.cache import Cache
-from openclaw_rl.engines.local.check import check_form
-from openclaw_rl.engines.local.model import ServedModel, load_model
+from openclaw_rl.engines.local.cache import UNIT, Cache
+from openclaw_rl.engines.local.model import ServedModel, check_form, load_model
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.errors import AdapterError, EngineError, ModelError
 

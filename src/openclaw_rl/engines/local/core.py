@@ -15,18 +15,14 @@ from torch import Tensor
 from openclaw_rl.core.completion import Finish, Scores
 from openclaw_rl.core.engine import EngineStats
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.engines.local.adapter_files import AdapterWeights
-from openclaw_rl.engines.local.adapters import BASE_SLOT, Adapters
+from openclaw_rl.engines.local.adapters import BASE_SLOT, Adapters, AdapterWeights
 from openclaw_rl.engines.local.attention import RowPiece, plan
-from openclaw_rl.engines.local.blocks import block_size
-from openclaw_rl.engines.local.cache import Cache
+from openclaw_rl.engines.local.cache import Cache, block_size
 from openclaw_rl.engines.local.copies import FullCopies
-from openclaw_rl.engines.local.counts import Counts
 from openclaw_rl.engines.local.masks import GrammarSource, Guided, MaskSource
 from openclaw_rl.engines.local.model import ServedModel
-from openclaw_rl.engines.local.pace import LEAST, MOST, Pace
-from openclaw_rl.engines.local.room import CacheSpace
-from openclaw_rl.engines.local.rows import Row, sampling_row, scoring_row
+from openclaw_rl.engines.local.pace import LEAST, MOST, Counts, Pace
+from openclaw_rl.engines.local.rows import CacheSpace, Row, sampling_row, scoring_row
 from openclaw_rl.engines.local.sampler import Draw, DrawnTokens, sample, top_of, uniform
 from openclaw_rl.engines.local.wire import ScoreJob, StepOutput, Submit
 from openclaw_rl.engines.settings import EngineSettings

@@ -6,22 +6,27 @@ One message a step goes out. Commands are taken between steps; when stdin closes
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import pickle
 import select
 import signal
 import sys
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, BinaryIO
 
 from openclaw_rl.core import pipe
 from openclaw_rl.core.adapter import is_full
 from openclaw_rl.core.logs import set_up_logging
+from openclaw_rl.core.memory import give_back
+from openclaw_rl.core.sampling import Grammar
 from openclaw_rl.engines.local.wire import (
     AskStats,
     Cancel,
     Compile,
+    CompileResult,
     Flush,
     Load,
     LoadResult,
@@ -30,20 +35,24 @@ from openclaw_rl.engines.local.wire import (
     Start,
     StartFailure,
     Stats,
+    StepOutput,
     Submit,
     Unload,
 )
-from openclaw_rl.errors import AdapterError, ConfigError, EngineError, ModelError
+from openclaw_rl.errors import AdapterError, ConfigError, EngineError, ModelError, RequestError
 
 if TYPE_CHECKING:
-    from openclaw_rl.engines.local.adapter_files import AdapterWeights
+    from openclaw_rl.engines.local.adapters import AdapterWeights
     from openclaw_rl.engines.local.core import Core
+    from openclaw_rl.engines.local.masks import GrammarSource, Guided
     from openclaw_rl.engines.local.model import ServedModel
     from openclaw_rl.engines.settings import EngineSettings
 
 log = logging.getLogger(__name__)
+
 CHUNK = 1 << 20
 SWITCH_S = 0.0005  # reading an adapter beside the steps must give the interpreter back at once
+MOST_WAITING = 64  # grammars asked about at once; the requests that wait are bounded by their client
 
 
 def main() -> None:
@@ -70,9 +79,9 @@ def main() -> None:
 def _open(start: Start, out: BinaryIO) -> Core | None:
     try:
         from openclaw_rl.engines.local.build import info_of, open_core
-        from openclaw_rl.weights.trimming import give_back
 
         core = open_core(start.settings, is_apart=True)
+        gc.collect()
         give_back()
     except (ModelError, ConfigError) as error:
         pipe.write(out, StartFailure(error.problem, error.fix, isinstance(error, ModelError)))
@@ -89,8 +98,7 @@ class EngineHost:
     """Drives a core by what comes over a pipe."""
 
     def __init__(self, core: Core, out: BinaryIO, settings: EngineSettings) -> None:
-        from openclaw_rl.engines.local.adapter_files import read_adapter
-        from openclaw_rl.engines.local.compiling import GrammarCompiler
+        from openclaw_rl.engines.local.adapters import read_adapter
         from openclaw_rl.engines.local.copies import read_copy
 
         self._core = core
@@ -197,6 +205,83 @@ class EngineHost:
             else:
                 log.info("loaded version=%s", load.adapter.version)
                 pipe.write(self._out, LoadResult(load.id))
+
+
+class GrammarCompiler:
+    """Grammars being compiled beside the steps, and the requests that wait for one.
+
+    One thread compiles in the order of arrival; `rouse` is called when it has something to hand over.
+    """
+
+    def __init__(self, grammars: GrammarSource, rouse: Callable[[], None]) -> None:
+        self._grammars = grammars
+        self._rouse = rouse
+        self._thread: ThreadPoolExecutor | None = None
+        self._asked: list[tuple[Compile, Future[None]]] = []
+        self._waiting: list[tuple[Submit, Future[Guided]]] = []
+
+    def compile(self, ask: Compile) -> None:
+        """Begins to compile; `finish` tells what came of it."""
+        future: Future[None]
+        if len(self._asked) >= MOST_WAITING:
+            future = Future()
+            future.set_exception(
+                RequestError(
+                    f"{MOST_WAITING} answer formats are already waiting to be compiled",
+                    fix="try again in a moment",
+                    code="busy",
+                )
+            )
+            self._rouse()
+        else:
+            future = self._pool().submit(self._grammars.compile, ask.grammar)
+            future.add_done_callback(lambda _: self._rouse())
+        self._asked.append((ask, future))
+
+    def submit(self, ask: Submit, grammar: Grammar, core: Core) -> None:
+        """The request is submitted at once where its grammar is compiled, as it mostly is; else as soon as it is."""
+        said = ask.tokens[len(ask.tokens) - ask.drawn :]
+        if self._grammars.holds(grammar):
+            core.submit(ask, self._grammars.guide(grammar, said))
+            return
+        future = self._pool().submit(self._grammars.guide, grammar, said)
+        future.add_done_callback(lambda _: self._rouse())
+        self._waiting.append((ask, future))
+
+    def cancel(self, request: int) -> None:
+        """Nobody reads this request any more."""
+        self._waiting = [item for item in self._waiting if item[0].id != request]
+
+    def finish(self, core: Core) -> list[CompileResult | StepOutput]:
+        """Submits what has its grammar now, and gives what is to be said of the rest."""
+        said: list[CompileResult | StepOutput] = []
+        while self._asked and self._asked[0][1].done():
+            ask, future = self._asked.pop(0)
+            error = future.exception()
+            if isinstance(error, RequestError):
+                said.append(CompileResult(ask.id, error.problem, error.fix, error.code))
+            else:
+                said.append(CompileResult(ask.id, "" if error is None else f"the format cannot be compiled: {error}"))
+        while self._waiting and self._waiting[0][1].done():
+            waiting, guided = self._waiting.pop(0)
+            problem = guided.exception()
+            if problem is None:
+                core.submit(waiting, guided.result())
+            else:
+                said.append(StepOutput(failed=[(waiting.id, str(problem))]))
+        return said
+
+    def _pool(self) -> ThreadPoolExecutor:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="grammars", initializer=_give_way)
+        return self._thread
+
+
+def _give_way() -> None:
+    """Steps come before compiling: on Linux a thread has a priority of its own."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.nice(10)
 
 
 if __name__ == "__main__":

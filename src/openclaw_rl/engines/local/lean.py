@@ -21,10 +21,8 @@ from openclaw_rl.engines.local.attention import (
     AttentionProbe,
     attend_cached,
 )
-from openclaw_rl.engines.local.linears import FastLinear, Linears
-from openclaw_rl.engines.local.norms import FastNorm, equal_norm
-from openclaw_rl.weights.lowbits import LowBitsLinear
-from openclaw_rl.weights.packed import PackedLinear
+from openclaw_rl.engines.local.layers import FastLinear, FastNorm, Linears, equal_norm
+from openclaw_rl.weights.forms import LowBitsLinear, PackedLinear
 
 LAYER = {"self_attn", "mlp", "input_layernorm", "post_attention_layernorm"}
 ATTENTION = {"q_proj", "k_proj", "v_proj", "o_proj"}

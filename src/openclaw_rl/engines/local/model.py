@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,25 +17,25 @@ import torch
 from torch import Tensor, nn
 
 from openclaw_rl.engines.local.adapters import AdapterPass
-from openclaw_rl.engines.local.attention import NAME, OTHER_MODEL, AttentionPass, AttentionProbe, attend
-from openclaw_rl.engines.local.cache import Geometry
+from openclaw_rl.engines.local.attention import NAME, OTHER_MODEL, AttentionPass, AttentionProbe, RowPiece, attend, plan
+from openclaw_rl.engines.local.cache import Block, Cache, Geometry
+from openclaw_rl.engines.local.layers import Linears, replace_norms
 from openclaw_rl.engines.local.lean import lean_forward
-from openclaw_rl.engines.local.linears import Linears
-from openclaw_rl.engines.local.norms import replace_norms
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.errors import ConfigError, ModelError
-from openclaw_rl.weights.lowbits import LowBitsLinear, lower
-from openclaw_rl.weights.packed import PackedLinear
+from openclaw_rl.weights.forms import LowBitsLinear, PackedLinear, lower
 from openclaw_rl.weights.shared import count_of, hold_once
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
 log = logging.getLogger(__name__)
+
 SMALL = 100_000_000  # parameters below which bfloat16 is slower than float32 on a CPU
 ATTENTIONS = {"full_attention", "sliding_attention"}
 PROBE_TOKENS = 48
 OWN_CODE = "use a model that transformers supports without extra code: code that comes with a model is never run"
+SLACK = {torch.float32: 1e-3, torch.bfloat16: 0.12, torch.float16: 0.03}  # of the logits' own spread
 
 
 class Forward(Protocol):
@@ -271,3 +272,40 @@ def free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+@torch.inference_mode()
+def check_form(served: ServedModel, cache: Cache, name: str) -> float:
+    """The seconds that one piece of the probe takes, once it is shown that the engine computes what the model computes.
+
+    Reads the probe in two pieces and a row, as serving does, and compares, before anything is served. Raises ModelError
+    where the log-probabilities are not the model's own.
+    """
+    ids = served.probe[0]
+    size = len(ids)
+    block = Block(0, min(cache.tokens, 1 << (size - 1).bit_length()) if size > 256 else 256)
+    worst = 0.0
+    for start, stop, is_row in ((0, size // 3, False), (size // 3, size - 1, False), (size - 1, size, True)):
+        spots = torch.arange(start, stop, device=served.device)
+        now = plan(
+            cache,
+            [(block, start)] if is_row else [],
+            [] if is_row else [RowPiece(block, start, stop)],
+            served.dtype,
+        )
+        kept = torch.arange(stop - start, device=served.device)
+        logp = torch.log_softmax(served.logits(ids[start:stop], spots, kept, now).float(), -1)
+        worst = max(worst, float((logp - served.reference[start:stop]).abs().mean()))
+    spread = float(served.reference.std())
+    log.debug("check form=%s off_by=%.3g spread=%.3g", type(served.logits).__name__, worst, spread)
+    if not worst <= SLACK[served.dtype] * spread + 1e-5:
+        raise ModelError(
+            f"the engine computes other log-probabilities for {name} than the model itself (off by {worst:.2g})",
+            fix=OTHER_MODEL,
+        )
+    begin = time.perf_counter()
+    now = plan(cache, [], [RowPiece(block, 0, size)], served.dtype)
+    served.logits(
+        ids, torch.arange(size, device=served.device), torch.zeros(1, dtype=torch.long, device=served.device), now
+    )
+    return time.perf_counter() - begin

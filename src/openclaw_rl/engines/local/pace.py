@@ -1,10 +1,13 @@
-"""How many prompt tokens a step may read, so that it ends in time for the rows that stream beside it."""
+"""How long steps take, and how many prompt tokens one may read so that it ends in time for the rows beside it."""
 
 from __future__ import annotations
 
+import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+STEPS_TIMED = 1000
 IDLE_FACTOR = 8  # a step nobody streams beside may take so many times the target
 LEAST, MOST = 8, 1024  # tokens; more than 1,024 gain nothing and cost memory
 MEASURED_EVERY = 32  # steps with prompts; then one reads none, so that the rows' own time is known
@@ -13,8 +16,35 @@ NO_STALL = 4  # times what was expected: a step that took longer was kept waitin
 
 
 @dataclass(slots=True)
+class Counts:
+    """Since the process started; `times_s` are those of the last steps."""
+
+    sampled: int = 0
+    read: int = 0
+    reused: int = 0
+    steps: int = 0
+    clock: Callable[[], float] = time.perf_counter
+    times_s: deque[float] = field(default_factory=lambda: deque(maxlen=STEPS_TIMED))
+
+    def step(self, begin: float, read: int) -> float:
+        """Enters a step that began then and read so many tokens of prompts; the seconds it took."""
+        self.read += read
+        self.steps += 1
+        self.times_s.append(self.clock() - begin)
+        return self.times_s[-1]
+
+    def time_ms(self, share: float) -> float:
+        """The step time below which that share of them lies."""
+        times = sorted(self.times_s) or [0.0]
+        return times[int(len(times) * share)] * 1e3
+
+
+@dataclass(slots=True)
 class Pace:
-    """Learns what work costs here. Work is counted in multiply-adds, those of attention weighing more."""
+    """How many prompt tokens a step may read, so that it ends in time for the rows that stream beside it.
+
+    Learns what work costs here. Work is counted in multiply-adds, those of attention weighing more.
+    """
 
     per_token: float  # weights read by a token
     per_pair: float  # numbers of keys and values a token meets at each token before it

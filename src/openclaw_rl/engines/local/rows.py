@@ -1,16 +1,21 @@
-"""A request inside the engine, from its arrival to its last token."""
+"""Requests inside the engine, from arrival to the last token, and who of them has which block of the cache."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import BASE, PolicyVersion
-from openclaw_rl.engines.local.blocks import Block
+from openclaw_rl.engines.local.cache import UNIT, Block, BlockAllocator, Cache, CachedPrefix, Ids, Prefixes, ids, shared
 from openclaw_rl.engines.local.masks import Guided
-from openclaw_rl.engines.local.prefixes import Ids, ids
 from openclaw_rl.engines.local.sampler import LogitAdjuster
 from openclaw_rl.engines.local.wire import ScoreJob, Submit, Top
+
+WORTH_REUSE = 16  # tokens; a shorter prefix is read again
+WORTH_WAITING = 128  # tokens that a neighbour is reading just now, which a row waits for to copy
+WIPED_AT_ONCE = 16 << 20  # bytes overwritten between two steps: some milliseconds
+AHEAD = 512  # tokens of answer a row gets room for at once; it is moved to a block twice as large after
 
 
 @dataclass(slots=True, eq=False)
@@ -111,3 +116,137 @@ def scoring_row(job: ScoreJob, slot: int) -> Row:
         reusable=job.start - 1,
         score=job,
     )
+
+
+class CacheSpace:
+    """Who has which block: rows that run, rows that ended and are kept, and what gives way when room is needed."""
+
+    def __init__(self, cache: Cache, *, context: int, largest: int) -> None:
+        self.cache = cache
+        self.context = context
+        self.blocks = BlockAllocator(cache.tokens, largest)
+        self.kept = Prefixes()
+        self._used: set[int] = set()  # units of the arena that rows have ever written to
+        self._unwiped: set[int] = set()  # those that still hold what was flushed
+
+    @property
+    def unwiped(self) -> int:
+        """Tokens whose places still hold what was flushed."""
+        return len(self._unwiped) * UNIT
+
+    def flush(self, rows: Iterable[Row]) -> None:
+        """Lets go of all that is kept, and overwrites it bit by bit; of these rows' too when they end."""
+        self._give_all(self.kept.forget_all())
+        in_use = set[int]()
+        for row in rows:
+            row.is_flushed = True
+            if row.block is not None:
+                in_use |= _units(row.block)
+        self._unwiped = self._used - in_use  # blocks given back earlier hold old numbers as well
+
+    def wipe_some(self) -> None:
+        """Overwrites some of what was flushed."""
+        most = max(1, WIPED_AT_ONCE // (UNIT * max(1, self.cache.token_bytes)))
+        for unit in sorted(self._unwiped)[:most]:
+            self._wipe(unit)
+
+    def place(self, row: Row, others: Iterable[Row]) -> bool:
+        """Gives a row its block and what others have read already; False where it must wait."""
+        wanted = row.prompt[: row.reusable]
+        kept, size = self.kept.find(row.version, wanted)
+        donor: Block | None = None if kept is None else kept.block
+        for other in others:
+            if other is row or other.version != row.version or other.is_flushed:
+                continue
+            alike = shared(other.prompt, wanted)
+            if other.stored < alike and alike - size >= WORTH_WAITING:
+                return False
+            if min(other.stored, alike) > size:
+                kept, size, donor = None, min(other.stored, alike), other.block
+        if size < WORTH_REUSE:
+            kept, size, donor = None, 0, None
+        need = min(self.context, len(row.tokens) + min(row.left, AHEAD))
+        row.block = self._block(need, kept, donor, size)
+        if row.block is None and kept is not None:
+            row.block, size = self.find_room(need), 0
+        if row.block is None:
+            return False
+        row.stored = row.cached = size
+        return True
+
+    def grow(self, row: Row) -> bool:
+        """Makes room for the row's next token; False where there is none."""
+        if row.stored < row.place.size:
+            return True
+        larger = self.find_room(row.place.size * 2)
+        if larger is None:
+            return False
+        self._move(row, larger)
+        return True
+
+    def end(self, row: Row) -> None:
+        """Keeps what a row has read, for who goes on from it."""
+        if row.block is None:
+            return
+        if row.is_flushed:
+            self._unwiped |= _units(row.block)
+            self.blocks.give(row.block)
+        elif row.stored < WORTH_REUSE:
+            self.blocks.give(row.block)
+        else:
+            self._give_all(self.kept.keep(row.version, ids(row.tokens[: row.stored]), row.block))
+        row.block = None
+
+    def spoil(self, row: Row) -> None:
+        """Frees the block of a row whose numbers are not finite."""
+        self.cache.wipe(row.place)
+        self.blocks.give(row.place)
+        row.block = None
+
+    def forget(self, version: PolicyVersion) -> None:
+        """Drops everything kept under a version."""
+        self._give_all(self.kept.forget(version))
+
+    def find_room(self, tokens: int, *, but: CachedPrefix | None = None) -> Block | None:
+        """A block, at the cost of what was kept longest ago where need be."""
+        while (block := self.blocks.take(tokens)) is None:
+            oldest = self.kept.oldest(but=but)
+            if oldest is None:
+                return None
+            self.blocks.give(self.kept.take(oldest))
+        units = _units(block)
+        self._used |= units
+        for unit in units & self._unwiped:
+            self._wipe(unit)
+        return block
+
+    def _block(self, need: int, kept: CachedPrefix | None, donor: Block | None, size: int) -> Block | None:
+        """A block with the first `size` tokens in it: the kept row's own, if nothing of it is lost, else a copy."""
+        if kept is not None and size == len(kept.tokens) and kept.block.size >= need:
+            return self.kept.take(kept)
+        block = self.find_room(need, but=kept)
+        if block is not None and donor is not None:
+            self.cache.copy(donor, block, size)
+            if kept is not None and size == len(kept.tokens):
+                self.blocks.give(self.kept.take(kept))
+        return block
+
+    def _move(self, row: Row, block: Block) -> None:
+        self.cache.copy(row.place, block, row.stored)
+        if row.is_flushed:
+            self._unwiped |= _units(row.place)
+        self.blocks.give(row.place)
+        row.block = block
+
+    def _wipe(self, unit: int) -> None:
+        self.cache.wipe(Block(unit * UNIT, UNIT))
+        self._unwiped.discard(unit)
+
+    def _give_all(self, blocks: list[Block]) -> None:
+        for block in blocks:
+            self.blocks.give(block)
+
+
+def _units(block: Block) -> set[int]:
+    """The smallest blocks that this one is made of, by number."""
+    return set(range(block.base // UNIT, (block.base + block.size) // UNIT))

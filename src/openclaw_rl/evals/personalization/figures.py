@@ -10,8 +10,7 @@ from math import inf
 import msgspec
 
 from openclaw_rl.core.message import Json
-from openclaw_rl.evals.personalization.methods import EvalMethod
-from openclaw_rl.evals.personalization.modes import Mode
+from openclaw_rl.evals.personalization.methods import EvalMethod, Mode
 from openclaw_rl.evals.personalization.plan import EvalPlan
 from openclaw_rl.evals.personalization.trials import (
     AGAIN,

@@ -16,6 +16,17 @@ HEADING = "What this user has wished before:"
 MOST_NOTES = 16
 MOST_CHARS = 300  # of one
 NEVER = 1_000_000  # samples in a batch that is never full: all is judged, nothing is trained
+_JUDGED_ONLY: dict[str, Json] = {"train.batch_size": NEVER, "train.min_batch": NEVER}
+# What is taken back because it seems to be learned in vain would stop a method that is only slow.
+_LET_GO_ON: dict[str, Json] = {"teach.in_vain_turns": 0}
+_AS_PUBLISHED: dict[str, Json] = {**_LET_GO_ON, "train.rehearsal_samples": 0}
+
+
+class Mode(StrEnum):
+    """Whether each person has a model of their own, or all share one."""
+
+    SEPARATE = "separate"
+    JOINT = "joint"
 
 
 class Notes(StrEnum):
@@ -65,10 +76,6 @@ class EvalMethod:
     is_ours: bool = False
 
 
-_JUDGED_ONLY: dict[str, Json] = {"train.batch_size": NEVER, "train.min_batch": NEVER}
-# What is taken back because it seems to be learned in vain would stop a method that is only slow.
-_LET_GO_ON: dict[str, Json] = {"teach.in_vain_turns": 0}
-_AS_PUBLISHED: dict[str, Json] = {**_LET_GO_ON, "train.rehearsal_samples": 0}
 METHODS: tuple[EvalMethod, ...] = (
     EvalMethod("frozen", "the model as it is", judges=False, trains=False),
     EvalMethod(
@@ -109,6 +116,8 @@ METHODS: tuple[EvalMethod, ...] = (
         "bridge", "the recipe, hints served until the weights follow", {"carry": "bridge"}, carries=True, is_ours=True
     ),
 )
+
+
 # What each part of the recipe does: the recipe with one thing changed.
 ABLATIONS: tuple[EvalMethod, ...] = (
     EvalMethod("one-update", "one update of the optimiser a step", {"trainer.updates": 1}),
@@ -140,6 +149,8 @@ ABLATIONS: tuple[EvalMethod, ...] = (
     EvalMethod("rank-32", "rank 32 instead of 8", {"trainer.rank": 32, "trainer.alpha": 64.0}),
     EvalMethod("attention-only", "LoRA in the attention alone", {"trainer.targets": "q_proj,k_proj,v_proj,o_proj"}),
 )
+
+
 # What a wish costs and how long it holds, by what carries it.
 CARRIES: tuple[EvalMethod, ...] = (
     EvalMethod("weights", "nothing is added to any prompt", is_ours=True),

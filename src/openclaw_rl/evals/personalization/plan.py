@@ -24,8 +24,7 @@ from openclaw_rl.evals.people.exercises import Exercises, ToyExercises
 from openclaw_rl.evals.people.jobs import Person
 from openclaw_rl.evals.people.voices import ScriptedVoice, Voice, playing
 from openclaw_rl.evals.people.wishes import ASSISTANT, STUDENT, TEACHER
-from openclaw_rl.evals.personalization.methods import EvalMethod, config_text
-from openclaw_rl.evals.personalization.modes import Mode
+from openclaw_rl.evals.personalization.methods import EvalMethod, Mode, config_text
 from openclaw_rl.evals.personalization.probes import BaseShares, Probes
 from openclaw_rl.evals.personalization.trial import TrialRun, nobody_listens
 from openclaw_rl.evals.personalization.trials import Trial, TrialSettings

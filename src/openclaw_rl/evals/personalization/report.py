@@ -8,8 +8,8 @@ from html import escape
 from pathlib import Path
 
 from openclaw_rl.core.message import Json, json_list
-from openclaw_rl.evals.personalization import plots as pictures
-from openclaw_rl.evals.personalization.modes import Mode
+from openclaw_rl.evals import plots
+from openclaw_rl.evals.personalization.methods import Mode
 from openclaw_rl.evals.personalization.plan import EvalPlan
 from openclaw_rl.evals.personalization.trials import Trial
 from openclaw_rl.evals.report import figure, markdown_table, page, page_table, put_section
@@ -27,15 +27,28 @@ COLUMNS = (
     "degenerate",
     "wish before → end",
 )
+LEGEND = (
+    "Sessions until three in a row whose first reply counted, the third included; a dash is a seed that never got "
+    "there. A first reply counts if the wish was followed, the answer was right, nothing about it was odd, and the "
+    "file changed as asked. Raw: the wish alone. Points lost are percentage points on unseen problems against the "
+    "untaught model. Corrections and hints are means over the seeds until convergence, or over all sessions."
+)
+WINDOW = 3  # sessions in the running share
+COLOURS = ("#2f6fde", "#2a9d6e", "#d9822b", "#8e5bd0", "#c0417a")
+WIDTHS = (8, 6, 4, 3, 2)  # lines that lie on each other still show
+STYLE = (
+    "svg{background:#fff}.grid{stroke:#e4e7ec}.axis{fill:#667085;font:12px system-ui,sans-serif}"
+    ".note{fill:#1d2430;font:600 13px system-ui,sans-serif}"
+)
 
 
 def as_html(plan: EvalPlan, figures: dict[str, Json], trials: Sequence[Trial]) -> str:
     """The page; it needs nothing beside it."""
     plots = "".join(
         figure(
-            pictures.curves(method.name, _of(trials, method.name)),
+            curves(method.name, _of(trials, method.name)),
             f"{method.name}: {method.about}. Share of seeds whose first reply counted, "
-            f"over the last {pictures.WINDOW} sessions.",
+            f"over the last {WINDOW} sessions.",
         )
         for method in plan.methods
     )
@@ -44,14 +57,6 @@ def as_html(plan: EvalPlan, figures: dict[str, Json], trials: Sequence[Trial]) -
         f"<h1>{escape(headline(figures))}</h1><p>{escape(LEGEND)}</p>{page_table(COLUMNS, table(plan, figures))}"
         f"{_degenerate(plan, figures)}{plots}<footer>{escape(json.dumps(figures['conditions']))}</footer>",
     )
-
-
-LEGEND = (
-    "Sessions until three in a row whose first reply counted, the third included; a dash is a seed that never got "
-    "there. A first reply counts if the wish was followed, the answer was right, nothing about it was odd, and the "
-    "file changed as asked. Raw: the wish alone. Points lost are percentage points on unseen problems against the "
-    "untaught model. Corrections and hints are means over the seeds until convergence, or over all sessions."
-)
 
 
 def headline(figures: dict[str, Json]) -> str:
@@ -102,8 +107,8 @@ def write_results(
     section = section or plan.mode
     picture = document.with_name(f"{document.stem}-{section}.svg")
     put_section(document, f"eval-{section}", as_markdown(plan, figures, picture.name))
-    drawn = [pictures.curves(method.name, _of(trials, method.name)) for method in plan.methods]
-    picture.write_text(pictures.sheet(drawn), "utf-8")
+    drawn = [curves(method.name, _of(trials, method.name)) for method in plan.methods]
+    picture.write_text(sheet(drawn), "utf-8")
 
 
 def _degenerate(plan: EvalPlan, figures: dict[str, Json]) -> str:
@@ -150,3 +155,49 @@ def _sum(value: Json) -> str:
     """The mean over the seeds."""
     numbers = [item for item in json_list(value) if isinstance(item, int)]
     return f"{sum(numbers) / len(numbers):.1f}" if numbers else "–"
+
+
+def curves(method: str, trials: Sequence[Trial]) -> str:
+    """A picture of the method as inline SVG; lines end where the sessions do.
+
+    Session by session, the share of seeds whose first reply counted, a line for each user.
+    """
+    people = list(dict.fromkeys(name for trial in trials for name in trial.people))
+    longest = max((session.number for trial in trials for session in trial.sessions), default=1)
+    parts = [plots.frame(longest, "session"), plots.words_at(method, plots.LEFT, 13, "note")]
+    for at, (person, colour) in enumerate(zip(people, COLOURS, strict=False)):
+        shares = running(trials, person)
+        points = " ".join(
+            f"{plots.x_of(index, longest):.1f},{plots.y_of(share):.1f}" for index, share in enumerate(shares)
+        )
+        parts.append(
+            f'<polyline fill="none" stroke="{colour}" stroke-width="{WIDTHS[at]}" '
+            f'stroke-linejoin="round" points="{points}">'
+            f"<title>{escape(person)}</title></polyline>"
+        )
+        x = plots.WIDTH - plots.RIGHT - 90 * (len(people) - at)
+        parts.append(f'<text class="axis" x="{x}" y="13" style="fill:{colour}">{escape(person)}</text>')
+    return plots.svg(parts, f"First replies that counted, {method}")
+
+
+def running(trials: Sequence[Trial], person: str) -> list[float]:
+    """For each session the share of good first replies among the seeds, over the last few sessions."""
+    rows = [[session.is_good for session in trial.sessions_of(person)] for trial in trials if person in trial.people]
+    shares = []
+    for at in range(max((len(row) for row in rows), default=0)):
+        seen = [good for row in rows if len(row) > at for good in row[max(0, at - WINDOW + 1) : at + 1]]
+        shares.append(sum(seen) / len(seen))
+    return shares
+
+
+def sheet(pictures: Sequence[str]) -> str:
+    """Pictures below each other as one SVG file, its style inside."""
+    placed = "".join(
+        picture.replace("<svg ", f'<svg y="{at * plots.HEIGHT}" width="{plots.WIDTH}" height="{plots.HEIGHT}" ', 1)
+        for at, picture in enumerate(pictures)
+    )
+    height = plots.HEIGHT * max(1, len(pictures))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {plots.WIDTH} {height}" width="{plots.WIDTH}" '
+        f'height="{height}"><style>{STYLE}</style>{placed}</svg>\n'
+    )

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from openclaw_rl.core.completion import Span
 from openclaw_rl.core.message import Message, Tool
-from openclaw_rl.render.detokenise import Detokeniser, TokenBytes
+from openclaw_rl.render.encoding import Detokeniser, TokenBytes
 from openclaw_rl.render.parsers.family import THINK_MARKS, Family, family_of, opens_thinking, writes_fences
 from openclaw_rl.render.parsers.harmony import HarmonyFormat
 from openclaw_rl.render.parsers.headed import deepseek, kimi

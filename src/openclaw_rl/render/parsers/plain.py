@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from openclaw_rl.core.completion import Span, SpanKind
 from openclaw_rl.core.message import Message, Role, TextPart
-from openclaw_rl.render.detokenise import Detokeniser, TokenBytes
+from openclaw_rl.render.encoding import Detokeniser, TokenBytes
 from openclaw_rl.render.parsers.reply import Regions, ReplyDelta, TextDelta
 
 

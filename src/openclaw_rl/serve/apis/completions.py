@@ -11,13 +11,12 @@ from aiohttp import web
 from openclaw_rl.core.completion import SampledToken
 from openclaw_rl.core.message import Json, Role, message
 from openclaw_rl.errors import RequestError
-from openclaw_rl.render.detokenise import TokenBytes
+from openclaw_rl.render.encoding import TokenBytes
 from openclaw_rl.render.parsers import ReplyDelta, TextDelta
+from openclaw_rl.serve.answers import LEAST_LOGP
 from openclaw_rl.serve.apis.chat.chunks import usage_json
 from openclaw_rl.serve.apis.chat.wire import CompletionBody, facts_of, fields_of, parsed, value_of
 from openclaw_rl.serve.generate import Generation, GenerationRequest, begin
-from openclaw_rl.serve.logprobs import LEAST_LOGP
-from openclaw_rl.serve.outbox import DONE
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.request.held_text import held_text
 from openclaw_rl.serve.request.large import beside, check_ids, check_sizes
@@ -32,7 +31,7 @@ from openclaw_rl.serve.request.params import (
     top_logprobs_of,
 )
 from openclaw_rl.serve.request.tool_choice import ToolChoice, answer_form
-from openclaw_rl.serve.stream import streamed, whole
+from openclaw_rl.serve.stream import DONE, streamed, whole
 
 _TAKEN = frozenset(CompletionBody.__struct_fields__)
 

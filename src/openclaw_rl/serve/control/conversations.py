@@ -16,8 +16,7 @@ from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.request.names import check_name
 from openclaw_rl.store.rows import TurnRow
 from openclaw_rl.store.tables.overrules import Overrule
-from openclaw_rl.store.tables.search import last_words
-from openclaw_rl.store.tables.seen import SessionFilter, SessionLine
+from openclaw_rl.store.tables.seen import SessionFilter, SessionLine, last_words
 
 MOST_ROWS = 200
 LOOK_S = 0.4  # one look back; who wants to look further asks again, as the page does

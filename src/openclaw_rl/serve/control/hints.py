@@ -7,15 +7,14 @@ from collections.abc import Sequence
 import msgspec
 from aiohttp import web
 
-from openclaw_rl.core.hint import Hint, HintSource
-from openclaw_rl.core.kept_hint import HintState, KeptHint
+from openclaw_rl.core.hint import Hint, HintSource, HintState, KeptHint
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.apis.chat.wire import parsed
 from openclaw_rl.serve.control.routes import answer
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.request.names import check_name
-from openclaw_rl.store.tables.taught import TaughtWish
+from openclaw_rl.store.tables.effects import TaughtWish
 from openclaw_rl.wording.likeness import asks_alike, may_oppose
 
 MOST_HINT = 4096  # characters; they stand in every prompt of their user

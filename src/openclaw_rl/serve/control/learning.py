@@ -13,9 +13,8 @@ from openclaw_rl.core.finding import many
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import SHARED
 from openclaw_rl.serve.control.views import versions_json
-from openclaw_rl.serve.parts import ServeParts
-from openclaw_rl.serve.remembered import Remembered
-from openclaw_rl.store.tables.taught import TaughtWish
+from openclaw_rl.serve.parts import Remembered, ServeParts
+from openclaw_rl.store.tables.effects import TaughtWish
 
 WEEKS = 8
 VERSIONS = 20

@@ -8,18 +8,18 @@ from aiohttp import web
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import RequestError
+from openclaw_rl.serve.answers import turn_of_response
 from openclaw_rl.serve.apis.chat.wire import parsed
 from openclaw_rl.serve.control.explain import DROPPED
 from openclaw_rl.serve.control.hints import MOST_HINT
 from openclaw_rl.serve.control.routes import answer, number_of
 from openclaw_rl.serve.control.views import overrule_json
-from openclaw_rl.serve.ids import turn_of_response
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.request.names import check_name
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import TurnRow
 from openclaw_rl.store.tables.overrules import SAID, Overrule
-from openclaw_rl.store.tables.search import last_words
+from openclaw_rl.store.tables.seen import last_words
 
 MOST_HINTS = 8
 MOST_ROWS = 200

@@ -12,12 +12,12 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.core.next_state import Feedback
 from openclaw_rl.core.version import PolicyVersion, parse_version
 from openclaw_rl.errors import RequestError
+from openclaw_rl.serve.answers import turn_of_response
 from openclaw_rl.serve.apis.chat.wire import parsed
 from openclaw_rl.serve.control.views import lesson_json, overrule_json, turn_json, turn_line, versions_json
-from openclaw_rl.serve.ids import turn_of_response
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.request.names import check_name
-from openclaw_rl.store.tables.search import last_words
+from openclaw_rl.store.tables.seen import last_words
 
 _MOST_ROWS = 500
 _MOST_SOURCES = 50  # turns of one version that are shown

@@ -18,11 +18,10 @@ from openclaw_rl.store.connection import NAME
 from openclaw_rl.store.exports import ExportBook
 from openclaw_rl.store.forget.erase import empty_log, erase, rewrite
 from openclaw_rl.store.forget.selection import ForgetSelection, ForgetTarget, going
-from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.rows import StepRecord
 from openclaw_rl.store.tables import turns, versions
 from openclaw_rl.store.tables.hints import HintBook
-from openclaw_rl.store.writer import Transaction, Writer
+from openclaw_rl.store.threads import Reader, Transaction, Writer
 
 WHY_GIVEN_UP = "its weights were not kept and could not be made again; it is rebuilt over the samples that are left"
 LOOKS = 3  # at what goes, beside those who write, before it is looked for while they wait

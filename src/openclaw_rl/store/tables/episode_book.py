@@ -15,11 +15,10 @@ from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.errors import RequestError
 from openclaw_rl.store.codec import plain
-from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.redact.masker import Masker
 from openclaw_rl.store.tables import episodes, ledger, lessons, samples
 from openclaw_rl.store.tables.episodes import EpisodeRow, GroupKey, StepRow
-from openclaw_rl.store.writer import Transaction, Writer
+from openclaw_rl.store.threads import Reader, Transaction, Writer
 
 WAITING = (State.SERVED, State.PAIRED)
 

@@ -8,14 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from openclaw_rl.core.hint import Hint, HintSource
-from openclaw_rl.core.kept_hint import HintState, KeptHint
+from openclaw_rl.core.hint import Hint, HintSource, HintState, KeptHint
 from openclaw_rl.store import codec
 from openclaw_rl.store.codec import plain, text_or_none
-from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.rows import TurnRow
 from openclaw_rl.store.tables import listing
-from openclaw_rl.store.writer import Transaction, Writer
+from openclaw_rl.store.threads import Reader, Transaction, Writer
 from openclaw_rl.wording.likeness import is_same_wish, likeness, says_no_more
 
 MOST_KEPT = 100  # of one user; beyond it the ones that changed longest ago are forgotten, retired ones first

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.store.codec import plain
-from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 from openclaw_rl.store.tables import versions
-from openclaw_rl.store.writer import Transaction, Writer
+from openclaw_rl.store.threads import Reader, Transaction, Writer
 
 AT_ONCE = 64  # pruned versions whose samples are counted in one read: others get their turn between
 

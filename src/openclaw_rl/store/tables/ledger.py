@@ -17,7 +17,7 @@ from openclaw_rl.errors import DamageError
 from openclaw_rl.store import codec
 from openclaw_rl.store.codec import listed, plain, text_or_none
 from openclaw_rl.store.tables import turns
-from openclaw_rl.store.writer import Transaction
+from openclaw_rl.store.threads import Transaction
 
 
 def state_of(sql: sqlite3.Connection, turn: str) -> State | None:

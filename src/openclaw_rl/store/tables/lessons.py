@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from openclaw_rl.core.ledger import TAKEN_BACK, DropReason, State
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.store.codec import metrics_of, plain
-from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.rows import GIVEN_BACK, VersionStatus
 from openclaw_rl.store.tables import versions
 from openclaw_rl.store.tables.ledger import move, state_of
-from openclaw_rl.store.writer import Transaction, Writer
+from openclaw_rl.store.threads import Reader, Transaction, Writer
 
 WAITING = "step IS NULL AND reason IS NULL"
 

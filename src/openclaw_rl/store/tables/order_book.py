@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.store.codec import plain
-from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 from openclaw_rl.store.tables import versions
-from openclaw_rl.store.writer import Transaction, Writer
+from openclaw_rl.store.threads import Reader, Transaction, Writer
 
 
 class OrderBook:

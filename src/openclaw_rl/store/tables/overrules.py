@@ -13,11 +13,10 @@ from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.store import codec
 from openclaw_rl.store.codec import listed, plain
-from openclaw_rl.store.reader import Reader
 from openclaw_rl.store.tables import hints, ledger
 from openclaw_rl.store.tables.hints import HintBook
 from openclaw_rl.store.tables.sessions import THUMBS
-from openclaw_rl.store.writer import Transaction
+from openclaw_rl.store.threads import Reader, Transaction
 
 SAID = {**THUMBS, 0: "(the owner marked this reply as neither good nor bad)"}
 STRUCK = "struck by its owner"

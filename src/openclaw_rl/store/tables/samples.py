@@ -18,7 +18,7 @@ from openclaw_rl.store import codec
 from openclaw_rl.store.codec import listed, mapped, number, plain, text_or_none
 from openclaw_rl.store.rows import StepRecord, VersionStatus
 from openclaw_rl.store.tables import ledger, lessons, versions
-from openclaw_rl.store.writer import Transaction
+from openclaw_rl.store.threads import Transaction
 
 MOST_REHEARSED = 512  # rehearsal samples that are considered again
 

@@ -13,7 +13,7 @@ from openclaw_rl.core.turn import Session, Turn
 from openclaw_rl.store import codec
 from openclaw_rl.store.codec import plain
 from openclaw_rl.store.tables import ledger, turns
-from openclaw_rl.store.writer import Transaction
+from openclaw_rl.store.threads import Transaction
 
 COLUMNS = "sessions.id, sessions.user, sessions.agent, sessions.started_s, sessions.seen_s, sessions.end_why"
 THUMBS = {1: "(the user marked this reply as good)", -1: "(the user marked this reply as bad)"}

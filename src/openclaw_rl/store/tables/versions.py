@@ -19,7 +19,7 @@ from openclaw_rl.errors import StoreError
 from openclaw_rl.store import codec, connection
 from openclaw_rl.store.codec import listed, plain
 from openclaw_rl.store.rows import VersionRow, VersionStatus
-from openclaw_rl.store.writer import Transaction
+from openclaw_rl.store.threads import Transaction
 
 COLUMNS = (
     "scope, number, parent_scope, parent_number, folder, digest, status, why, made_s, turns, metrics, upon, rehearsed, "

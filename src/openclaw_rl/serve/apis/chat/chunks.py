@@ -8,11 +8,11 @@ import msgspec
 
 from openclaw_rl.core.completion import SampledToken
 from openclaw_rl.core.message import Json
-from openclaw_rl.render.detokenise import TokenBytes
+from openclaw_rl.render.encoding import TokenBytes
 from openclaw_rl.render.parsers import CallDelta, ReasoningDelta, ReplyDelta, TextDelta
+from openclaw_rl.serve.answers import token_entries
 from openclaw_rl.serve.generate import Generation
-from openclaw_rl.serve.logprobs import token_entries
-from openclaw_rl.serve.outbox import DONE
+from openclaw_rl.serve.stream import DONE
 
 _encode = msgspec.json.Encoder().encode
 

@@ -10,12 +10,12 @@ import msgspec
 from aiohttp import web
 
 from openclaw_rl.core.message import Json
-from openclaw_rl.render.detokenise import TokenBytes
+from openclaw_rl.render.encoding import TokenBytes
+from openclaw_rl.serve.answers import token_entries
 from openclaw_rl.serve.apis.chat.chunks import ChatChunks, usage_json
 from openclaw_rl.serve.apis.chat.wire import ChatBody, MessageSpec, facts_of, fields_of, messages_of, value_of
 from openclaw_rl.serve.choice import Choice
 from openclaw_rl.serve.generate import Generation, GenerationRequest, begin
-from openclaw_rl.serve.logprobs import token_entries
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.request.held_text import held_text
 from openclaw_rl.serve.request.large import beside, check_sizes, parsed_in_pieces

@@ -10,8 +10,9 @@ import msgspec
 from openclaw_rl.core.completion import SampledToken
 from openclaw_rl.core.message import Json, ToolCall
 from openclaw_rl.errors import ContextError
-from openclaw_rl.render.detokenise import TokenBytes
+from openclaw_rl.render.encoding import TokenBytes
 from openclaw_rl.render.parsers import ArgumentsDelta, CallDelta, ReasoningDelta, ReplyDelta, TextDelta
+from openclaw_rl.serve.answers import new_turn_id, token_entries
 from openclaw_rl.serve.apis.responses.items import (
     COMPLETED,
     IN_PROGRESS,
@@ -29,8 +30,6 @@ from openclaw_rl.serve.apis.responses.items import (
 from openclaw_rl.serve.apis.responses.tools import shape_of
 from openclaw_rl.serve.failures import context_problem, error_body, told_of
 from openclaw_rl.serve.generate import Generation, GenerationRequest
-from openclaw_rl.serve.ids import new_turn_id
-from openclaw_rl.serve.logprobs import token_entries
 
 _encode = msgspec.json.Encoder().encode
 _REASONING, _MESSAGE, _CALL = "reasoning", "message", "function_call"

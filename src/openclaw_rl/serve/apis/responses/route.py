@@ -16,6 +16,7 @@ from openclaw_rl.core.message import Json, Message, Role, TextPart
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.errors import ContextError, RequestError
+from openclaw_rl.serve.answers import token_entries, turn_of_response
 from openclaw_rl.serve.apis.chat.wire import SamplingSpec, facts_of, fields_of, value_of
 from openclaw_rl.serve.apis.responses.chunks import ResponseChunks, refused_stream
 from openclaw_rl.serve.apis.responses.items import ended, fetched, input_items, output_of
@@ -33,8 +34,6 @@ from openclaw_rl.serve.apis.responses.wire import (
 )
 from openclaw_rl.serve.control.routes import answer, number_of
 from openclaw_rl.serve.generate import Generation, GenerationRequest, begin
-from openclaw_rl.serve.ids import turn_of_response
-from openclaw_rl.serve.logprobs import token_entries
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.request.held_text import held_text
 from openclaw_rl.serve.request.large import MOST_COUNTED, beside, check_sizes, parsed_in_pieces

@@ -12,7 +12,7 @@ def test_what_was_freed_goes_back_to_the_system() -> None:
     if not Path("/lib/x86_64-linux-gnu/libc.so.6").exists() or sys.platform != "linux":
         pytest.skip("needs glibc")
     script = (
-        "from openclaw_rl.weights.trimming import give_back\n"
+        "from openclaw_rl.core.memory import give_back\n"
         "def anonymous():\n"
         "    lines = open('/proc/self/status').read().splitlines()\n"
         "    return next(int(line.split()[1]) for line in lines if line.startswith('RssAnon'))\n"

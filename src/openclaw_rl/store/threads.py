@@ -1,4 +1,4 @@
-"""The one thread that writes: what is asked for while a transaction runs is committed together in the next."""
+"""The one thread that writes to the store, and the one that reads from it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -18,7 +19,6 @@ from openclaw_rl.store.connection import in_plain_words
 
 MOST_PER_COMMIT = 256
 CHECKPOINT_FROM_COMMITS = 200
-
 Result = TypeVar("Result")
 
 
@@ -70,7 +70,9 @@ class _Job:
 
 
 class Writer:
-    """Owns the writing connection and its thread.
+    """The one thread that writes: what is asked for while a transaction runs is committed together in the next.
+
+    Owns the writing connection and its thread.
 
     The queue is bounded by the callers: each waits for its own row, and beside it a request begins no more than the
     next states of its history. `waiting` counts it.
@@ -217,3 +219,47 @@ class Writer:
         with contextlib.suppress(sqlite3.Error):
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
         self._commits = 0
+
+
+class Reader:
+    """Reads on a connection and a thread of their own, so that they do not wait for writes.
+
+    Each read sees all that was committed before it began, so a caller reads what it has written.
+
+    Owns the reading connection and its thread.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
+        self._is_closed = False
+        self.waiting = 0  # reads asked for and not answered; their askers wait, so there are no more than those
+
+    async def do(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
+        """What `work` read, all of it from one state of the store."""
+        if self._is_closed:
+            raise StoreError("the store is closed")
+        self.waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._read, work)
+        finally:
+            self.waiting -= 1
+
+    def close(self) -> None:
+        """Finishes what is queued, joins the thread and closes the connection. Blocks."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._thread.shutdown(wait=True)
+        self._connection.close()
+
+    def _read(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
+        try:
+            self._connection.execute("BEGIN")
+            try:
+                return work(self._connection)
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("COMMIT")
+        except (sqlite3.Error, UnicodeDecodeError) as problem:
+            raise in_plain_words(problem) from problem

@@ -1,4 +1,4 @@
-"""Any OpenAI-style endpoint as a partner to talk to: a remote judge, or another model on this machine."""
+"""Whom a judge talks to: the served model without its adapter, or an endpoint of the kind that OpenAI has."""
 
 from __future__ import annotations
 
@@ -12,10 +12,43 @@ from types import TracebackType
 import aiohttp
 
 from openclaw_rl.core.message import Json, Message
-from openclaw_rl.errors import JudgeError
+from openclaw_rl.core.protocols import Engine, Renderer
+from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.errors import EngineError, JudgeError, RequestError
 
 LONGEST_WAIT_S = 60.0
 _WORTH_ANOTHER_TRY = frozenset({408, 409, 425, 429})
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChat:
+    """The served model without its adapter as a partner to talk to: the judge that costs nothing extra.
+
+    A `Chat` over an engine and its renderer.
+
+    `stop_ids` end an answer; `options` are the template's own arguments (such as `enable_thinking`).
+    """
+
+    engine: Engine
+    renderer: Renderer
+    stop_ids: tuple[int, ...]
+    version: PolicyVersion = BASE
+    options: Mapping[str, Json] = field(default_factory=dict)
+
+    async def reply(
+        self, messages: Sequence[Message], *, temperature: float, max_tokens: int, seed: int | None = None
+    ) -> str:
+        """The text of one answer, without what was thought before it. Raises JudgeError."""
+        sampling = Sampling(max_tokens=max_tokens, temperature=temperature, seed=seed, stop_ids=self.stop_ids)
+        try:
+            # Rendering encodes up to some thousand characters: off the loop, which is busy serving.
+            prompt = await asyncio.to_thread(self.renderer.prompt, messages, (), None, options=self.options)
+            tokens = [item.token async for item in self.engine.generate(prompt, sampling, self.version)]
+        except (EngineError, RequestError) as problem:
+            raise JudgeError(f"the local judge cannot answer: {problem.problem}", fix=problem.fix) from problem
+        answer, _ = self.renderer.decode(tokens)
+        return answer.text
 
 
 class _TryAgain(Exception):
@@ -28,7 +61,9 @@ class _TryAgain(Exception):
 
 @dataclass(slots=True)
 class EndpointChat:
-    """A `Chat` over `POST {url}/chat/completions`. Use it as an async context: it owns the connections.
+    """Any OpenAI-style endpoint as a partner to talk to: a remote judge, or another model on this machine.
+
+    A `Chat` over `POST {url}/chat/completions`. Use it as an async context: it owns the connections.
 
     After an answer of 429 or 5xx or a lost connection the call is tried again `retries` times, after `retry_s`, doubled
     each time. No call at all is made before the time that an endpoint named in `Retry-After`, at most a minute.
