@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -189,3 +190,24 @@ async def test_cancelling_ends_the_command(boxes: Boxes) -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
     assert (await box.stats()).processes == 0
+
+
+async def test_nothing_that_a_box_did_leaves_a_file_descriptor_open(boxes: Boxes) -> None:
+    async def episode() -> None:
+        box = await boxes.create(BoxSpec())
+        await box.exec("echo out; exit 3", timeout_s=20)
+        await box.exec(["/no/such/program"], timeout_s=20)
+        await box.exec("sleep 60", timeout_s=0.2)
+        shell = await box.open_shell()
+        await shell.run("cd /tmp", timeout_s=20)
+        fork = await box.fork()
+        await fork.exec("true", timeout_s=20)
+        await shell.aclose()
+        await fork.aclose()
+        await box.aclose()
+
+    await episode()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        await episode()
+    assert len(os.listdir("/proc/self/fd")) == before

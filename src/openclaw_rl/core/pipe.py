@@ -6,6 +6,7 @@ Pickle is safe here because both ends are our own processes and the pipe belongs
 from __future__ import annotations
 
 import pickle
+import select
 import struct
 from typing import IO, Protocol
 
@@ -52,3 +53,13 @@ def read(stream: IO[bytes] | Connection) -> object | None:
     (size,) = HEADER.unpack(header)
     body = stream.read(size)
     return pickle.loads(body) if len(body) == size else None
+
+
+def is_readable(fd: int, timeout_s: float) -> bool:
+    """Whether something can be read, or the other end is gone, within this time.
+
+    Not by `select`, which takes no file descriptor above 1,023, and a busy server has more.
+    """
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(max(0.0, timeout_s) * 1000))

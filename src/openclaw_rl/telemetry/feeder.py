@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import queue
-import select
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from openclaw_rl.core.message import Json
+from openclaw_rl.core.pipe import is_readable
 from openclaw_rl.telemetry.records import Record
 
 log = logging.getLogger(__name__)
@@ -206,6 +206,6 @@ class SinkFeeder:
 
 def _line(stream: IO[bytes], limit_s: float) -> str | None:
     """The next line without its end; empty where the stream has ended, None where none came in time."""
-    if not select.select([stream], [], [], limit_s)[0]:
+    if not is_readable(stream.fileno(), limit_s):
         return None
     return stream.readline().decode("utf-8", "replace").strip()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import select
 import socket
 import subprocess
 import sys
@@ -187,7 +186,7 @@ class GuideProcess:
         assert self._child is not None and self._child.stdout is not None
         try:
             # nothing is buffered here: one answer is read whole before the next is asked for
-            readable, _, _ = select.select([self._child.stdout], [], [], ANSWER_S)
+            readable = pipe.is_readable(self._child.stdout.fileno(), ANSWER_S)
             answer = pipe.read(self._child.stdout) if readable else None
         except (OSError, ValueError):
             return None

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import select
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ import weakref
 from enum import StrEnum
 from pathlib import Path
 
+from openclaw_rl.core.pipe import is_readable
 from openclaw_rl.envs.answers import inside_verify
 
 START_S = 60.0
@@ -96,8 +96,7 @@ class _Worker:
         assert self._process.stdout is not None
         fd, until, read = self._process.stdout.fileno(), time.monotonic() + timeout_s, b""
         while not read.endswith(b"\n"):
-            ready, _, _ = select.select([fd], [], [], max(0.0, until - time.monotonic()))
-            if not ready:
+            if not is_readable(fd, until - time.monotonic()):
                 return None
             piece = os.read(fd, 1 << 12)
             if not piece:

@@ -171,7 +171,11 @@ class IsolatedBox:
         }
         since = now_ticks()  # before it begins: it must not be older than what is killed
         process = InsideProcess(self, await self._keeper.begin("exec", fields, streams), since)
-        await process.began()
+        try:
+            await process.began()
+        except BaseException:
+            process.close()
+            raise
         return process
 
     def _environment(self) -> dict[str, str]:

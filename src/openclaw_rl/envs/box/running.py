@@ -39,6 +39,10 @@ class Process(Protocol):
         """Kills it and what it started."""
         ...
 
+    def close(self) -> None:
+        """Lets go of it."""
+        ...
+
 
 Start = Callable[[list[int]], Awaitable[Process]]
 
@@ -60,7 +64,7 @@ async def run(
         Capture(fd, kept_bytes=limits.kept_bytes, read_bytes=limits.read_bytes, on_flood=flooded.set, watch=watch)
         for fd in (out, err)
     ]
-    began = time.monotonic()
+    began, process = time.monotonic(), None
     try:
         try:
             process = await start(streams)
@@ -72,6 +76,8 @@ async def run(
         stdout, stderr = (capture.take() for capture in captures)
         return ExecResult(ended.exit_status, stdout, stderr, time.monotonic() - began, killed_by, ended.cpu_s)
     finally:
+        if process is not None:
+            process.close()
         for capture in captures:
             capture.close()
 
