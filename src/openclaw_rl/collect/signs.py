@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
+from openclaw_rl.collect.branches import Branches
 from openclaw_rl.collect.clients.by_rules import system_text
 from openclaw_rl.collect.evidence import DISTINCT
 from openclaw_rl.collect.frames import FrameMemory, without_stamp
@@ -21,7 +22,6 @@ from openclaw_rl.collect.text_keys import (
     LONG_OPENING,
     MOST_LETTERS,
     OPENING,
-    Branches,
     arguments_of,
     beginnings,
     digest,

@@ -1,14 +1,10 @@
-"""By what a text is known again that came before: digests of it, of its lines, of how it begins, of its form.
-
-And which messages were left out again after they had been answered.
-"""
+"""By what a text is known again that came before: digests of it, of its lines, of how it begins, of its form."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections import OrderedDict
 from collections.abc import Iterator
 
 from openclaw_rl.core.message import Json
@@ -22,8 +18,6 @@ SPOKEN = 16  # letters of a text that is not said twice by accident
 NUMBERED_FORM = 60  # letters of a text of several lines that recurs with other numbers in it
 LONG_OPENING = 40  # letters of a first line that says what a text is
 _DIGITS = re.compile(r"\d+")
-MOST = 20_000  # turns, and digests
-MOST_AFTER = 64  # digests of messages that followed one turn: it may be asked again any number of times
 
 
 def lines_of(text: str) -> list[str]:
@@ -77,59 +71,3 @@ def unescaped(text: str) -> str:
 def digest(space: str, text: str) -> str:
     """One of a text under an API key."""
     return hashlib.blake2b(f"{space}:{text}".encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-
-
-class Branches:
-    """Messages that were answered and then left out: their conversation continued as if they had not been sent.
-
-    In this way a client asks for a title or for suggestions after a whole history. Digests of such messages are kept in
-    memory, since the start. A message from which any conversation continued is not such a message.
-
-    One object for all requests, on one event loop.
-    """
-
-    def __init__(self, *, most: int = MOST) -> None:
-        self._most = most
-        self._turns: OrderedDict[str, tuple[str, tuple[str, ...]]] = OrderedDict()  # the turn before, and its message
-        self._after: OrderedDict[str, list[str]] = OrderedDict()  # a turn to the messages that followed it
-        self._abandoned: OrderedDict[str, None] = OrderedDict()
-        self._kept: OrderedDict[str, None] = OrderedDict()
-
-    @property
-    def held(self) -> int:
-        """How many digests and turns are held."""
-        return len(self._turns) + len(self._after) + len(self._abandoned) + len(self._kept)
-
-    def let_go(self) -> None:
-        """Knows nothing any more."""
-        for held in (self._turns, self._after, self._abandoned, self._kept):
-            held.clear()
-
-    def enter(self, turn: Turn, message: tuple[str, ...]) -> None:
-        """Records an answered request and digests of its newest message; none for one that says little."""
-        if turn.parent is None:
-            return
-        self._turns[turn.id] = (turn.parent, message)
-        self._after[turn.parent] = [*self._after.get(turn.parent, ()), *message][-MOST_AFTER:]
-        self._after.move_to_end(turn.parent)
-        self._bound()
-
-    def goes_on(self, turn: str) -> None:
-        """Records that a conversation continued from a turn: what else had followed the turn before was left out."""
-        parent, message = self._turns.get(turn, ("", ()))
-        if not parent:
-            return
-        for each in message:
-            self._kept[each] = None
-            self._abandoned.pop(each, None)
-        self._abandoned |= dict.fromkeys(each for each in self._after.get(parent, ()) if each not in self._kept)
-        self._bound()
-
-    def is_abandoned(self, message: str) -> bool:
-        """Whether such a message was left out before."""
-        return message in self._abandoned
-
-    def _bound(self) -> None:
-        for held in (self._turns, self._after, self._abandoned, self._kept):
-            while len(held) > self._most:
-                held.popitem(last=False)
