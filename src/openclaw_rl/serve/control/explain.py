@@ -61,7 +61,7 @@ STEP_STANDS = STANDS | {
 
 
 def explained(row: TurnRow) -> list[str]:
-    """The decisions in the order they were taken: kind, session, what it goes on from, what followed, verdict, end."""
+    """The decisions in the order they were taken: kind, session, continuation, next state, verdict, end."""
     told = row.turn.why.split("; ")
     if row.turn.prompt.continued:
         told.append(
@@ -114,7 +114,7 @@ def lesson_explained(sample: Sample, turn: Turn) -> str:
 
 
 def _unasked(verdict: Verdict, after: NextState | None) -> str:
-    """Why the judge was asked nothing, where it was not and nothing else told the score."""
+    """Why the judge was not asked although nothing else gave a score."""
     if verdict.source is not VerdictSource.VOTES or verdict.votes or after is None:
         return ""
     if after.source is NextStateSource.USER:
