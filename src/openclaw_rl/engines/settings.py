@@ -1,4 +1,4 @@
-"""What an engine can be told. No torch: the server reads this too."""
+"""The settings of an engine. No torch: the server reads this too."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class RemoteSettings:
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """How the model is run. What is said of threads, memory and devices is the local engine's."""
+    """How the model is run. Threads, memory and devices are those of the local engine."""
 
     # Nobody outside can judge these: they are shown on request.
     ADVANCED: ClassVar[frozenset[str]] = frozenset(
