@@ -1,4 +1,4 @@
-"""What a trainer can be told. Loads no torch: the process that starts a trainer reads this too."""
+"""The settings of a trainer. Loads no torch: the process that starts a trainer reads this too."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ METHODS: dict[Method, LossMethod] = {
 
 
 class Distill(StrEnum):
-    """Which form of top-k distillation."""
+    """The form of top-k distillation."""
 
     SELECTED = "selected"  # as in hybrid
     TAIL = "tail"  # as in topk
@@ -44,7 +44,7 @@ FORMS = {Distill.SELECTED: SELECTED, Distill.TAIL: TAIL}
 
 
 class TeacherKind(StrEnum):
-    """Whose weights read the hint."""
+    """The weights that read the hint."""
 
     BASE = "base"
     EMA = "ema"  # a moving average of the policy
@@ -52,7 +52,7 @@ class TeacherKind(StrEnum):
 
 
 class Mean(StrEnum):
-    """What weighs the same: each token, or each reply."""
+    """What has equal weight: each token, or each reply."""
 
     TOKEN = "token"
     SEQUENCE = "sequence"
@@ -294,14 +294,14 @@ class TrainerSettings:
         if self.shard == "always" and self.weights in ("8bit", "4bit"):
             raise ValueError(f"shard is always and weights {self.weights}: weights in few bits stay whole on each rank")
         if self.kind == "external" and self.parameters == "full":
-            raise ValueError("kind is external and parameters full: a trainer elsewhere hands back LoRA weights")
+            raise ValueError("kind is external and parameters full: an external trainer hands back LoRA weights")
         if self.lease_s <= 0:
-            raise ValueError(f"lease_s is {self.lease_s}: it lies above 0")
+            raise ValueError(f"lease_s is {self.lease_s}: it must be above 0")
         if self.scopes_in_memory < 0:
             raise ValueError(f"scopes_in_memory is {self.scopes_in_memory}: it is 0 or more")
         if not 0.0 <= self.enough < 1.0 or self.still_norm < 0:
             raise ValueError(f"enough is {self.enough} and still_norm {self.still_norm}: at least 0, enough below 1")
         if (self.lr is not None and self.lr <= 0) or self.alpha <= 0 or self.grad_clip <= 0 or self.timeout_s <= 0:
-            raise ValueError("lr, alpha, grad_clip and timeout_s lie above 0")
+            raise ValueError("lr, alpha, grad_clip and timeout_s must be above 0")
         if not (0.0 <= self.beta1 < 1.0 and 0.0 <= self.beta2 < 1.0) or self.weight_decay < 0:
             raise ValueError("beta1 and beta2 are at least 0 and below 1, and weight_decay is at least 0")
