@@ -243,8 +243,8 @@ async def begin(parts: ServeParts, asked: GenerationRequest, headers: Mapping[st
     facts = dict(asked.facts)
     if asked.prompt is not None:
         facts["turn_type"] = TurnKind.SIDE.value
-    told = {name.lower(): value for name, value in headers.items() if name.lower() not in _SECRET}
-    arrival = Arrival(asked.messages, asked.tools, told, facts, key_name, at_s, asked.max_tokens)
+    plain_headers = {name.lower(): value for name, value in headers.items() if name.lower() not in _SECRET}
+    arrival = Arrival(asked.messages, asked.tools, plain_headers, facts, key_name, at_s, asked.max_tokens)
     placement = await parts.collector.place(arrival)
     is_bare = asked.prompt is not None or placement.step is not None  # a policy in an environment is sampled as it is
     carried = () if is_bare else await parts.carried(placement, asked.messages)

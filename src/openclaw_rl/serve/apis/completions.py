@@ -161,7 +161,7 @@ def _logprobs(sampled: Sequence[SampledToken], table: TokenBytes, at: int) -> tu
     for item in sampled:
         offsets.append(at)
         at += len(written(item.token))
-    told: dict[str, Json] = {
+    logprobs: dict[str, Json] = {
         "tokens": [written(item.token) for item in sampled],
         "token_logprobs": [max(item.logp, LEAST_LOGP) for item in sampled],
         "top_logprobs": [
@@ -170,7 +170,7 @@ def _logprobs(sampled: Sequence[SampledToken], table: TokenBytes, at: int) -> tu
         ],
         "text_offset": offsets,
     }
-    return told, at
+    return logprobs, at
 
 
 def _event(body: dict[str, Json]) -> bytes:

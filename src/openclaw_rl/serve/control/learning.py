@@ -108,8 +108,8 @@ def headline(found: Mapping[str, Json], taught: Sequence[TaughtWish], corrected:
 
 def _learned(taught: Sequence[TaughtWish]) -> str:
     """What was learned, the newest in its user's words, and whether it held."""
-    said = " ".join(taught[0].words.split()).removesuffix(".")
-    words = f"“{said if len(said) <= MOST_SAID else said[: MOST_SAID - 1].rstrip() + '…'}”"
+    text = " ".join(taught[0].words.split()).removesuffix(".")
+    words = f"“{text if len(text) <= MOST_SAID else text[: MOST_SAID - 1].rstrip() + '…'}”"
     broken = sum(one.again > 0 for one in taught)
     if len(taught) == 1:
         held = "nobody has reacted to a reply since" if not taught[0].since else "nobody had to ask for it again"

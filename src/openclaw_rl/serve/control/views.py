@@ -103,7 +103,7 @@ async def episode_json(store: Store, row: EpisodeRow) -> dict[str, Json]:
 
 def turn_json(row: TurnRow) -> dict[str, Json]:
     """A turn with all its facts."""
-    turn, after, said = row.turn, row.next_state, row.feedback
+    turn, after, thumb = row.turn, row.next_state, row.feedback
     body = turn_line(row)
     body["explained"] = list(explained(row))
     body["parent"] = turn.parent
@@ -125,7 +125,7 @@ def turn_json(row: TurnRow) -> dict[str, Json]:
         else {"source": after.source.value, "messages": [item.as_json() for item in after.messages]}
     )
     body["verdict"] = None if row.verdict is None else _verdict_json(row.verdict)
-    body["feedback"] = None if said is None else {"score": said.score, "text": said.text, "at": said.at_s}
+    body["feedback"] = None if thumb is None else {"score": thumb.score, "text": thumb.text, "at": thumb.at_s}
     return body
 
 

@@ -132,8 +132,8 @@ def room_for(connections: int) -> int:
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     if most < wanted:
-        told = "connections=%d instead of %d: the system allows this process %d open files"
-        log.warning(told, most - OWN, connections, most)
+        message = "connections=%d instead of %d: the system allows this process %d open files"
+        log.warning(message, most - OWN, connections, most)
     return max(1, most - OWN)
 
 

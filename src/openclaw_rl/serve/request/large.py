@@ -72,9 +72,9 @@ def parsed_in_pieces(
 
 def check_ids(raw: msgspec.Raw, most: int) -> None:
     """Raises ContextError if a prompt of ids has more than fit the context, before they are parsed."""
-    told = bytes(raw)
-    if len(told) >= LARGE_BYTES and told.startswith(b"[") and b'"' not in told and told.count(b",") >= most:
-        raise ContextError(told.count(b",") + 1, most, param="prompt")
+    text = bytes(raw)
+    if len(text) >= LARGE_BYTES and text.startswith(b"[") and b'"' not in text and text.count(b",") >= most:
+        raise ContextError(text.count(b",") + 1, most, param="prompt")
 
 
 def pieces(array: bytes, size: int = LARGE_BYTES) -> Iterator[bytes]:

@@ -232,11 +232,11 @@ class ToolCache:
 
     def tools(self, specs: Sequence[ToolSpec], raw: msgspec.Raw) -> tuple[Tool, ...]:
         """The tools, whose JSON was `raw`. Raises RequestError if they cannot be read."""
-        told = bytes(raw)
-        found = self._held.get(told)
+        key = bytes(raw)
+        found = self._held.get(key)
         if found is None:
             found = tools_of(specs)
-            self._held.put(told, found, size=len(told))
+            self._held.put(key, found, size=len(key))
         return found
 
 

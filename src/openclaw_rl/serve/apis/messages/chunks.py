@@ -46,8 +46,8 @@ class MessageChunks:
         """Why it ended, and what it used."""
         reason, stop = ending_of(generation.choices[0])
         delta: Json = {"stop_reason": reason, "stop_sequence": stop}
-        told = _event("message_delta", {"delta": delta, "usage": usage_of(generation)})
-        return told + _event("message_stop", {})
+        ending = _event("message_delta", {"delta": delta, "usage": usage_of(generation)})
+        return ending + _event("message_stop", {})
 
     def problem(self, body: bytes) -> bytes:
         """An error after the status was sent."""

@@ -79,8 +79,8 @@ class ResponseChunks:
         code, message, param = told_of(body)
         failed = {**begun(self._generation), "status": "failed", "output": self._output}
         failed["error"] = {"code": "server_error", "message": message}
-        told = self._event("error", {"code": code, "message": message, "param": param})
-        return told + self._event("response.failed", {"response": failed})
+        error = self._event("error", {"code": code, "message": message, "param": param})
+        return error + self._event("response.failed", {"response": failed})
 
     def _piece(self, delta: ReplyDelta) -> bytes:
         match delta:
@@ -155,8 +155,8 @@ class ResponseChunks:
     def _called(self, item: dict[str, Json]) -> bytes:
         """The end of a call's arguments; the text of a custom tool is sent in one piece."""
         if item["type"] == "function_call":
-            told = self._at(arguments=item["arguments"], name=item["name"])
-            return self._event("response.function_call_arguments.done", told)
+            arguments = self._at(arguments=item["arguments"], name=item["name"])
+            return self._event("response.function_call_arguments.done", arguments)
         grown = self._event("response.custom_tool_call_input.delta", self._at(delta=item["input"]))
         return grown + self._event("response.custom_tool_call_input.done", self._at(input=item["input"]))
 
@@ -210,5 +210,5 @@ def refused_stream(asked: GenerationRequest, problem: ContextError, at_s: float)
 
 
 def _event(kind: str, number: int, body: dict[str, Json]) -> bytes:
-    told = {"type": kind, "sequence_number": number, **body}
-    return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode(told))
+    event = {"type": kind, "sequence_number": number, **body}
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode(event))
