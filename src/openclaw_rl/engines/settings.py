@@ -73,7 +73,7 @@ class EngineSettings:
     model: str = ""
     """Folder (or hub name) of a Hugging Face causal language model."""
     device: str = "auto"
-    """`cpu`, `cuda`, `cuda:1` ...; `auto` takes a GPU where there is one. Change it when the model should run on
+    """`cpu`, `cuda`, `cuda:1` ...; `auto` takes a GPU if there is one. Change it when the model should run on
     another GPU, or on the CPU although there is a GPU."""
     dtype: str = "auto"
     """`float32`, `bfloat16` or `float16`; `auto` is float32 below 100 M parameters on a CPU, else bfloat16. Change it

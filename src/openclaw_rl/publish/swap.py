@@ -185,7 +185,7 @@ class ServedVersions:
         async with self._lock:
             row = await self.store.version(version)
             if row is None:
-                raise AdapterError(f"version {version} is being served, but nothing is known of it")
+                raise AdapterError(f"version {version} is being served, but has no row in the store")
             await self._load(row)
 
     async def _load(self, row: VersionRow) -> None:

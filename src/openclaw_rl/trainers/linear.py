@@ -25,11 +25,11 @@ class FrozenProduct(Protocol):
     shape: tuple[int, int]
 
     def forward(self, rows: Tensor) -> Tensor:
-        """[n, in] to [n, out], in a tensor of its own."""
+        """[n, in] to [n, out], in a new tensor."""
         ...
 
     def backward(self, grad: Tensor) -> Tensor:
-        """[n, out] to [n, in], in a tensor of its own."""
+        """[n, out] to [n, in], in a new tensor."""
         ...
 
 
@@ -41,11 +41,11 @@ class LowBitsMatmul:
         self._weight, self._bias = weight, bias
 
     def forward(self, rows: Tensor) -> Tensor:
-        """[n, in] to [n, out], in a tensor of its own."""
+        """[n, in] to [n, out], in a new tensor."""
         return functional.linear(rows, self._weight.plain(rows.dtype), self._bias)
 
     def backward(self, grad: Tensor) -> Tensor:
-        """[n, out] to [n, in], in a tensor of its own."""
+        """[n, out] to [n, in], in a new tensor."""
         return grad @ self._weight.plain(grad.dtype)
 
 
@@ -58,11 +58,11 @@ class PackedMatmul:
         self._turned = pack(weight.plain().t()) if weight.dtype is torch.float32 else None
 
     def forward(self, rows: Tensor) -> Tensor:
-        """[n, in] to [n, out], in a tensor of its own."""
+        """[n, in] to [n, out], in a new tensor."""
         return self._weight.times(rows, self._bias)
 
     def backward(self, grad: Tensor) -> Tensor:
-        """[n, out] to [n, in], in a tensor of its own."""
+        """[n, out] to [n, in], in a new tensor."""
         return grad @ self._weight.plain() if self._turned is None else self._turned.times(grad, None)
 
 
@@ -76,11 +76,11 @@ class FrozenMatmul(nn.Module):
         self.weight, self.bias = linear.weight, linear.bias
 
     def forward(self, rows: Tensor) -> Tensor:
-        """[n, in] to [n, out], in a tensor of its own."""
+        """[n, in] to [n, out], in a new tensor."""
         return functional.linear(rows, self.weight, self.bias)
 
     def backward(self, grad: Tensor) -> Tensor:
-        """[n, out] to [n, in], in a tensor of its own."""
+        """[n, out] to [n, in], in a new tensor."""
         return grad @ self.weight
 
 

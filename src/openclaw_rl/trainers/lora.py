@@ -308,8 +308,8 @@ class LoraTrainer:
 
     def _unusable(self, sample: Sample) -> DropReason | None:
         longest = max(len(prompt) for prompt in (sample.prompt, *(hint.tokens for hint in sample.hints)))
-        beside = [reply.tokens for reply in (sample.own, *sample.shown) if reply is not None]
-        if longest + max(map(len, (sample.response, *beside))) > self.model.longest:
+        replies = [reply.tokens for reply in (sample.own, *sample.shown) if reply is not None]
+        if longest + max(map(len, (sample.response, *replies))) > self.model.longest:
             return DropReason.TOO_LONG
         return None
 
@@ -349,17 +349,17 @@ class LoraTrainer:
         for index, (one, share) in enumerate(zip(taught, term_weights, strict=True)):
             teacher = teachers[index]
             rl = None if one.advantage is None else torch.full_like(old[index], one.advantage)
-            opd = told = None
+            opd = hinted = None
             if teacher is not None:
-                told = token_logp(self._reader.head, teacher, ids[index], self._settings.logits_per_chunk)
-            if told is not None and weights.opd and not one.is_taught:
-                opd = hindsight_advantage(told, old[index], clip=self._method.clip)
+                hinted = token_logp(self._reader.head, teacher, ids[index], self._settings.logits_per_chunk)
+            if hinted is not None and weights.opd and not one.is_taught:
+                opd = hindsight_advantage(hinted, old[index], clip=self._method.clip)
             w_rl = self._method.rl_weight(has_outcome=one.sample.outcome is not None)
             advantage = self._method.loss.advantage(rl, opd, w_rl=w_rl, w_opd=weights.opd)
             if advantage is not None and one.kept:
                 advantage = kept_advantage(advantage, torch.tensor(one.kept, device=device))
             kept = teacher if weights.distill or one.is_taught else None
-            anchor = anchored(reference[index], told)
+            anchor = anchored(reference[index], hinted)
             held = (advantage, reference[index], kept, one.is_taught, anchor, selected[index])
             found.append(Targets(ids[index], old[index], share, *held))
         return found

@@ -196,11 +196,11 @@ def load(folder: Path, settings: TrainerSettings, ranks: Ranks = ALONE) -> Causa
 def _refuse_fetched_attention(folder: Path) -> None:
     """Raises ModelError if the configuration names an attention that would be fetched by its name and run."""
     try:
-        told = json.loads((folder / "config.json").read_text("utf-8"))
+        found = json.loads((folder / "config.json").read_text("utf-8"))
     except (OSError, ValueError):
         return  # the next reader reports what is missing
-    keys = ("attn_implementation", "_attn_implementation") if isinstance(told, dict) else ()
-    if foreign := [told[key] for key in keys if told.get(key) is not None and told[key] not in BUILT_IN_ATTENTION]:
+    keys = ("attn_implementation", "_attn_implementation") if isinstance(found, dict) else ()
+    if foreign := [found[key] for key in keys if found.get(key) is not None and found[key] not in BUILT_IN_ATTENTION]:
         raise ModelError(
             f"{folder} asks for a custom attention implementation ({foreign[0]}), which is never run",
             fix="remove attn_implementation from its config.json",

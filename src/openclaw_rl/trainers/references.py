@@ -131,8 +131,8 @@ class TeacherReader:
     def _most_contrary(self, behind: Sequence[Tensor], ids: Tensor) -> Tensor:
         """Of a teacher's hidden states given several hints those that make the reply least likely; first of equals."""
         speaker = self.head
-        told = [token_logp(speaker, rows, ids, self._settings.logits_per_chunk).sum() for rows in behind]
-        return behind[int(torch.stack(told).argmin())]
+        totals = [token_logp(speaker, rows, ids, self._settings.logits_per_chunk).sum() for rows in behind]
+        return behind[int(torch.stack(totals).argmin())]
 
 
 class SamplingPolicies:

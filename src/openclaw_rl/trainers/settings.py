@@ -101,7 +101,7 @@ class MethodSettings:
     tis_clip: float = 2.0
     """Cap on the ratio to the version that sampled; 0 is off."""
     step_coefficient: float = 1.0
-    """What a step's own score counts beside its episode's outcome: the step's reward is outcome + this * score."""
+    """The weight of a step's own score: the step's reward is its episode's outcome + this * score."""
     mean: Mean = Mean.TOKEN
     """Whether each token weighs the same, or each reply."""
     hint_selection: HintSelection | None = None
@@ -120,7 +120,7 @@ class MethodSettings:
     """Whose weights read the hint: base, ema (a moving average of the policy) or model (another one). Change it when a
     larger model should read the hints."""
     teacher_model: str = ""
-    """Folder or hub name of the teacher where that is a model of its own; its tokenizer must be the same. Change it
+    """Folder or hub name of the teacher if that is a separate model; its tokenizer must be the same. Change it
     with trainer.method.teacher = model."""
     ema_decay: float = 0.95
     """Decay of the moving average at each step (teacher = ema)."""
@@ -193,7 +193,7 @@ class TrainerSettings:
     )  # fmt: skip
 
     kind: Literal["local", "external"] = "local"
-    """Who takes steps: `local` (this project's trainer, in a process of its own) or `external` (your own program, which
+    """Who takes steps: `local` (this project's trainer, in a separate process) or `external` (your own program, which
     leases batches over HTTP and hands back adapters; docs/external-trainer.md). Change it when another trainer should
     be used."""
     lease_s: float = 600.0
@@ -252,16 +252,16 @@ class TrainerSettings:
     """For how many scopes the trainer keeps weights and optimiser state in memory. Others are read from disk when
     needed."""
     device: str = "auto"
-    """cpu, cuda, or auto: cuda where there is one. Change it when the trainer has a GPU of its own."""
+    """cpu, cuda, or auto: cuda if there is one. Change it when the trainer has its own GPU."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """float32, bfloat16, or auto: float32 for models under 100 M parameters on a CPU, else bfloat16. Change it when
     steps give numbers that are not finite, or memory is short."""
     weights: Literal["engine", "auto", "8bit", "4bit"] = "engine"
-    """In how many bits the frozen base weights are held: `engine` (as in `engine.weights`), `auto` (all of `dtype`),
+    """In how many bits the frozen base weights are stored: `engine` (as in `engine.weights`), `auto` (all of `dtype`),
     `8bit` or `4bit`. If it differs from the engine's, importance weights correct for it. Change it when the trainer has
     more memory than the engine."""
     ranks: int = 1
-    """How many processes take a step together, each on a GPU of its own where there are GPUs (docs/cluster.md). Change
+    """How many processes take a step together, each on its own GPU if there are GPUs (docs/cluster.md). Change
     it when one GPU is too small or too slow for the trainer."""
     shard: Literal["auto", "always", "never"] = "auto"
     """Whether the model's layers are divided among the ranks (FSDP2). `auto`: with parameters = full, and where the

@@ -262,7 +262,7 @@ def is_nudge(text: str) -> bool:
 
 
 def is_errand(text: str) -> bool:
-    """Whether the client makes a request of its own here."""
+    """Whether this is a request of the client itself."""
     words = without_stamp(text)
     if words.startswith(QUEUED_BEGIN):
         return any(_is_errand(piece) for piece in _pieces(words)) and _queued(words) is None

@@ -262,7 +262,7 @@ def _ended(tx: Transaction, row: EpisodeRow, end: EpisodeEnd, at_s: float) -> Ep
 
 
 def _judge_steps(tx: Transaction, row: EpisodeRow, end: EpisodeEnd) -> None:
-    """Each waiting turn of a step becomes JUDGED. Its verdict is the environment's, without a score of its own.
+    """Each waiting turn of a step becomes JUDGED. Its verdict is the environment's, without a score.
 
     A step without a next state is followed by the episode's end. Of several answers to one step that applies to the
     newest, and the others are NOT_FOLLOWED, as if it had been continued.

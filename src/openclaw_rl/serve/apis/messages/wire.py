@@ -50,7 +50,7 @@ class Source(msgspec.Struct):
     content: str | list[ContentBlock] | None = None
 
     def facts(self) -> tuple[str, ...]:
-        """What is known of them."""
+        """Media type and size, or the place of the bytes."""
         if self.data or self.type == "base64":
             return data_facts(self.data, self.media_type)
         return data_facts(self.url) if self.url else (self.file_id,)
@@ -262,7 +262,7 @@ def _spoken(blocks: Sequence[ContentBlock], where: str, unseen: Placeholders) ->
 
 
 def _asked(role: Role, blocks: Sequence[ContentBlock], where: str, unseen: Placeholders) -> list[Message]:
-    """Results of tools become messages of their own; the text between them stays where it is."""
+    """Tool results become separate messages; the text between them stays in place."""
     found: list[Message] = []
     said: list[TextPart] = []
 
